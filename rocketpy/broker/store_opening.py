@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 
 from rocketpy.broker.metadata.named_queues import NamedQueues
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
+from rocketpy.broker.replication.promotion import set_back_to_queues
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.tables import Tables
 from rocketpy.clock import Clock
 from rocketpy.runner import RunBlocking
+from rocketpy.store.config import BrokerRole
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.ha.tail_cut import CutReport
 from rocketpy.store.message_store import MessageStore
@@ -41,7 +43,10 @@ async def open_broker_store(
     memory_bytes: int | None = None,
     process_descriptors_max: int | None = None,
 ) -> AsyncIterator[MessageStore]:
-    """Open the store for the block, as ``open_message_store`` does; when it begins there is a topic for every queue.
+    """Open the store for the block, as ``open_message_store`` does.
+
+    When the block begins there is a topic for every queue, and no consumer offset is past its queue if this master was
+    a slave.
 
     Queue units get delivery times and filter bit maps from the tables, messages may name existing topics, arrivals wake
     held pulls.
@@ -69,6 +74,11 @@ async def open_broker_store(
         restored = tables.topics.restore_from_queues(store.queues())
         if restored:
             _log.warning("topics with messages that topics.json did not have: %s", ", ".join(restored))
+        if tables.offset_differences.has_followed and settings.store.broker_role is not BrokerRole.SLAVE:
+            count = set_back_to_queues(tables.offsets, tables.offset_resets, store.max_offset_in_queue)
+            if count:
+                _log.warning("%d consumer offsets were set back to the ends of their queues: the messages up to them "
+                             "had not arrived when this broker was a slave", count)  # fmt: skip
         yield store
 
 

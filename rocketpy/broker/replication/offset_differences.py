@@ -73,6 +73,7 @@ class OffsetDifferences:
     def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking) -> None:
         self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
         self._master_run: int | None = None
+        self._has_followed = False
         self._table: dict[str, dict[int, _Difference]] = {}
 
     def load(self) -> None:
@@ -80,6 +81,7 @@ class OffsetDifferences:
         loaded = self.stored.load(_decode)
         if loaded is not None:
             self._master_run, self._table = loaded
+            self._has_followed = True
 
     def committed(self, key: str, queue_id: int, before: int | None, after: int | None) -> None:
         """Note a client's commit to this slave: a listener of ConsumerOffsetManager."""
@@ -91,6 +93,11 @@ class OffsetDifferences:
             difference = self._table[key][queue_id] = _Difference(NONE if before is None else before)
         difference.committed_offset = after
         self.stored.changed()
+
+    @property
+    def has_followed(self) -> bool:
+        """Whether this broker has taken a master's offsets, in this life or an earlier one."""
+        return self._has_followed
 
     def is_same_run(self, master_run: int | None) -> bool:
         """Whether the master has not been started again since the last synchronization; False when it is not known."""
@@ -123,9 +130,9 @@ class OffsetDifferences:
         return {queue_id: offset for queue_id, offset in settled.items() if offset != NONE}
 
     def synchronized(self, master_run: int | None) -> None:
-        """Set the run whose offsets have been taken."""
-        if master_run != self._master_run:
-            self._master_run = master_run
+        """Set the run whose offsets have been taken, None for an unknown one."""
+        if master_run != self._master_run or not self._has_followed:
+            self._master_run, self._has_followed = master_run, True
             self.stored.changed()
 
     @property

@@ -155,6 +155,17 @@ async def test_a_restart_of_the_slave_changes_nothing(tmp_path: Path, slave: Sla
     assert later.synchronize(2, {0: 3, 1: 12, 2: 3}) == {0: 3, 1: 12, 2: 3}
 
 
+async def test_whether_a_broker_has_followed_a_master_is_remembered(tmp_path: Path, slave: Slave) -> None:
+    """It then may have offsets past the ends of its queues."""
+    assert not slave.differences.has_followed
+    slave.synchronize(None, {0: 9})
+    assert slave.differences.has_followed
+    await slave.differences.stored.persist()
+    later = differences_in(tmp_path)
+    later.load()
+    assert later.has_followed
+
+
 def test_equal_offsets_leave_the_file_alone(slave: Slave) -> None:
     slave.synchronize(1, {0: 9})
     count = slave.differences.stored.change_count
