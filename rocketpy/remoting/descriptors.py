@@ -11,8 +11,8 @@ import logging
 import resource
 
 DESCRIPTORS_RESERVED = 256
-"""Reserved for descriptors that are not counted: log files, epoll, connections to nameservers, files that are open
-briefly, and clients of a nameserver in the same process as the broker."""
+"""Reserved for descriptors that are not counted: log files, epoll, connections to nameservers and of slaves, files that
+are open briefly, and clients of a nameserver in the same process as the broker."""
 CONNECTIONS_MIN = 16
 """Allowed however few descriptors there are, so that an administrator can still connect and look for the cause."""
 

@@ -62,7 +62,7 @@ class MasterLog:
         if self._has_had_slaves:
             reached = max((each.reached_offset for each in self._known.values()), default=0)
             behind = self._end_offset() - reached
-            _log.info("slave fall behind master: %d bytes", behind, extra=event_fields(slaves=len(self._known)))
+            _log.info("Slave fall behind master: %d bytes", behind, extra=event_fields(slaves=len(self._known)))
 
     def _fields(self, peer: str, progress: SlaveProgress) -> dict[str, object]:
         return event_fields(

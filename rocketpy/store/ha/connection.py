@@ -136,6 +136,9 @@ class HAConnection:
     async def _send_log(self) -> None:
         await self._is_requested.wait()
         progress, log, stream = self.progress, self._log, self._stream
+        # A heartbeat first, as from RocketMQ, which sends it because its slave asks 5 s after it has connected: an idle
+        # slave knows at once that its request was accepted.
+        await stream.send_all(encode_frame_header(progress.sent_offset, 0))
         while True:
             offset = progress.sent_offset
             size = min(log.end_offset - offset, self._settings().batch_size, FRAME_BODY_MAX)

@@ -64,12 +64,12 @@ async def test_the_lag_of_the_best_slave_is_logged_after_10_s_and_then_every_min
     await trio.sleep(9.5)
     lines(caplog)
     await trio.sleep(1)
-    assert lines(caplog) == [("INFO", "slave fall behind master: 100 bytes", {"slaves": 2})]
+    assert lines(caplog) == [("INFO", "Slave fall behind master: 100 bytes", {"slaves": 2})]
     await trio.sleep(59)
     assert lines(caplog) == []
     slaves.clear()
     await trio.sleep(1)
-    assert lines(caplog)[-1] == ("INFO", f"slave fall behind master: {END} bytes", {"slaves": 0})
+    assert lines(caplog)[-1] == ("INFO", f"Slave fall behind master: {END} bytes", {"slaves": 0})
 
 
 async def test_a_master_that_has_never_had_a_slave_is_silent(

@@ -64,7 +64,7 @@ async def test_an_idle_slave_gets_heartbeats(autojump_clock: trio.testing.MockCl
     async with a_master(heartbeat_s=5.0) as master:
         slave = master.connect(2500)
         await slave.report(2500)
-        for beat in (5.0, 10.0):
+        for beat in (0, 5.0, 10.0):
             assert await slave.heartbeat() == 2500
             assert trio.current_time() == pytest.approx(beat, abs=0.1)
             await slave.report(2500)
@@ -72,13 +72,25 @@ async def test_an_idle_slave_gets_heartbeats(autojump_clock: trio.testing.MockCl
         assert len(await slave.receive(1)) == 1
 
 
+async def test_a_request_is_answered_at_once_also_without_news(autojump_clock: trio.testing.MockClock) -> None:
+    """RocketMQ's master does the same, because its slave reports 5 s after it has connected. An empty slave, too."""
+    async with a_master() as master:
+        for request, offset in ((2500, 2500), (700, 700), (0, 2000)):
+            slave = master.connect(request or None)
+            await slave.report(request)
+            assert await slave.heartbeat() == offset
+            assert trio.current_time() == 0
+            await slave.receive(2500 - offset)
+
+
 async def test_the_times_are_settings(autojump_clock: trio.testing.MockClock) -> None:
     config = MessageStoreConfig(ha_send_heartbeat_interval=1500, ha_housekeeping_interval=2000)
     async with a_master(**attrs.asdict(HATimes.of(config))) as master:
         slave = master.connect(2500)
         await slave.report(2500)
-        assert await slave.heartbeat() == 2500
-        assert trio.current_time() == pytest.approx(1.5, abs=0.01)
+        for beat in (0, 1.5):
+            assert await slave.heartbeat() == 2500
+            assert trio.current_time() == pytest.approx(beat, abs=0.01)
         assert await slave.is_closed()
         assert trio.current_time() == pytest.approx(2, abs=0.01)
 
