@@ -44,9 +44,10 @@ from rocketpy.client.environment import ClientEnvironment
 from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
-from rocketpy.store.config import MessageStoreConfig
+from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.testing.seeded_run import run_seeded
 from rocketpy.testing.sim_host import Program, SimHost, SimProcess
+from rocketpy.testing.sim_log import SimLog, read_log
 from rocketpy.testing.sim_network import SimNetwork
 from rocketpy.testing.trace import Trace
 
@@ -140,6 +141,19 @@ class SimBroker:
         """Its HOST:PORT."""
         return f"{self.host.address}:{self.settings.server.listen_port}"
 
+    @property
+    def log(self) -> SimLog:
+        """The CommitLog on its disk as it is now, whether a process runs or not."""
+        return read_log(self.host.disk, self.settings.store)
+
+    def change(self, *, broker: Mapping[str, object] = {}, store: Mapping[str, object] = {}) -> None:
+        """Change fields of its settings from its next start on: another role, another id."""
+        self.settings = attrs.evolve(
+            self.settings,
+            broker=attrs.evolve(self.settings.broker, **broker),  # type: ignore[arg-type]
+            store=attrs.evolve(self.settings.store, **store),  # type: ignore[arg-type]
+        )
+
     async def start(self) -> bool:
         """Begin a process and wait until it serves; False when it has ended instead, as ``host.failure`` says."""
         self.settings.check_values(self.settings.values)
@@ -204,6 +218,15 @@ class ClusterWorld:
         self.brokers[key or name] = added
         return added
 
+    def slave(self, master: SimBroker, *, broker_id: int = 1, store: Mapping[str, object] = {}) -> SimBroker:
+        """Add a slave of a broker, which it finds through the nameservers. Its key is ``NAME/ID``."""
+        return self.broker(
+            master.name,
+            key=f"{master.name}/{broker_id}",
+            broker={"broker_id": broker_id},
+            store={**store, "broker_role": BrokerRole.SLAVE},
+        )
+
     async def start_client(self, program: Program) -> SimHost:
         """Run a client on a new host; returns once the program has called ``process.started()``, or has ended."""
         host = self.host()
@@ -218,6 +241,8 @@ class ClusterWorld:
             results.append(await program(process))
 
         await (await self.start_client(run)).wait_ended()
+        if not results:
+            await trio.sleep_forever()  # what it has raised is ending the simulation
         return results[0]
 
     def _settings(

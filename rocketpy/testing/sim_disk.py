@@ -98,6 +98,15 @@ class SimDisk:
             self._sector_size,
         )
 
+    def peek(self, directory: str) -> dict[str, bytes]:
+        """Return the contents of the files of a directory as the page cache has them, without a call of a program."""
+        prefix = directory.rstrip("/") + "/"
+        return {
+            path[len(prefix) :]: self._inodes[number].read(0, self._inodes[number].size)
+            for path, number in self._now.files.items()
+            if path.startswith(prefix) and "/" not in path[len(prefix) :]
+        }
+
     # ---- faults -----------------------------------------------------------------------------------------------------
 
     def kill_process(self) -> None:

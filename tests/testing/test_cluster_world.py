@@ -18,8 +18,8 @@ from rocketpy.client.pull_consumer import open_pull_consumer
 from rocketpy.client.results import SendStatus
 from rocketpy.errors import RemotingError, RocketpyError, SettingsError, StoreError
 from rocketpy.protocol.message import Message
-from rocketpy.store.config import FlushDiskType
-from rocketpy.testing.cluster_world import ClusterWorld, environment_of, simulate
+from rocketpy.store.config import BrokerRole, FlushDiskType
+from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, environment_of, simulate
 from rocketpy.testing.sim_host import SimProcess
 
 QUICK = ClientConfig(send_msg_timeout=1000, retry_times_when_send_failed=0, mq_client_api_timeout=1000)
@@ -261,6 +261,65 @@ def test_a_cut_between_a_client_and_a_broker_is_found_by_the_clients_timeouts() 
         await world.run_client(run)
 
     simulate(scene, seed=9)
+
+
+async def started_pair(world: ClusterWorld, **store: object) -> tuple[SimBroker, SimBroker]:
+    """Start a nameserver, a SYNC_MASTER and its slave, and let them meet."""
+    await world.start_nameserver()
+    master = world.broker("broker-a", store={**store, "broker_role": BrokerRole.SYNC_MASTER})
+    slave = world.slave(master, store=store)
+    assert await master.start()
+    assert await slave.start()
+    await trio.sleep(10)
+    return master, slave
+
+
+def test_a_slave_has_what_a_sync_master_acknowledges() -> None:
+    async def scene(world: ClusterWorld) -> None:
+        master, slave = await started_pair(world)
+        assert await send(world, b"1", b"2") == [SendStatus.SEND_OK] * 2
+        assert slave.log == master.log
+        assert slave.log.end_offset > 0
+        await slave.host.kill()
+        assert await send(world, b"3") == [SendStatus.SLAVE_NOT_AVAILABLE]
+        assert await slave.start()
+        await trio.sleep(15)
+        assert await send(world, b"4") == [SendStatus.SEND_OK]
+        assert slave.log == master.log
+
+    simulate(scene, seed=10)
+
+
+def test_brokers_start_again_in_the_other_role() -> None:
+    async def scene(world: ClusterWorld) -> None:
+        master, slave = await started_pair(world)
+        assert await send(world, b"1") == [SendStatus.SEND_OK]
+        await master.host.kill()
+        await slave.host.stop()
+        slave.change(broker={"broker_id": 0}, store={"broker_role": BrokerRole.SYNC_MASTER})
+        master.change(broker={"broker_id": 1}, store={"broker_role": BrokerRole.SLAVE})
+        assert await slave.start()
+        assert await master.start()
+        await trio.sleep(15)
+        assert await send(world, b"2") == [SendStatus.SEND_OK]
+        assert sorted(await receive(world)) == [b"1", b"2"]
+        assert master.log == slave.log
+
+    simulate(scene, seed=11)
+
+
+def test_a_pair_is_the_same_history_for_the_same_seed() -> None:
+    async def scene(world: ClusterWorld) -> None:
+        master, slave = await started_pair(world)
+        await send(world, b"1", b"2")
+        world.network.cut(master.host.address, slave.host.address)
+        await send(world, b"3")
+        await slave.host.lose_power()
+        world.network.heal(master.host.address, slave.host.address)
+        assert await slave.start()
+        await trio.sleep(15)
+
+    assert simulate(scene, seed=12) == simulate(scene, seed=12)
 
 
 def test_settings_that_no_broker_may_start_with_are_refused() -> None:
