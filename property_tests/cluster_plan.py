@@ -6,7 +6,7 @@ one can be made smaller. Every fault ends by itself before the plan does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import attrs
@@ -16,7 +16,8 @@ _FAULTS_FROM_S = 5.0
 _FAULTS_UNTIL = 0.9
 """Part of a plan's time in which faults begin."""
 
-_BODY_SIZES = (0, 10, 200, 2000)
+_BODY_SIZES = ((0, 10, 200, 2000), (50,))
+"""Bytes added to bodies, drawn for each plan: of equal records those of two histories begin at the same offsets."""
 
 
 @attrs.frozen
@@ -46,24 +47,32 @@ class Plan:
     operations: tuple[Operation, ...]
     seconds: float = 60.0
     disk_delay_s: float = 0.0005
-    masters: int = 2
+    masters: tuple[str, ...] = ("broker-a", "broker-b")
+    has_slaves: bool = False
+    is_sync_master: bool = False
 
     @property
     def brokers(self) -> list[str]:
-        """The names of the brokers."""
-        return [f"broker-{letter}" for letter in "abcdefgh"[: self.masters]]
+        """The masters, and then their slaves by the masters' names with ``/1``."""
+        return [*self.masters, *(f"{name}/1" for name in self.masters if self.has_slaves)]
 
     def __str__(self) -> str:
         flush = "SYNC_FLUSH" if self.is_sync_flush else "ASYNC_FLUSH"
+        role = "SYNC_MASTER" if self.is_sync_master else "ASYNC_MASTER"
         lines = [
-            f"plan of seed {self.seed}: {self.masters} masters, {flush}, a disk call takes {self.disk_delay_s:g} s, "
-            f"{len(self.operations)} operations"
+            f"plan of seed {self.seed}: {', '.join(self.brokers)}; {role}, {flush}, "
+            f"a disk call takes {self.disk_delay_s:g} s, {len(self.operations)} operations"
         ]
         return "\n".join([*lines, *map(str, self.operations)])
 
 
-def plan_of(seed: int, *, seconds: float = 60.0, count: int = 200, faults: int = 12, only: str = "") -> Plan:
-    """Draw a plan: ``count`` operations, of which ``faults`` are faults; of one kind, if ``only`` names it."""
+def plan_of(
+    seed: int, *, pairs: bool = False, seconds: float = 60.0, count: int = 200, faults: int = 12, only: str = ""
+) -> Plan:
+    """Draw a plan: ``count`` operations, of which ``faults`` are faults; of one kind, if ``only`` names it.
+
+    With ``pairs`` each master has a slave, and most masters answer when it has a message.
+    """
     random = Random(f"plan {seed}")
     plan = Plan(
         seed,
@@ -72,15 +81,25 @@ def plan_of(seed: int, *, seconds: float = 60.0, count: int = 200, faults: int =
         seconds=seconds,
         disk_delay_s=random.choice((0.0005, 0.02, 0.1)),
     )
+    if pairs:
+        plan = attrs.evolve(
+            plan,
+            is_sync_flush=random.random() < 0.3,
+            disk_delay_s=random.choice((0.0005, 0.02)),
+            masters=random.choice((("broker-a",), ("broker-a", "broker-b"))),
+            has_slaves=True,
+            is_sync_master=random.random() < 0.8,
+        )
     sends: list[Operation] = []
+    sizes = random.choice(_BODY_SIZES)
     while len(sends) < count - faults:
-        sends += _sends(random, plan)[: count - faults - len(sends)]
+        sends += _sends(random, plan, sizes)[: count - faults - len(sends)]
     sends.sort(key=lambda each: each.at_s)
     drawn = [_fault(random, plan, sends, only) for _ in range(faults)]
     return attrs.evolve(plan, operations=tuple(sorted([*sends, *drawn], key=lambda each: each.at_s)))
 
 
-def _sends(random: Random, plan: Plan) -> list[Operation]:
+def _sends(random: Random, plan: Plan, sizes: Sequence[int]) -> list[Operation]:
     """Return a send, or one of each producer almost at once, so that they are on the way to the disk together."""
     at_s = random.uniform(0, plan.seconds)
     numbers = range(PRODUCERS) if random.random() < 0.3 else [random.randrange(PRODUCERS)]
@@ -89,7 +108,7 @@ def _sends(random: Random, plan: Plan) -> list[Operation]:
             at_s=round(min(plan.seconds, at_s + random.uniform(0, 2 * plan.disk_delay_s)), 4),
             kind="send",
             target=f"producer-{number}",
-            value=random.choice(_BODY_SIZES),
+            value=random.choice(sizes),
         )
         for number in numbers
     ]
@@ -103,7 +122,8 @@ def _fault(random: Random, plan: Plan, sends: list[Operation], only: str) -> Ope
     at_s = round(min(at_s, plan.seconds), 4)
     longest = min(20.0, plan.seconds - at_s)
     lasts = round(min(random.choice((0.1, 0.5, 2.0, 8.0, 20.0)) * random.uniform(0.5, 1.0), longest), 3)
-    kind, target, value = random.choice([each for each in _KINDS if each[0] == only or not only])
+    kinds = _KINDS + _KINDS_OF_PAIRS if plan.has_slaves else _KINDS
+    kind, target, value = random.choice([each for each in kinds if each[0] == only or not only])
     return Operation(at_s, kind, target(random, plan), lasts, value(random))
 
 
@@ -125,6 +145,15 @@ def _link(random: Random, plan: Plan) -> str:
     ends = [random.choice(plan.brokers), random.choice([*clients, "nameserver-0", "nameserver-1"])]
     random.shuffle(ends)
     return ">".join(ends)
+
+
+def _slave(random: Random, plan: Plan) -> str:
+    return f"{random.choice(plan.masters)}/1"
+
+
+def _pair(random: Random, plan: Plan) -> str:
+    name = random.choice(plan.masters)
+    return random.choice((f"{name}>{name}/1", f"{name}/1>{name}"))
 
 
 def _none(random: Random) -> float:
@@ -152,4 +181,13 @@ _KINDS: tuple[tuple[str, Target, Value], ...] = (
     ("cut one way", _link, _none),
     ("reset", _link, _none),
     ("slow link", _link, lambda random: random.choice((0.05, 0.5, 4.0))),
+)
+
+_KINDS_OF_PAIRS: tuple[tuple[str, Target, Value], ...] = (
+    ("wipe", _slave, _none),
+    ("cut", _pair, _none),
+    ("cut", _pair, _none),
+    ("cut one way", _pair, _none),
+    ("reset", _pair, _none),
+    ("slow link", _pair, lambda random: random.choice((0.05, 0.5, 4.0))),
 )

@@ -6,6 +6,7 @@ bugs show that a broken promise would be found.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 
 import attrs
 import pytest
+import trio
 
 from property_tests.cluster_checker import broken_promises
 from property_tests.cluster_history import run_history
@@ -23,9 +25,12 @@ from property_tests.cluster_plan import Operation, Plan, plan_of
 from property_tests.cluster_shrink import smallest
 from property_tests.hunts import Function, planted
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.broker.replication.comparison import LogComparison
 from rocketpy.client.pull_consumer import PullConsumer
 from rocketpy.client.results import PullResult
 from rocketpy.protocol.message import MessageQueue
+from rocketpy.store.ha.group_transfer import GroupTransferService
+from rocketpy.store.ha.slave_progress import SlaveProgress
 from rocketpy.store.services.group_commit import GroupCommitService
 from rocketpy.testing.sim_file import SimFile
 
@@ -34,8 +39,10 @@ HISTORIES = {"dev": 10, "ci": 300, "deep": 10_000}[TIER]
 
 
 def drawn(seed: int) -> Plan:
-    """Return the plan of a seed; in CI a shorter one, so that 300 of them take less than 100 s."""
-    return plan_of(seed, seconds=25.0, count=60, faults=6) if TIER == "ci" else plan_of(seed)
+    """Return the plan of a seed: every second one has pairs. In CI they are shorter, so that 300 take about 100 s."""
+    if TIER == "ci":
+        return plan_of(seed, pairs=seed % 2 == 1, seconds=25.0, count=60, faults=6)
+    return plan_of(seed, pairs=seed % 2 == 1)
 
 
 @pytest.fixture(autouse=True)
@@ -66,30 +73,35 @@ def test_every_promise_holds_in_every_history(seed: int) -> None:
     check(drawn(seed))
 
 
-def test_a_history_without_faults_answers_and_delivers_everything() -> None:
-    history = run_history(plan_of(1, faults=0))
+@pytest.mark.parametrize("pairs", [False, True])
+def test_a_history_without_faults_answers_and_delivers_everything(pairs: bool) -> None:
+    history = run_history(plan_of(1, pairs=pairs, faults=0))
     assert broken_promises(history) == []
     assert all(sent.status is not None for sent in history.sent)
     for lives in history.got.values():
         assert sorted(got.number for life in lives for got in life) == [sent.number for sent in history.sent]
 
 
-def test_a_history_with_faults_is_no_idle_one() -> None:
-    history = run_history(plan_of(3))
+@pytest.mark.parametrize("pairs", [False, True])
+def test_a_history_with_faults_is_no_idle_one(pairs: bool) -> None:
+    history = run_history(plan_of(3, pairs=pairs))
     assert sum(sent.status is not None for sent in history.sent) > 100
     assert sum("serves" in event for event in history.events) > 1
 
 
-def test_a_seed_is_a_history() -> None:
-    assert run_history(plan_of(3)).trace_hash == run_history(plan_of(3)).trace_hash
-    assert run_history(plan_of(3)).trace_hash != run_history(plan_of(4)).trace_hash
+@pytest.mark.parametrize("pairs", [False, True])
+def test_a_seed_is_a_history(pairs: bool) -> None:
+    history = run_history(plan_of(3, pairs=pairs))
+    assert history == run_history(plan_of(3, pairs=pairs))
+    assert history.trace_hash != run_history(plan_of(4, pairs=pairs)).trace_hash
 
 
-def test_a_seed_is_the_same_history_in_another_process() -> None:
+@pytest.mark.parametrize("pairs", [False, True])
+def test_a_seed_is_the_same_history_in_another_process(pairs: bool) -> None:
     code = (
         "from property_tests.cluster_history import run_history\n"
         "from property_tests.cluster_plan import plan_of\n"
-        "print(run_history(plan_of(5)).trace_hash)"
+        f"print(run_history(plan_of(5, pairs={pairs})).trace_hash)"
     )
     hashes = {
         subprocess.run(
@@ -101,7 +113,7 @@ def test_a_seed_is_the_same_history_in_another_process() -> None:
         ).stdout.strip()
         for hash_seed in ("1", "2")
     }
-    assert hashes == {run_history(plan_of(5)).trace_hash}
+    assert hashes == {run_history(plan_of(5, pairs=pairs)).trace_hash}
 
 
 def test_a_minute_of_two_hundred_operations_takes_a_second_of_processor_time() -> None:
@@ -149,6 +161,52 @@ def _forgets_a_message(pull: Function) -> Function:
     return pulled
 
 
+def _believes_the_first_report(request: Function) -> Function:
+    """As RocketMQ's HAConnection does (4.9.8)."""
+
+    def believes(self: SlaveProgress, offset: int, log_min: int, log_max: int, file_size: int) -> None:
+        request(self, min(offset, log_max), log_min, log_max, file_size)
+        self.acknowledged_offset = self.sent_offset = max(offset, self.sent_offset)
+        self.covered_from = 0
+
+    return believes
+
+
+def _compares_nothing(compare: Function) -> Function:
+    async def compared(self: LogComparison, ha_address: str) -> None:
+        await trio.lowlevel.checkpoint()
+
+    return compared
+
+
+def _waits_for_what_a_slave_has(wait_replicated: Function) -> Function:
+    def waits(self: GroupTransferService, end_offset: int, callback: Callable[[Any], None]) -> None:
+        slaves = [slave for slave in self._slaves() if slave.acknowledged_offset > slave.covered_from]
+        wait_replicated(self, max((slave.acknowledged_offset for slave in slaves), default=end_offset), callback)
+
+    return waits
+
+
+Planted = tuple[object, str, Callable[[Function], Function]]
+_NO_COMPARISON: Planted = (LogComparison, "compare", _compares_nothing)
+BUGS_OF_PAIRS: list[tuple[list[Planted], str, str]] = [
+    ([_NO_COMPARISON], "logs", "lose power"),
+    # The comparison keeps away the slaves whose first report would be believed.
+    ([_NO_COMPARISON, (SlaveProgress, "_request", _believes_the_first_report)], "replicated", "lose power"),
+    ([(GroupTransferService, "wait_replicated", _waits_for_what_a_slave_has)], "replicated", "slow link"),
+]
+"""What is wrong, and which promise it breaks, under which faults."""
+
+
+@pytest.mark.parametrize(("bugs", "promise", "fault"), BUGS_OF_PAIRS)
+def test_a_planted_bug_of_replication_is_found(bugs: list[Planted], promise: str, fault: str) -> None:
+    plans = (plan_of(seed, pairs=True, seconds=30.0, count=100, only=fault) for seed in range(40))
+    with contextlib.ExitStack() as stack:
+        for bug in bugs:
+            stack.enter_context(planted(*bug))
+        assert any(_is_broken(plan, promise) for plan in plans), "40 histories did not find it"
+
+
 BUGS = [
     (SimFile, "sync", _not_synced, "kept", "lose power"),
     (GroupCommitService, "wait_durable", _waits_for_an_earlier_offset, "kept", "lose power"),
@@ -162,9 +220,11 @@ BUGS = [
 def test_a_planted_bug_is_found(
     owner: object, name: str, bug: Callable[[Function], Function], promise: str, fault: str
 ) -> None:
-    plans = (plan_of(seed, seconds=20.0, count=80, only=fault) for seed in range(60))
+    plans = (plan_of(seed, seconds=20.0, count=80, only=fault) for seed in range(40, 120))
     with planted(owner, name, bug):
-        assert any(_is_broken(plan, promise) for plan in plans), f"60 histories did not find {bug.__name__}"
+        # Under ASYNC_FLUSH nothing waits for the disk.
+        found = any(_is_broken(attrs.evolve(plan, is_sync_flush=True), promise) for plan in plans)
+    assert found, f"80 histories did not find {bug.__name__}"
 
 
 def test_a_failing_history_is_made_smaller_and_printed_for_a_person() -> None:

@@ -171,7 +171,7 @@ class SlaveSynchronize:
         run = (await self._state(address)).run
         is_same_run = self._differences.is_same_run(run)
         await self._bring_home(address, table, is_same_run=is_same_run)
-        keys = list(table.keys() | self._offsets.offset_table.keys())
+        keys = list({**self._offsets.offset_table, **table})  # in an order that does not depend on hashes
         for number, key in enumerate(keys):
             if number % _KEYS_PER_TURN == _KEYS_PER_TURN - 1:
                 await trio.lowlevel.checkpoint()

@@ -1,0 +1,161 @@
+"""The faults of a cluster's history, each of which ends by itself.
+
+Rule: a broker is down by one fault at a time. A fault that finds it down, or kept down by another one, does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import trio
+
+from property_tests.cluster_plan import Operation
+from property_tests.cluster_record import History
+from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, SimNameserver
+from rocketpy.testing.sim_host import Program, SimHost
+from rocketpy.testing.sim_network import Link
+
+RESTART_SECONDS = 1.0
+
+
+class Nemesis:
+    """Carries out faults. The cluster enters its hosts by the names that a plan has for them."""
+
+    def __init__(self, world: ClusterWorld, history: History) -> None:
+        self.world = world
+        self.history = history
+        self.brokers: dict[str, SimBroker] = {}
+        self.nameservers: dict[str, SimNameserver] = {}
+        self.hosts: dict[str, SimHost] = {}
+        self.consumers: dict[str, Program] = {}
+        self._held: set[str] = set()  # brokers that a fault keeps down
+        self._faults: dict[str, Callable[[Operation], Awaitable[None]]] = {
+            "kill": partial(self._down, end=SimHost.kill),
+            "stop": partial(self._down, end=SimHost.stop),
+            "lose power": self._lose_power,
+            "pause": self._pause,
+            "fail sync": self._fail_sync,
+            "fill disk": self._fill_disk,
+            "slow disk": self._slow_disk,
+            "step clock": self._step_clock,
+            "run clock": self._run_clock,
+            "kill nameserver": self._kill_nameserver,
+            "restart consumer": self._restart_consumer,
+            "cut": self._cut,
+            "cut one way": partial(self._cut, one_way=True),
+            "reset": self._reset,
+            "wipe": self._wipe,
+            "slow link": self._slow_link,
+        }
+
+    async def carry_out(self, operation: Operation) -> None:
+        """Begin a fault and wait until it has ended."""
+        self.history.note(f"    {operation.kind} {operation.target} {operation.value:g} {operation.seconds:g}s")
+        await self._faults[operation.kind](operation)
+
+    async def keep_running(self, name: str) -> None:
+        """Start a broker again that has ended by itself, as an operator's supervisor does."""
+        broker = self.brokers[name]
+        while True:
+            await broker.host.wait_ended()
+            await trio.sleep(RESTART_SECONDS)
+            if not broker.host.is_running and name not in self._held:
+                self.history.note(f"{name} has ended: {broker.host.failure}")
+                await self._start(name)
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _start(self, name: str) -> None:
+        broker = self.brokers[name]
+        started = await broker.start()
+        self.history.note(f"    {name} " + ("serves" if started else f"does not start: {broker.host.failure}"))
+
+    async def _down(self, operation: Operation, *, end: Callable[[SimHost], Awaitable[None]]) -> None:
+        name, host = operation.target, self.hosts[operation.target]
+        if not host.is_running or name in self._held:
+            return
+        self._held.add(name)
+        await end(host)
+        await trio.sleep(operation.seconds)
+        self._held.discard(name)
+        await self._start(name)
+
+    async def _lose_power(self, operation: Operation) -> None:
+        self.history.tail_losses.append((trio.current_time(), operation.target))
+        await self._down(operation, end=SimHost.lose_power)
+
+    async def _wipe(self, operation: Operation) -> None:
+        self.history.tail_losses.append((trio.current_time(), operation.target))
+        await self._down(operation, end=_kill_and_wipe)
+
+    async def _pause(self, operation: Operation) -> None:
+        host = self.hosts[operation.target]
+        if host.is_running:
+            host.pause()
+            await trio.sleep(operation.seconds)
+            host.resume()
+
+    async def _fail_sync(self, operation: Operation) -> None:
+        if self.brokers[operation.target].host.is_running:
+            self.history.tail_losses.append((trio.current_time(), operation.target))
+            self.hosts[operation.target].disk.fail_call("sync")
+
+    async def _fill_disk(self, operation: Operation) -> None:
+        disk = self.hosts[operation.target].disk
+        unlimited, disk.capacity_bytes = disk.capacity_bytes, disk.used_bytes("/") + int(operation.value)
+        await trio.sleep(operation.seconds)
+        disk.capacity_bytes = max(unlimited, disk.capacity_bytes)
+
+    async def _slow_disk(self, operation: Operation) -> None:
+        host = self.hosts[operation.target]
+        host.disk_delay_s = operation.value
+        await trio.sleep(operation.seconds)
+        host.disk_delay_s = self.history.plan.disk_delay_s
+
+    async def _step_clock(self, operation: Operation) -> None:
+        self.hosts[operation.target].clock.advance_ms(int(operation.value))
+
+    async def _run_clock(self, operation: Operation) -> None:
+        clock = self.hosts[operation.target].clock
+        clock.set_rate(operation.value)
+        await trio.sleep(operation.seconds)
+        clock.set_rate(1.0)
+
+    async def _kill_nameserver(self, operation: Operation) -> None:
+        nameserver = self.nameservers[operation.target]
+        if nameserver.host.is_running:
+            await nameserver.host.kill()
+            await trio.sleep(operation.seconds)
+            await nameserver.start()
+
+    async def _restart_consumer(self, operation: Operation) -> None:
+        host = self.hosts[operation.target]
+        if host.is_running:
+            await host.kill()
+            await trio.sleep(operation.seconds)
+            await host.start(self.consumers[operation.target])
+
+    async def _cut(self, operation: Operation, *, one_way: bool = False) -> None:
+        ends = self._ends(operation)
+        self.world.network.cut(*ends, one_way=one_way)
+        await trio.sleep(operation.seconds)
+        self.world.network.heal(*ends)
+
+    async def _reset(self, operation: Operation) -> None:
+        self.world.network.reset(*self._ends(operation))
+
+    async def _slow_link(self, operation: Operation) -> None:
+        ends = self._ends(operation)
+        self.world.network.set_link(*ends, Link(delay_s=operation.value, jitter_s=operation.value))
+        await trio.sleep(operation.seconds)
+        self.world.network.set_link(*ends, Link())
+
+    def _ends(self, operation: Operation) -> tuple[str, str]:
+        first, second = operation.target.split(">")
+        return self.hosts[first].address, self.hosts[second].address
+
+
+async def _kill_and_wipe(host: SimHost) -> None:
+    await host.kill()
+    host.wipe()
