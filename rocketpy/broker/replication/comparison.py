@@ -150,7 +150,11 @@ class LogComparison:
         """Raise the error that says where the logs part, having requested the cut if there is to be one."""
         alarm = self._alarm
         if alarm is not None and alarm.address == master.address and await self._is_still(master, alarm.parting):
-            raise DivergedError(alarm.text)  # the same words: it is logged once
+            # The same words, which are logged once; unless what has forbidden the cut forbids it no more.
+            is_certain = alarm.is_certain or await self._is_certain(master, alarm.parting)
+            cut = await self._cut(alarm.parting, is_certain=is_certain)
+            self._alarm = alarm = attrs.evolve(alarm, is_certain=is_certain, cut=cut)
+            raise DivergedError(alarm.text)
         bounds = await master.bounds()
         if last.offset < bounds.min_offset:
             raise SlaveBehindError(
@@ -171,10 +175,10 @@ class LogComparison:
             raise OSError(f"the log of the master {master.address} has changed while it was compared")
         self._equal_end = parting.common_end if parting.common is not None else -1
         self._diverged_bytes = self._log.end_offset - parting.different.offset
-        text = await self._describe(master, bounds, parting, last)
-        text += await self._cut(parting, is_certain=is_certain)
-        self._alarm = _Alarm(master.address, parting, text)
-        raise DivergedError(text)
+        where = await self._describe(master, bounds, parting, last)
+        cut = await self._cut(parting, is_certain=is_certain)
+        self._alarm = _Alarm(master.address, parting, is_certain, where, cut)
+        raise DivergedError(self._alarm.text)
 
     async def _is_still(self, master: RemoteLog, parting: Parting) -> bool:
         """Whether the logs part where they did."""
@@ -247,7 +251,13 @@ class LogComparison:
 class _Alarm:
     address: str
     parting: Parting
-    text: str
+    is_certain: bool
+    where: str
+    cut: str
+
+    @property
+    def text(self) -> str:
+        return self.where + self.cut
 
 
 def client_address_of(addresses: MasterAddresses, ha_address: str) -> str | None:

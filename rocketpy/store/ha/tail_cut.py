@@ -295,8 +295,8 @@ def _refusal(disk: Disk, config: MessageStoreConfig, order: CutOrder) -> str | N
             f"{directory} keeps {len(kept)} tails, expected fewer than {KEPT_TAILS_MAX}: look at them and remove some"
         )
     needed = order.end_offset - order.offset + SPARE_BYTES
-    free = disk.free_bytes(config.root)
-    return f"{needed} bytes are needed for a copy, found {free} free" if free < needed else None
+    # Without the figure that was found: the alarm would be another one each time it is looked at.
+    return f"{needed} bytes are needed for a copy, found fewer" if disk.free_bytes(config.root) < needed else None
 
 
 def _has_record(files: MappedFileQueue, offset: int) -> bool:

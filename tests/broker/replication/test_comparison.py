@@ -332,6 +332,21 @@ async def test_a_refused_cut_says_why() -> None:
         await compared.compare(HA_ADDRESS)
 
 
+async def test_a_cut_is_ordered_once_nothing_forbids_it_any_more() -> None:
+    """A person has made room, while the broker runs."""
+    slave = history(COMMON, [7], who="slave")
+    cuts = Cuts("no space")
+    compared = comparison(slave, JavaMaster(content=COMMON), cuts=cuts)
+    texts = []
+    for refusal in ("no space", "no space", None, None):
+        cuts.refusal = refusal
+        with pytest.raises(DivergedError) as failure:
+            await compared.compare(HA_ADDRESS)
+        texts.append(str(failure.value).rpartition("; ")[2])
+    assert texts == ["nothing is cut: no space"] * 2 + ["the tail is kept in a file, and cut"] * 2
+    assert len(cuts.offsets) == 3, "once it is ordered nothing is asked"
+
+
 async def test_logs_with_nothing_in_common_are_never_cut() -> None:
     cuts = Cuts()
     compared = comparison(history(b"", [7], who="slave"), JavaMaster(content=COMMON), cuts=cuts)
@@ -356,10 +371,16 @@ async def test_nothing_is_cut_where_the_master_does_not_answer_clearly(is_answer
             raise RemotingSendRequestError("the connection ended before it answered")
         return None
 
-    compared = comparison(slave, JavaMaster(content=history(COMMON, [50] * 9), fails=fails), cuts=cuts)
-    with pytest.raises(DivergedError, match="; nothing is cut, because the master does not say what it has there"):
-        await compared.compare(HA_ADDRESS)
+    master = JavaMaster(content=history(COMMON, [50] * 9), fails=fails)
+    compared = comparison(slave, master, cuts=cuts)
+    for _ in range(2):
+        with pytest.raises(DivergedError, match="; nothing is cut, because the master does not say what it has there"):
+            await compared.compare(HA_ADDRESS)
     assert not cuts.offsets
+    master.fails = None
+    with pytest.raises(DivergedError, match="; the tail is kept in a file, and cut"):
+        await compared.compare(HA_ADDRESS)
+    assert cuts.offsets == [len(COMMON)]
 
 
 # ---- what is no result ----------------------------------------------------------------------------------------------
