@@ -27,7 +27,6 @@ from rocketpy.protocol.command import make_request
 from rocketpy.remoting.client import RemotingClient
 
 SEARCH_SECONDS = 60.0
-REQUEST_SECONDS = 3.0
 
 _TWO_MASTERS = "both accept messages, and neither gets those of the other"
 _TWO_SLAVES = "consumers find only one of them"
@@ -81,7 +80,9 @@ class BrokersOfOneId:
         """Add the address that a nameserver has for this broker, if it is another one."""
         try:
             request = make_request(RequestCode.GET_BROKER_CLUSTER_INFO)
-            response = await self._client.request(nameserver, request, REQUEST_SECONDS)
+            # No less than a registration has: a request that times out may close the connection, which both share.
+            timeout_s = self._config.register_broker_timeout_mills / 1000
+            response = await self._client.request(nameserver, request, timeout_s)
             if response.code != ResponseCode.SUCCESS or response.body is None:
                 return
             info = decode_body(response.body, ClusterInfo)

@@ -29,6 +29,9 @@ class Nameservers:
 
     async def request(self, address: str, request: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
         assert request.code == RequestCode.GET_BROKER_CLUSTER_INFO
+        assert timeout_s == BrokerConfig().register_broker_timeout_mills / 1000, (
+            "the connection is that of registrations"
+        )
         await trio.lowlevel.checkpoint()
         if address == NS2:
             raise RemotingConnectError("nothing listens there")
