@@ -71,8 +71,14 @@ async def answer_through(
 
 @pytest.mark.parametrize("exchange", of(RequestCode.UPDATE_BROKER_CONFIG))
 async def test_update_broker_config(broker: BrokerOnBytes, exchange: Exchange, tmp_path: Path) -> None:
-    await answer(broker, exchange)
     assert exchange.request.body is not None
+    if exchange.request.body == b"brokerRole=SYNC_MASTER\n":  # accepted by Java, without effect on what runs
+        [refused] = await broker.ask_frame(exchange.frame, broker.connect())
+        assert (refused.code, refused.opaque) == (ResponseCode.NO_PERMISSION, exchange.java.opaque)
+        assert "brokerRole" in (refused.remark or "")
+        assert not (tmp_path / "broker.conf").exists() or "SYNC_MASTER" not in (tmp_path / "broker.conf").read_text()
+        return
+    await answer(broker, exchange)
     text = (tmp_path / "broker.conf").read_text()
     assert all(line in text.splitlines() for line in exchange.request.body.decode().splitlines())
 

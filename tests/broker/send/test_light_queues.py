@@ -255,4 +255,5 @@ def administer_topics(broker: MessageBroker) -> None:
         stats=tables.stats,
         whole_answers=WholeAnswers(),
         register_topics=register_topics,
+        is_slave=False,
     ).register(broker.dispatcher)
