@@ -129,6 +129,13 @@ class SlaveSynchronize:
         await self._part("delay offsets", address, self._take_delay_offsets)
         self._round_count += 1
 
+    def figures(self) -> dict[str, str]:
+        """Return the rows of the runtime info."""
+        return {
+            "slaveTablesFailing": ", ".join(self._failing),
+            "slaveOffsetsKept": str(self._differences.count),
+        }
+
     def statistics(self) -> SlaveSynchronizeStatistics:
         """Return the counters."""
         return SlaveSynchronizeStatistics(

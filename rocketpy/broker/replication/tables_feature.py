@@ -50,6 +50,10 @@ class ReplicatedTablesFeature(Feature):
                 store=context.store,
             )
 
+    def figures(self) -> dict[str, str]:
+        """Return the state of a slave's tables."""
+        return {} if self.slave_synchronize is None else self.slave_synchronize.figures()
+
     async def before_serving(self) -> None:
         """Take the offsets that clients have committed to slaves, in bounded time."""
         if self.offsets_from_slaves is not None:

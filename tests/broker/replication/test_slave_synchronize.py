@@ -34,6 +34,9 @@ COMMIT, QUERY, END = (
 )
 
 
+FIGURES_OF_A_GOOD_ROUND = {"slaveTablesFailing": "", "slaveOffsetsKept": "0"}
+
+
 @attrs.define
 class Log:
     """The ends of a slave's log."""
@@ -210,6 +213,19 @@ async def test_a_part_that_fails_is_logged_once_and_stops_no_other(
         await slave.service.synchronize()
     assert "the master's tables are taken again" in [record.getMessage() for record in caplog.records]
     assert slave.service.statistics().failing == ()
+
+
+async def test_the_figures_name_what_fails_and_count_what_is_kept(slave: Slave) -> None:
+    await slave.service.synchronize()
+    assert slave.service.figures() == FIGURES_OF_A_GOOD_ROUND
+    slave.commit(8)
+    for code in (GROUPS, COMMIT):
+        slave.master.scripts[code] = body_answer(None, ResponseCode.NO_PERMISSION, "no")
+    await slave.service.synchronize()
+    assert slave.service.figures() == {"slaveTablesFailing": "groups, offsets to the master", "slaveOffsetsKept": "1"}
+    slave.master.scripts.clear()
+    await slave.service.synchronize()
+    assert slave.service.figures() == FIGURES_OF_A_GOOD_ROUND
 
 
 async def test_nothing_of_a_bad_table_is_taken(slave: Slave) -> None:

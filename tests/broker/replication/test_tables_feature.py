@@ -145,6 +145,8 @@ async def test_a_slave_takes_topics_and_offsets(tmp_path: Path) -> None:
         assert tables[0] == tables[1]
         await pair.commit(pair.master, 1)
         await pair.until_offset(pair.slave, 1)
+        assert (await pair.figures(pair.slave))["slaveOffsetsKept"] == "0"
+        assert "slaveOffsetsKept" not in await pair.figures(pair.master)
 
 
 async def test_a_master_that_returns_has_what_was_committed_to_its_slave(tmp_path: Path) -> None:
