@@ -54,6 +54,7 @@ class StorePair:
         self.answers: list[PutMessageStatus] = []
         self.is_diverged = False
         self.history_count = 0  # how often the master has lost power: from then on its log may be another one
+        self.slave_loss_count = 0  # how often the slave has: it may have lost what it has acknowledged
         self.message_count = 0
         self.deleted_topics: set[str] = set()
 
@@ -151,12 +152,12 @@ class StorePair:
         """End the burst, and let a producer wait for the last message."""
         store, self.message_count = producers.store, producers.number
         end = store.wrote_offset
-        store.wait_stored(end, partial(self._answered, end, self.history_count))
+        store.wait_stored(end, partial(self._answered, end, (self.history_count, self.slave_loss_count)))
         store.end_burst()
 
-    def _answered(self, end: int, history: int, status: PutMessageStatus) -> None:
+    def _answered(self, end: int, losses: tuple[int, int], status: PutMessageStatus) -> None:
         self.answers.append(status)
-        if status is PutMessageStatus.PUT_OK and history == self.history_count:
+        if status is PutMessageStatus.PUT_OK and losses == (self.history_count, self.slave_loss_count):
             assert self.slave is not None, "PUT_OK without a slave"
             assert log_of(self.slave).end_offset >= end, f"PUT_OK for {end} before the slave had it"
 

@@ -110,6 +110,7 @@ async def end_and_begin(pair: StorePair, how: str, side: str) -> None:
     host, program = (pair.slave_host, pair.run_slave) if side == "slave" else (pair.master_host, pair.run_master)
     if how == "fail":
         pair.history_count += side == "master"
+        pair.slave_loss_count += side == "slave"
         await host.lose_power()
     elif how == "stop" and host.is_running:
         await host.stop()
@@ -128,6 +129,7 @@ async def begin(host: SimHost, program: Program) -> None:
 async def wipe_slave(pair: StorePair) -> None:
     """Do what an operator does about a slave whose log parts from its master's."""
     assert pair.history_count, "a master that has lost nothing has the slave's log"
+    pair.slave_loss_count += 1
     await pair.slave_host.kill()
     pair.slave_host.wipe()
     pair.is_diverged = False
@@ -140,10 +142,11 @@ async def settle(pair: StorePair) -> tuple[MessageStore, MessageStore]:
     pair.slave_host.disk.capacity_bytes = UNLIMITED
     producers = pair.producers()
     assert producers is not None
-    for topic in sorted(pair.deleted_topics) if pair.history_count else ():
+    if pair.history_count and pair.deleted_topics:
         # A master that loses power may have deleted a topic, and have lost its first messages: the log does not say so.
-        recreate(producers, topic)
-    pair.end_burst(producers)
+        for topic in sorted(pair.deleted_topics):
+            recreate(producers, topic)
+        pair.end_burst(producers)
     for _ in range(12):
         put(pair)
         await trio.sleep(5)
