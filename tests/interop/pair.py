@@ -173,6 +173,10 @@ class Member:
         return any(map(is_running, self._java_pids))
 
     def _begin_java(self, given: Mapping[str, object]) -> None:
+        # Java does not start on a file that SIGKILL has caught after its creation and before it was given its size.
+        for path in [*self.store.glob("commitlog/*"), *self.store.glob("consumequeue/*/*/*")]:
+            if not path.stat().st_size:
+                path.unlink()
         environment = {
             "PEER_HEAP_MB": "192",
             "PEER_DIRECT_MB": "256",

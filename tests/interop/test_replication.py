@@ -29,8 +29,8 @@ TOPIC = "pairs"
 QUEUES = 4
 BATCHES = (0, 7)
 WINDOW = 16
-FIRST_ANSWER_S = 60.0
-LOAD_S = 0.3
+ANSWERS_S = 60.0
+ANSWERS = 100
 SIZES = StoreSizes(log_file=FILE_SIZE, queue_file=2_000, index_slots=500, index_entries=5_000)
 
 
@@ -78,15 +78,20 @@ class Scene:
             sender.start()
         return senders
 
-    def load_for_a_while(self) -> list[Sender]:
-        """Start to send, and return when each sender has had answers, the load still running."""
+    def load(self) -> list[Sender]:
+        """Start to send, and return in the middle of the load."""
         senders = self.begin_load()
-        deadline = time.monotonic() + FIRST_ANSWER_S
-        while not all(sender.acknowledged for sender in senders):
-            assert time.monotonic() < deadline, f"no answer\n{self.pair.logs()}"
-            time.sleep(0.001)
-        time.sleep(LOAD_S)
+        self.wait_answers(senders)
         return senders
+
+    def wait_answers(self, senders: list[Sender]) -> None:
+        """Wait until each sender has some more answers: a number and not a time, so that no log gets large."""
+        before = [len(sender.acknowledged) for sender in senders]
+        deadline = time.monotonic() + ANSWERS_S
+        for sender, count in zip(senders, before, strict=True):
+            while len(sender.acknowledged) < count + ANSWERS:
+                assert time.monotonic() < deadline, f"no answers\n{self.pair.logs()}"
+                time.sleep(0.001)
 
     def enter(self, senders: list[Sender]) -> None:
         """Wait for the end of senders and enter what was acknowledged."""
@@ -142,9 +147,9 @@ def test_a_pair_keeps_one_log(kinds: tuple[str, str], tmp_path: Path, namesrv: s
 
 def kill_the_slave_under_load(scene: Scene) -> None:
     """End the slave in the middle of a load and start it after that: it then has everything, byte for byte."""
-    senders = scene.load_for_a_while()
+    senders = scene.load()
     scene.pair.slave.kill()
-    time.sleep(LOAD_S)
+    scene.wait_answers(senders)
     for sender in senders:
         sender.stop()
     scene.enter(senders)
@@ -154,7 +159,7 @@ def kill_the_slave_under_load(scene: Scene) -> None:
 
 def kill_the_master_under_load(scene: Scene) -> None:
     """End the master in the middle of a load, and enter what it has acknowledged."""
-    senders = scene.load_for_a_while()
+    senders = scene.load()
     scene.pair.master.kill()
     scene.enter(senders)
 
