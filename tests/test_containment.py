@@ -90,6 +90,7 @@ BROAD_CATCHES = {
     "nameserver/kv_config.py::_write_waiting": "BaseException: others' changes wait for the next writer; raised again",
     "remoting/stream_driver.py::_serve": "a slice of frames, inside a burst that must end all the same",
     "client/scope.py::unwrapped": "BaseException: distinguished from a group that holds it; raised again",
+    "testing/replica.py::run": "notes a death that was arranged; everything is raised again",
     "testing/sim_host.py::_live": "a process of the simulation ends; what no process may end with is raised again",
     "testing/store_world.py::_end": "BaseException: the end of a simulated life is what the test asks about",
 }

@@ -1,0 +1,253 @@
+"""What replication promises, held against every order of events that Hypothesis finds: see ``replication_machine.py``.
+
+Three things: the machine itself, by its profile; scripts that it has found once, replayed through its own rules; and
+the deliberate bugs of ``replication_bugs.py``, each of which it must find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
+
+from property_tests.hunts import hunted, play
+from property_tests.replication_bugs import PLANTED, planted
+from property_tests.replication_machine import ASYNC, SYNC, ReplicationMachine, has_master, has_pair
+from rocketpy.testing.replication_model import Invariant, ReplicationBroken
+
+TestReplication = ReplicationMachine.TestCase
+TestReplication.settings = settings(max_examples=2 * settings.default.max_examples)
+
+Script = Callable[[ReplicationMachine], None]
+
+
+# ---- what it has found once -----------------------------------------------------------------------------------------
+
+
+def a_promotion_of_a_slave_that_began_with_the_last_file(state: ReplicationMachine) -> None:
+    """Its log begins later than that of the other slave, which goes on with it."""
+    state.first_start(sync=True, count=3, cuts=True, batch=60, flush=ASYNC, one_size=10)
+    state.wipe("b")
+    state.put_batch(("T", 1), [500])
+    state.fill_file(left=8)
+    state.put_delayed(level=2, waits=False)
+    state.put(("T", 0), 10, tags="t")
+    state.time_passes(6.0)
+    state.all_faults_end()
+    state.promote("b", end="stop")
+    state.put(("Topic", 0), 10, tags="t")
+    state.wipe("a")
+    state.all_faults_end()
+
+
+def a_file_that_was_just_begun_when_an_empty_slave_came(state: ReplicationMachine) -> None:
+    state.first_start(flush=ASYNC, count=3, batch=300)
+    state.fill_file(left=0)
+    state.put_batch(("Topic", 0), [0])
+    state.wipe("b")
+    state.fill_file(left=20)
+    state.disk_fills_up("b", pages=5)
+    state.start("b")
+    state.compare_units()
+    state.disk_has_space_again("b")
+    state.start_and_die("b", call=28)
+    state.reset("a")
+    state.put_batch(("Topic", 0), [0])
+    state.compare_units()
+
+
+def a_batch_that_begins_a_file_which_an_empty_slave_gets(state: ReplicationMachine) -> None:
+    """The slave never gets the BLANK before it."""
+    state.first_start(flush=SYNC, batch=60)
+    state.put_batch(("Topic", 0), [1000, 10])
+    state.fill_file(left=0)
+    state.wipe("b")
+    state.time_passes(1.5)
+    state.start("b")
+    state.put_batch(("T", 0), [1000, 10])
+    state.time_passes(6.0)
+
+
+def a_producer_that_waits_for_what_a_slave_had_before_it_came_back(state: ReplicationMachine) -> None:
+    state.first_start(flush=ASYNC, batch=60)
+    state.put_delayed(level=1, waits=False)
+    state.end_burst()
+    state.time_passes(1.5)
+    state.kill("b", and_start=True)
+    state.time_passes(6.0)
+    state.wait_again()
+    state.time_passes(6.0)
+
+
+def a_second_master_whom_a_slave_still_follows(state: ReplicationMachine) -> None:
+    """A slave takes the address of a new master when its connection to the old one has ended."""
+    state.first_start(flush=SYNC, count=3, cuts=True, batch=60, one_size=10)
+    state.promote("b", end="none")
+    state.put(("T", 0), 10)
+    state.time_passes(6.0)
+
+
+def a_death_while_the_log_is_cut(state: ReplicationMachine, call: int = 5) -> None:
+    state.first_start(flush=ASYNC, cuts=True, one_size=10)
+    state.put(("T", 0), 10)
+    state.time_passes(1.5)
+    state.cut("b")
+    state.put_batch(("T", 0), [10, 10])
+    state.promote("b", end="kill")
+    state.heal()
+    state.put_batch(("T", 0), [10, 10, 10])
+    state.start("a")
+    state.die_soon("a", call=call)
+    state.time_passes(6.0)
+
+
+SCRIPTS: Sequence[Script] = [
+    a_promotion_of_a_slave_that_began_with_the_last_file,
+    a_file_that_was_just_begun_when_an_empty_slave_came,
+    a_batch_that_begins_a_file_which_an_empty_slave_gets,
+    a_producer_that_waits_for_what_a_slave_had_before_it_came_back,
+    a_second_master_whom_a_slave_still_follows,
+    a_death_while_the_log_is_cut,
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts(script: Script) -> None:
+    play(ReplicationMachine, script)
+
+
+# ---- what it must find ----------------------------------------------------------------------------------------------
+
+Strategies = Mapping[str, st.SearchStrategy[Any]]
+ON_A_SLAVE, STATUS_IS_TRUE = Invariant.ACKNOWLEDGED_IS_ON_A_SLAVE, Invariant.STATUS_IS_TRUE
+NO_CLAIM_ABOVE_SENT, SLAVE_IS_A_PIECE = Invariant.NO_CLAIM_ABOVE_SENT, Invariant.SLAVE_IS_A_PIECE
+EQUAL_OR_ALARM, PROGRESS_OR_ALARM = Invariant.EQUAL_OR_ALARM, Invariant.PROGRESS_OR_ALARM
+
+
+@attrs.frozen
+class Hunt:
+    """Where a bug is looked for: the steps that may lead to it, and how such stores begin."""
+
+    invariants: Sequence[Invariant]  # one of them is named: which one depends on what comes first
+    rules: Mapping[str, Strategies]
+    first_start: Strategies = attrs.Factory(dict)
+
+    def machine(self) -> type[ReplicationMachine]:
+        """Return the machine with these rules only, each with these arguments; what it checks is the same."""
+        members: dict[str, object] = {}
+        for name, member in vars(ReplicationMachine).items():
+            if hasattr(member, "hypothesis_stateful_rule"):
+                members[name] = _plain(name)
+        for name, strategies in self.rules.items():
+            step = rule(**strategies)(_plain(name))
+            members[name] = precondition(CONDITIONS[name])(step) if name in CONDITIONS else step
+        members["first_start"] = initialize(**self.first_start)(_plain("first_start"))
+        return type("Hunter", (ReplicationMachine,), members)
+
+
+CONDITIONS = {**dict.fromkeys(("put", "put_batch", "fill_file", "wait_again", "forge"), has_master), "lie": has_pair}
+
+
+def _plain(name: str) -> Callable[..., None]:
+    def step(self: ReplicationMachine, *positional: Any, **named: Any) -> None:
+        getattr(ReplicationMachine, name)(self, *positional, **named)
+
+    step.__name__ = name
+    return step
+
+
+the_slave, the_master = {"name": st.just("b")}, {"name": st.just("a")}
+put = {"queue": st.just(("T", 0)), "size": st.sampled_from([10, 500])}
+put_batch = {"queue": st.just(("T", 0)), "some": st.just([10, 10])}
+a_moment = {"seconds": st.sampled_from([0.1, 1.5])}
+a_while = {"seconds": st.sampled_from([1.5, 6.0])}
+kill = the_slave | {"and_start": st.booleans()}
+HUNTS: Mapping[str, Hunt] = {
+    "acknowledge what was sent": Hunt(
+        [ON_A_SLAVE],
+        {"put": put, "time_passes": a_moment, "cut": the_slave | {"way": st.just("to the slave")}, "heal": {}},
+    ),
+    "believe the first report": Hunt(
+        [NO_CLAIM_ABOVE_SENT, ON_A_SLAVE],
+        {"put": put, "time_passes": a_moment, "forge": {"report": st.sampled_from(["huge", "negative", "request"])}},
+    ),
+    "believe any report": Hunt(
+        [NO_CLAIM_ABOVE_SENT, ON_A_SLAVE],
+        {"put": put, "time_passes": a_moment, "forge": {"report": st.sampled_from(["huge", "back", "beyond"])}},
+    ),
+    "remember slaves": Hunt(
+        [STATUS_IS_TRUE, ON_A_SLAVE],
+        {"put": put, "wait_again": {}, "time_passes": a_while, "kill": the_slave, "wipe": the_slave},
+    ),
+    "override the status": Hunt(
+        [ON_A_SLAVE], {"put": put, "time_passes": a_while, "kill": kill, "cut": the_slave, "heal": {}}
+    ),
+    "see no slave": Hunt([STATUS_IS_TRUE], {"put": put, "time_passes": a_while, "kill": kill}),
+    "answer too late": Hunt([STATUS_IS_TRUE], {"put": put, "time_passes": a_while, "cut": the_slave}),
+    "give up too early": Hunt([STATUS_IS_TRUE], {"put": put, "time_passes": a_while, "cut": the_slave}),
+    "send what is not written": Hunt([NO_CLAIM_ABOVE_SENT, PROGRESS_OR_ALARM], {"put": put, "time_passes": a_moment}),
+    "acknowledge before storing": Hunt([ON_A_SLAVE], {"put": put, "time_passes": a_moment}),
+    "go on after a failed write": Hunt(
+        [Invariant.ENDS_WITH_A_RECORD, PROGRESS_OR_ALARM, ON_A_SLAVE, SLAVE_IS_A_PIECE, Invariant.UNITS_ARE_EQUAL],
+        {
+            "put": put,
+            "time_passes": a_moment,
+            "disk_call_fails": the_slave | {"method": st.just("write"), "call": st.integers(1, 3)},
+            "compare_units": {},
+        },
+    ),
+    "lose a unit": Hunt(
+        [Invariant.UNITS_ARE_EQUAL], {"put_batch": put_batch, "time_passes": a_moment, "compare_units": {}}
+    ),
+    "forget the keys": Hunt(
+        [Invariant.KEYS_ARE_FOUND],
+        {"put": put | {"key": st.just("k")}, "time_passes": a_moment, "search": {"topic": st.just("T")}},
+    ),
+    "close files a byte short": Hunt(
+        [SLAVE_IS_A_PIECE, Invariant.ENDS_WITH_A_RECORD],
+        {"put": put | {"size": st.just(1000)}, "fill_file": {"left": st.just(20)}, "time_passes": a_moment},
+    ),
+    "compare nothing": Hunt(
+        [SLAVE_IS_A_PIECE, EQUAL_OR_ALARM, ON_A_SLAVE],
+        {"put": put, "time_passes": a_while, "cut": the_slave, "heal": {}, "promote": the_slave, "start": the_master},
+        {"one_size": st.just(10)},
+    ),
+    "keep the tail": Hunt(
+        [Invariant.CUT_STAYS_CUT],
+        {"put": put, "time_passes": a_while, "cut": the_slave, "heal": {}, "promote": the_slave, "start": the_master},
+        {"cuts": st.just(True)},
+    ),
+    "check no offset": Hunt(
+        [SLAVE_IS_A_PIECE],
+        {"put": put, "time_passes": a_moment, "lie": {"which": st.just(0), "lie": st.just("physical offset")}},
+    ),
+    "stay silent": Hunt(
+        [PROGRESS_OR_ALARM, EQUAL_OR_ALARM],
+        {"put": put, "time_passes": {"seconds": st.just(0.1)}, "lose_power": the_master | {"and_start": st.just(True)}},
+        {"flush": st.just(ASYNC)},
+    ),
+}
+HUNTED = hunted(examples=300, steps=25)
+
+
+def test_no_planted_bug_is_left_out() -> None:
+    assert HUNTS.keys() == PLANTED.keys()
+
+
+@pytest.mark.parametrize("name", HUNTS)
+def test_each_planted_bug_is_found(name: str) -> None:
+    hunt = HUNTS[name]
+    with planted(name), pytest.raises(ReplicationBroken) as raised:
+        run_state_machine_as_test(hunt.machine(), settings=HUNTED)
+    assert raised.value.invariant in hunt.invariants
+    print(f"planted bug found: {name}: {raised.value.invariant.name}")
+
+
+def test_hunters_find_nothing_in_stores_without_bugs() -> None:
+    for hunt in HUNTS.values():
+        run_state_machine_as_test(hunt.machine(), settings=settings(HUNTED, max_examples=4))
