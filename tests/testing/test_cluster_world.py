@@ -23,6 +23,9 @@ from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, environment_
 from rocketpy.testing.sim_host import SimProcess
 
 QUICK = ClientConfig(send_msg_timeout=1000, retry_times_when_send_failed=0, mq_client_api_timeout=1000)
+NO_FLUSH = {"flush_interval_commit_log": 30_000, "flush_commit_log_thorough_interval": 30_000}
+"""Nothing is flushed within half a minute."""
+
 SYNC = {"flush_disk_type": FlushDiskType.SYNC_FLUSH}
 
 
@@ -148,7 +151,7 @@ def test_under_async_flush_it_may_be_lost() -> None:
     """Else the test above would show nothing."""
 
     async def scene(world: ClusterWorld) -> list[bytes]:
-        await started(world, flush_interval_commit_log=30_000, flush_commit_log_thorough_interval=30_000)
+        await started(world, **NO_FLUSH)
         broker = world.brokers["broker-a"]
         assert await send(world, b"1", b"2") == [SendStatus.SEND_OK] * 2
         await broker.host.lose_power(lambda count: 0)
@@ -157,6 +160,39 @@ def test_under_async_flush_it_may_be_lost() -> None:
         return await receive(world)
 
     assert simulate(scene, seed=2).result == [b"3"]
+
+
+def test_a_group_does_not_get_what_takes_the_place_of_lost_messages_that_it_had() -> None:
+    """The limit of a promise, shown: the message is kept, and the group has gone past its queue offset."""
+
+    async def scene(world: ClusterWorld) -> None:
+        await world.start_nameserver()
+        broker = world.broker("broker-a", broker={"default_topic_queue_nums": 1}, store=NO_FLUSH)
+        assert await broker.start()
+        await send(world, b"1")
+        await trio.sleep(40)  # flushed
+        got: list[bytes] = []
+
+        async def consume(process: SimProcess) -> None:
+            async with (
+                open_pull_consumer(world.name_servers, group="g", environment=environment_of(process)) as consumer,
+                consumer.open_messages("T", start="beginning") as messages,
+            ):
+                process.started()
+                async for message in messages:
+                    got.append(message.body)
+
+        await world.start_client(consume)
+        await send(world, b"lost")
+        assert got == [b"1", b"lost"]
+        await broker.host.lose_power(lambda count: 0)
+        assert await broker.start()
+        await send(world, b"in its place", b"next")
+        await trio.sleep(30)
+        assert got == [b"1", b"lost", b"next"]
+        assert await receive(world) == [b"1", b"in its place", b"next"]
+
+    simulate(scene, seed=13)
 
 
 def test_a_killed_broker_keeps_everything_and_a_stopped_one_too() -> None:
