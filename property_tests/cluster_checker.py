@@ -31,9 +31,16 @@ def may_lose(history: History, sent: Sent) -> bool:
     """Whether an acknowledged message may be gone: its broker lost what was not flushed after it was answered."""
     assert sent.queue is not None
     assert sent.answered_at is not None
+    name = sent.queue[0]
+    if any(broker == name and at >= sent.asked_at for at, broker in history.promotions):
+        # The new master has what its slave's log had: of a SYNC_MASTER all that was answered SEND_OK.
+        is_on_both = history.plan.is_sync_master and sent.status is SendStatus.SEND_OK
+        has_lost = {broker for at, broker in history.tail_losses if at >= sent.asked_at}
+        return not is_on_both or bool(has_lost & {name, f"{name}/1"})
     if history.plan.is_sync_flush and sent.status is SendStatus.SEND_OK:
         return False
-    return any(broker == sent.queue[0] and at >= sent.asked_at for at, broker in history.tail_losses)
+    master = {name, history.masters[name]}  # who was which when is not looked at
+    return any(broker in master and at >= sent.asked_at for at, broker in history.tail_losses)
 
 
 def _acknowledged_is_kept(history: History) -> Iterator[str]:
@@ -113,7 +120,7 @@ def _consumed(history: History) -> Iterator[str]:
 
 
 def _disorder(history: History, life: list[Got]) -> Iterator[str]:
-    shaken = {broker for _, broker in history.tail_losses}
+    shaken = {broker.partition("/")[0] for _, broker in history.tail_losses + history.promotions}
     last: dict[tuple[str, int], Got] = {}
     for got in life:
         before = last.get(got.queue)
@@ -151,7 +158,7 @@ def _replicated(history: History) -> Iterator[str]:
 def _logs(history: History) -> Iterator[str]:
     """In the end a slave has its master's log, or says why not; without the loss of a tail it has it."""
     for name, figures in history.figures.items():
-        master = name.partition("/")[0]
+        master = history.masters[name.partition("/")[0]]
         ours, theirs = history.logs[name], history.logs[master]
         if are_equal(ours, theirs):
             continue
@@ -160,5 +167,5 @@ def _logs(history: History) -> Iterator[str]:
         found = f"{name} ends at {ours.end_offset}, {master} at {theirs.end_offset}, they part at {parts_at}: {state}"
         if not figures.get("haAlarm"):
             yield f"logs: no alarm: {found}"
-        elif not {broker for _, broker in history.tail_losses} & {name, master}:
+        elif not {broker for _, broker in history.tail_losses + history.promotions} & {name, master}:
             yield f"logs: nothing was lost: {found}"

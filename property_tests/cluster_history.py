@@ -139,9 +139,10 @@ class Cluster:
     def _look_at_slave(self, sent: Sent) -> None:
         """Note whether the slave's log has a message that was just answered, unless it may have lost it since."""
         assert sent.queue is not None
-        name = f"{sent.queue[0]}/1"
+        _, name = self.nemesis.roles(sent.queue[0])
         has_lost = any(at >= sent.asked_at and broker == name for at, broker in self.history.tail_losses)
-        if name in self.nemesis.brokers and sent.status is SendStatus.SEND_OK and not has_lost:
+        has_lost |= any(at >= sent.asked_at and broker == sent.queue[0] for at, broker in self.history.promotions)
+        if name is not None and sent.status is SendStatus.SEND_OK and not has_lost:
             sent.is_on_slave = has_record(self.nemesis.brokers[name].log, sent)
 
     async def _consume(self, name: str, process: SimProcess) -> None:
@@ -194,8 +195,11 @@ class Cluster:
         await self._wait_equal_logs()
         for name, broker in self.nemesis.brokers.items():
             self.history.logs[name] = broker.log
-            if "/" in name:
-                self.history.figures[name] = await self.world.run_client(partial(self._ask_figures, broker.address))
+        for name in self.history.plan.masters:
+            self.history.masters[name], slave = self.nemesis.roles(name)
+            if slave is not None:
+                address = self.nemesis.brokers[slave].address
+                self.history.figures[slave] = await self.world.run_client(partial(self._ask_figures, address))
 
     async def _wait_equal_logs(self) -> None:
         """Give the slaves a while to catch up."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import attrs
 import trio
 
 from property_tests.cluster_plan import Operation
 from property_tests.cluster_record import History
+from rocketpy.store.config import BrokerRole
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, SimNameserver
 from rocketpy.testing.sim_host import Program, SimHost
 from rocketpy.testing.sim_network import Link
@@ -30,6 +32,7 @@ class Nemesis:
         self.hosts: dict[str, SimHost] = {}
         self.consumers: dict[str, Program] = {}
         self._held: set[str] = set()  # brokers that a fault keeps down
+        self._wiped: set[str] = set()  # names whose slave was wiped
         self._faults: dict[str, Callable[[Operation], Awaitable[None]]] = {
             "kill": partial(self._down, end=SimHost.kill),
             "stop": partial(self._down, end=SimHost.stop),
@@ -46,6 +49,7 @@ class Nemesis:
             "cut one way": partial(self._cut, one_way=True),
             "reset": self._reset,
             "wipe": self._wipe,
+            "change roles": self._change_roles,
             "slow link": self._slow_link,
         }
 
@@ -68,6 +72,8 @@ class Nemesis:
 
     async def _start(self, name: str) -> None:
         broker = self.brokers[name]
+        if broker.host.is_running:  # the supervisor was first
+            return
         started = await broker.start()
         self.history.note(f"    {name} " + ("serves" if started else f"does not start: {broker.host.failure}"))
 
@@ -86,8 +92,40 @@ class Nemesis:
         await self._down(operation, end=SimHost.lose_power)
 
     async def _wipe(self, operation: Operation) -> None:
-        self.history.tail_losses.append((trio.current_time(), operation.target))
-        await self._down(operation, end=_kill_and_wipe)
+        """Wipe the slave, whichever host that is by now: without a slave that has it, a wiped log is lost."""
+        _, slave = self.roles(operation.target.partition("/")[0])
+        assert slave is not None
+        self._wiped.add(operation.target.partition("/")[0])
+        self.history.tail_losses.append((trio.current_time(), slave))
+        await self._down(attrs.evolve(operation, target=slave), end=_kill_and_wipe)
+
+    async def _change_roles(self, operation: Operation) -> None:
+        """End master and slave; the slave comes back as the master, and the old master as its slave.
+
+        A slave that was wiped is not promoted: it began with the last file of its master's log.
+        """
+        name = operation.target
+        pair = [name, f"{name}/1"]
+        if not all(self.hosts[each].is_running for each in pair) or self._held & set(pair) or name in self._wiped:
+            return
+        self._held |= set(pair)
+        self.history.promotions.append((trio.current_time(), name))
+        for each in pair:
+            await self.hosts[each].kill()
+        first, second = (self.brokers[each] for each in pair)
+        roles = [(each.settings.broker.broker_id, each.settings.store.broker_role) for each in (second, first)]
+        for broker, (broker_id, role) in zip((first, second), roles, strict=True):
+            broker.change(broker={"broker_id": broker_id}, store={"broker_role": role})
+        await trio.sleep(operation.seconds)
+        self._held -= set(pair)
+        for each in pair:
+            await self._start(each)
+
+    def roles(self, name: str) -> tuple[str, str | None]:
+        """Return the hosts that are master and slave of a broker's name, None for no slave."""
+        pair = [each for each in self.brokers if each.partition("/")[0] == name]
+        pair.sort(key=lambda each: self.brokers[each].settings.store.broker_role is BrokerRole.SLAVE)
+        return pair[0], pair[1] if len(pair) > 1 else None
 
     async def _pause(self, operation: Operation) -> None:
         host = self.hosts[operation.target]

@@ -147,6 +147,10 @@ def _link(random: Random, plan: Plan) -> str:
     return ">".join(ends)
 
 
+def _master(random: Random, plan: Plan) -> str:
+    return random.choice(plan.masters)
+
+
 def _slave(random: Random, plan: Plan) -> str:
     return f"{random.choice(plan.masters)}/1"
 
@@ -185,6 +189,8 @@ _KINDS: tuple[tuple[str, Target, Value], ...] = (
 
 _KINDS_OF_PAIRS: tuple[tuple[str, Target, Value], ...] = (
     ("wipe", _slave, _none),
+    ("change roles", _master, _none),
+    ("change roles", _master, _none),
     ("cut", _pair, _none),
     ("cut", _pair, _none),
     ("cut one way", _pair, _none),

@@ -61,6 +61,10 @@ class History:
     events: list[str] = attrs.Factory(list)
     tail_losses: list[tuple[float, str]] = attrs.Factory(list)
     """When a broker lost power, a sync of it failed, or its disk was wiped."""
+    promotions: list[tuple[float, str]] = attrs.Factory(list)
+    """When master and slave of a name changed their roles."""
+    masters: dict[str, str] = attrs.Factory(dict)
+    """The host of each name that is its master in the end."""
     logs: dict[str, SimLog] = attrs.Factory(dict)
     """The logs of the brokers in the end."""
     figures: dict[str, dict[str, str]] = attrs.Factory(dict)
