@@ -7,7 +7,8 @@ over the first records of the files, then over the records of one file. Records 
 that two different ones at the same offset are practically never equal.
 
 A BLANK counts as a record: two logs may have the same last record, and only one of them may have ended its file there.
-Of a BLANK only the first 8 bytes have a meaning, and only they are compared.
+Of a BLANK only the first 8 bytes have a meaning, and only they are compared. They are equal in any two logs whose files
+end at the same offset, so a BLANK is common only if the record before it is.
 
 What the master has deleted cannot be compared. A search begins with the master's first file.
 """
@@ -103,12 +104,16 @@ async def find_parting(log: RecordedLog, is_common: IsCommon, *, master_begin: i
 
 
 async def _common_count(records: Sequence[RecordRange], is_common: IsCommon) -> int:
-    """Return how many records at the beginning are common."""
-    low, high = 0, len(records)
+    """Return how many records at the beginning are common, of the records of one file."""
+    has_blank = len(records) > 0 and records[-1].is_blank
+    count = len(records) - has_blank
+    low, high = 0, count
     while low < high:
         middle = (low + high) // 2
         if await is_common(records[middle]):
             low = middle + 1
         else:
             high = middle
+    if has_blank and low == count and await is_common(records[-1]):
+        return low + 1
     return low

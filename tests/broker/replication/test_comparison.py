@@ -236,6 +236,16 @@ async def test_a_file_that_only_the_master_has_ended(kind: type[Master]) -> None
     assert f"part at {len(common)}; " in await diverged(history(common, [9], who="slave"), master)
 
 
+@BOTH
+async def test_files_that_end_alike_are_not_equal_for_that(kind: type[Master]) -> None:
+    """Messages of one size: the BLANK at the end of both files is the same, and the records before it are not."""
+    common = history(b"", [100])
+    own = rolled(history(common, [100] * 3, who="slave", time_ms=LATER_MS))
+    master = kind(content=rolled(history(common, [100] * 3, who="other", time_ms=LATER_MS)))
+    assert own[-8:] == master.content[-8:]
+    assert f"part at {len(common)}; " in await diverged(own, master)
+
+
 async def test_a_long_tail_is_not_counted_to_its_end() -> None:
     slave = history(COMMON, [300] * 40, who="slave")
     assert "at least " in await diverged(slave, JavaMaster(content=COMMON))
