@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "promises.md").read_text()
 WORDS = ("**kept**", "**may be lost**", "**refused**", "**may repeat**")
-SECTIONS = ("Faults and flush modes", "Damage, whatever the flush mode", "What else is promised")
+SECTIONS = ("Faults and flush modes", "Damage, whatever the flush mode", "What else is promised", "Faults and roles")
 _REFERENCES = re.compile(r"\[([A-Z]\d(?:, [A-Z]\d)*)\]$")
 
 
@@ -56,6 +56,7 @@ def test_every_cell_says_what_happens_and_names_its_tests(fault: str, cell: str)
 
 def test_every_mode_has_a_column() -> None:
     assert table(SECTIONS[0])[0] == ["fault", "ASYNC_FLUSH", "SYNC_FLUSH", "transient pool"]
+    assert table(SECTIONS[3])[0] == ["fault", "ASYNC_MASTER with a slave", "SYNC_MASTER", "SLAVE"]
 
 
 def test_every_word_is_explained_and_used() -> None:
