@@ -85,3 +85,16 @@ def test_ten_thousand_files_cost_a_few_questions_and_heads() -> None:
 def test_of_a_blank_only_the_head_is_compared() -> None:
     assert RecordRange(500, 500, is_blank=True).compared_size == 8
     assert RecordRange(400, 100).compared_size == 100
+
+
+def test_a_blank_is_common_only_after_a_common_record() -> None:
+    """The search would come to it before it comes to the record that is different."""
+    records = [*(RecordRange(10 * n, 10) for n in range(4)), RecordRange(40, 960, is_blank=True)]
+
+    async def is_common(record: RecordRange) -> bool:
+        return record is not records[3]
+
+    async def search() -> Parting:
+        return await find_parting(OwnLog([records]), is_common)
+
+    assert trio.run(search) == Parting(records[2], records[3])
