@@ -504,6 +504,7 @@ class PairWorld:
             if not replica.host.is_running:
                 self._require_arranged(name, replica.host.failure)
                 self._failing.discard(name)
+                self.model.left(name, replica.left())
                 self._waits = [wait for wait in self._waits if wait.master != name]
         while replica.cut_offsets:
             self.model.was_cut(name, replica.cut_offsets.pop(0))

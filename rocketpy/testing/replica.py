@@ -131,6 +131,12 @@ class Replica:
         begin, end = self.store.min_physical_offset, self.store.max_physical_offset
         return Shown(dict(records_in(self._content(begin, end), begin, self._file_size)), begin, end)
 
+    def left(self) -> dict[int, bytes]:
+        """Return the records in the files of a store that is not open, as far as they are whole."""
+        path = self.config.commit_log_path
+        begin = min((int(name) for name in self.host.disk.list_directory(path) if name.isdigit()), default=0)
+        return dict(records_in(self._content(begin, 1 << 62), begin, self._file_size))
+
     async def run(self, process: SimProcess) -> None:
         """Live until the process is to stop. A disk call in which the process dies ends it as a kill does."""
         try:

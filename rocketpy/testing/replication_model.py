@@ -114,6 +114,7 @@ class ReplicationModel:
         """Of every tenure of a master, ended or not."""
         self._history_of: dict[str, int] = {}  # of each store that is a master now
         self._before: dict[str, Records] = {}  # of each store that is a master: what came before its first file
+        self._left: dict[str, Records] = {}  # what was found in the files of each store whose process has died
         self._must_keep: dict[str, Records] = {}  # of each store that is not open
         self._cut: dict[str, set[tuple[int, bytes]]] = {}
         self._acknowledged: dict[tuple[int, bytes], set[str]] = {}  # and the stores that hold it
@@ -126,6 +127,7 @@ class ReplicationModel:
         """A store is open, with this log."""
         records = log.records
         self._require_all(name, self._must_keep.pop(name, {}), records)
+        self._left.pop(name, None)
         was_master = self._history_of.pop(name, None)
         if was_master is not None and not records.items() <= self.histories[was_master].items():
             self.histories.append(records)  # it has written more than it showed before it died
@@ -146,6 +148,13 @@ class ReplicationModel:
             keeps = {offset: record for offset, record in keeps.items() if offset + len(record) <= durable_end}
         self._must_keep[name] = keeps
         self._release(name, keeps)
+
+    def left(self, name: str, records: Records) -> None:
+        """The process of a store has died, and these records are in its files.
+
+        A slave may have stored and acknowledged them without having shown them. They are judged when it opens again.
+        """
+        self._left[name] = records
 
     def wiped(self, name: str) -> None:
         """The machine of a store is lost for good; another one, empty, has its name."""
@@ -261,7 +270,7 @@ class ReplicationModel:
             raise _broken(Invariant.STATUS_IS_TRUE, master, f"{status.name}, and {why}")
 
     def _acknowledge(self, answer: Answer, stored: Records) -> None:
-        holders = [name for name in answer.live_slaves if stored.items() <= self.logs.get(name, {}).items()]
+        holders = [name for name in answer.live_slaves if stored.items() <= self._stored_by(name).items()]
         if not holders:
             what = f"PUT_OK for the records at {sorted(stored)}; none of {sorted(answer.live_slaves)} has them"
             raise _broken(Invariant.ACKNOWLEDGED_IS_ON_A_SLAVE, answer.master, what)
@@ -278,6 +287,9 @@ class ReplicationModel:
         for (offset, record), holders in self._acknowledged.items():
             if keeps.get(offset) != record:
                 holders.discard(name)
+
+    def _stored_by(self, name: str) -> Records:
+        return {**self._left.get(name, {}), **self.logs.get(name, {})}
 
     def _records_before(self, log: Shown) -> Records:
         """Return what other stores have before a log that begins later, because it was copied from its last file on."""

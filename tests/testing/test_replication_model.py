@@ -176,6 +176,13 @@ def test_put_ok_needs_a_live_slave_with_the_record() -> None:
     assert broken(lambda: pair().answered(answer(OK, live_slaves=[]))) is Invariant.ACKNOWLEDGED_IS_ON_A_SLAVE
 
 
+def test_a_slave_may_have_died_between_storing_and_the_answer() -> None:
+    model = pair(slaves="a")
+    model.died("s")
+    model.left("s", log("ab").records)
+    model.answered(answer(OK))
+
+
 def test_put_ok_needs_the_same_bytes() -> None:
     model = pair("axcd", "")
     model.died("m", durable_end=0)
