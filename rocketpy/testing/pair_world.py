@@ -265,7 +265,13 @@ class PairWorld:
             store.end_burst()
 
     def wait_again(self, master: str) -> None:
-        """Let a producer wait for the last record that is written, whenever it was."""
+        """Let a producer wait for the last record that is written, whenever it was.
+
+        Nothing happens while the master may count a slave that is gone: it cannot know that the slave's disk is, too.
+        """
+        now = trio.current_time()
+        if any(now - gone_at < self._forgotten_after_s for gone_at in self._gone_at.values()):
+            return
         with self._plain_call(master) as store:
             records = self.model.logs[master]
             if records and (store.wrote_offset == max(records) + len(records[max(records)])):
