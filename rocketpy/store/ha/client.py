@@ -30,7 +30,9 @@ from rocketpy.store.ha.verified_stream import VerifiedPiece, VerifiedStream
 
 CONNECT_SECONDS = 5.0
 RETRY_SECONDS = 5.0
-"""The pause after a failed attempt, half to all of it: slaves of one master do not all come back at once."""
+"""The longest pause after a failed attempt, half to all of it: slaves of one master do not all come back at once."""
+FIRST_RETRY_SECONDS = 0.2
+"""The pause after replication has ended; twice as long after each attempt that fails."""
 
 _READ_SIZE = 256 << 10
 
@@ -127,6 +129,7 @@ class HAClient:
         self._connect_count = 0
         self._received_bytes = 0
         self._record_count = 0
+        self._pause_s = FIRST_RETRY_SECONDS
 
     def statistics(self) -> HAClientStatistics:
         """Return state and counters."""
@@ -148,8 +151,9 @@ class HAClient:
                 self._state = HAState.NO_ADDRESS
             else:
                 await self._attempt(address)
-            with trio.move_on_after(RETRY_SECONDS * (0.5 + self._randomness.random() / 2)):
+            with trio.move_on_after(self._pause_s * (0.5 + self._randomness.random() / 2)):
                 await self._wait_for_another(address)
+            self._pause_s = min(2 * self._pause_s, RETRY_SECONDS)
 
     async def _wait_for_another(self, address: str | None) -> None:
         """Return when the address is another one than that of the last attempt, during which it may have changed."""
@@ -167,7 +171,12 @@ class HAClient:
                 stream = await self._connect(address)
             self._connect_count += 1
             async with stream:
-                await self._follow(stream)
+                began, count = trio.current_time(), self._record_count
+                try:
+                    await self._follow(stream)
+                finally:  # what fails at once, each time, is no reason to come back soon
+                    if self._record_count > count or trio.current_time() - began >= RETRY_SECONDS:
+                        self._pause_s = FIRST_RETRY_SECONDS
             self._raise_alarm("the master has closed the connection")
         except trio.TooSlowError:
             self._raise_alarm(f"no connection within {CONNECT_SECONDS:g} s")

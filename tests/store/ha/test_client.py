@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 
 import attrs
 import pytest
@@ -11,7 +12,7 @@ import trio
 import trio.testing
 
 from rocketpy.errors import DiskFullError
-from rocketpy.store.ha.client import RETRY_SECONDS, DivergedError, HAClient, HAState
+from rocketpy.store.ha.client import FIRST_RETRY_SECONDS, RETRY_SECONDS, DivergedError, HAClient, HAState
 from rocketpy.store.ha.connection import HATimes
 from rocketpy.store.ha.protocol import ReportReader, encode_frame_header
 from rocketpy.store.ha.verified_stream import VerifiedPiece
@@ -215,6 +216,33 @@ async def test_a_full_disk_is_not_acknowledged_and_passes(world: World, autojump
     await world.send(0, log)
     assert world.log.content == log
     assert world.alarm == ""
+
+
+async def test_it_comes_back_at_once_after_replicating_and_ever_later_while_it_fails(
+    world: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    pauses_s: list[float] = []
+
+    async def lose(content: bytes = b"") -> None:
+        """Send records, or none, end the connection, and measure the time until the next one."""
+        master, count = world.accepted[-1], len(world.accepted)
+        assert await received(master, 1) == [world.log.end_offset]
+        if content:
+            await world.send(world.log.end_offset, content)
+        began = trio.current_time()
+        await master.aclose()
+        while len(world.accepted) == count:
+            await trio.sleep(0.001)
+        pauses_s.append(trio.current_time() - began)
+
+    await world.start()
+    for _ in range(7):
+        await lose()
+    assert all(later > earlier for earlier, later in pairwise(pauses_s[:5])), pauses_s
+    assert min(pauses_s[5:]) >= RETRY_SECONDS / 2, pauses_s
+    assert max(pauses_s) <= RETRY_SECONDS + 0.01
+    await lose(a_log(1))
+    assert pauses_s[-1] <= FIRST_RETRY_SECONDS + 0.01
 
 
 async def test_a_log_that_differs_stops_it_with_an_alarm(
