@@ -8,8 +8,8 @@ A report counts only if it can be true:
 - A later one acknowledges the log up to its offset: no less than the one before, and no more than what was sent on this
   connection.
 
-An acknowledgement covers what was sent on this connection. What lies before the request is covered only once the logs
-were compared (:meth:`SlaveProgress.note_compared`), because nothing in the protocol says that they are the same.
+An acknowledgement covers what was sent on this connection. What lies before the request is not covered, because nothing
+in the protocol says that it is the same: the slave has compared the logs, but the master cannot know by which connection.
 
 Compatibility: RocketMQ 4.9.8 (``HAConnection.ReadSocketService``) takes the first report for an acknowledgement,
 whatever it says, and keeps the highest one for ever: after one report of a large number it answers PUT_OK without any
@@ -79,10 +79,6 @@ class SlaveProgress:
         assert self.is_slave, end_offset
         assert end_offset >= self.sent_offset, (self.sent_offset, end_offset)
         self.sent_offset = end_offset
-
-    def note_compared(self) -> None:
-        """Record that the slave's log up to its request is equal to the master's."""
-        self.covered_from = 0
 
     def has(self, end_offset: int) -> bool:
         """Whether the slave has acknowledged a record that ends at an offset."""
