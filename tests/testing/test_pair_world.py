@@ -105,7 +105,7 @@ def test_a_slow_link_is_slow() -> None:
 def test_a_reset_connection_is_made_again() -> None:
     with a_pair() as world:
         world.reset("a", "b")
-        world.pass_time(1)
+        world.pass_time(0.05)
         assert "reset" in alarm_of(world)
         world.calm()
         assert state_of(world) is HAState.FOLLOWING

@@ -9,7 +9,8 @@ A report counts only if it can be true:
   connection.
 
 An acknowledgement covers what was sent on this connection. What lies before the request is not covered, because nothing
-in the protocol says that it is the same: the slave has compared the logs, but the master cannot know by which connection.
+in the protocol says that it is the same: the slave has compared the logs, but the master cannot tell which connection
+is that slave's.
 
 Compatibility: RocketMQ 4.9.8 (``HAConnection.ReadSocketService``) takes the first report for an acknowledgement,
 whatever it says, and keeps the highest one for ever: after one report of a large number it answers PUT_OK without any
