@@ -1,7 +1,7 @@
 """The modules of a broker that runs with the default settings: what they switch off is not loaded.
 
-Loading takes a good part of the start, so a module that only ACL, SQL92, TLS or YAML needs is imported where it is
-first used.
+Loading takes a good part of the start, so a module that only ACL, SQL92, TLS, YAML or a slave needs is imported
+where it is first used.
 """
 
 from __future__ import annotations
@@ -63,6 +63,9 @@ _UNUSED = (
     "rocketpy.broker.acl.plain_access_resource",
     "rocketpy.broker.acl.plain_permission",
     "rocketpy.broker.acl.remote_address",
+    "rocketpy.broker.replication.comparison",
+    "rocketpy.broker.replication.remote_log",
+    "rocketpy.broker.replication.slave_synchronize",
     "rocketpy.protocol.selector.sql92",
     "rocketpy.remoting.tls.self_signed",
     "ruamel.yaml",

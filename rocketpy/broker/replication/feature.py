@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -15,7 +16,6 @@ from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.feature import Feature, Service
 from rocketpy.broker.replication.accept_socket import AcceptSocketService
 from rocketpy.broker.replication.brokers_of_one_id import BrokersOfOneId
-from rocketpy.broker.replication.comparison import ComparisonStatistics, LogComparison, client_address_of
 from rocketpy.broker.replication.figures import ReplicationFigures
 from rocketpy.broker.replication.master_addresses import MasterAddresses
 from rocketpy.broker.replication.master_search import MasterSearch
@@ -28,6 +28,9 @@ from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.network import Listener, Network
 from rocketpy.store.ha.client import HAClient
 from rocketpy.store.ha.connection import HATimes
+
+if TYPE_CHECKING:  # a broker that is no slave does not load it
+    from rocketpy.broker.replication.comparison import ComparisonStatistics, LogComparison
 
 
 class ReplicationFeature(Feature):
@@ -63,6 +66,8 @@ class ReplicationFeature(Feature):
         self.ha_client: HAClient | None = None
         compared: Callable[[], ComparisonStatistics] | None = None
         if context.is_slave:
+            from rocketpy.broker.replication.comparison import LogComparison, client_address_of
+
             comparison = LogComparison(
                 log=store.recorded_log,
                 client=with_account(

@@ -23,13 +23,16 @@ Compatibility: ``AdminBrokerProcessor.prepareRuntimeInfo`` (4.9.8) has none of t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from rocketpy.broker.replication.accept_socket import AcceptStatistics
-from rocketpy.broker.replication.comparison import ComparisonStatistics
 from rocketpy.broker.replication.master_addresses import MasterAddresses
 from rocketpy.store.config import BrokerRole
 from rocketpy.store.ha.client import HAClient
 from rocketpy.store.ha.service import HAService
+
+if TYPE_CHECKING:  # a broker that is no slave does not load it
+    from rocketpy.broker.replication.comparison import ComparisonStatistics
 
 
 class ReplicationFigures:

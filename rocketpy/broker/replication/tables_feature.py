@@ -5,14 +5,18 @@ Composition only; no logic.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.feature import Feature
 from rocketpy.broker.replication.broker_tables import BrokerTables
 from rocketpy.broker.replication.offsets_from_slaves import OffsetsFromSlaves
 from rocketpy.broker.replication.signed_requests import with_account
-from rocketpy.broker.replication.slave_synchronize import KnownMaster, SlaveSynchronize
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.runner import RunBlocking
+
+if TYPE_CHECKING:  # a broker that is no slave does not load it
+    from rocketpy.broker.replication.slave_synchronize import KnownMaster, SlaveSynchronize
 
 
 class ReplicatedTablesFeature(Feature):
@@ -27,6 +31,8 @@ class ReplicatedTablesFeature(Feature):
         self.slave_synchronize: SlaveSynchronize | None = None
         self.offsets_from_slaves: OffsetsFromSlaves | None = None
         if context.is_slave:
+            from rocketpy.broker.replication.slave_synchronize import SlaveSynchronize
+
             self.slave_synchronize = SlaveSynchronize(
                 master=master,
                 tables=others,
