@@ -9,7 +9,7 @@ from property_tests.cluster_record import Got, History, Queue, Sent, are_equal, 
 from rocketpy.client.results import SendStatus
 
 ATTEMPTS_MAX = 3
-"""A producer sends a message once, and twice more when it does not hear of it."""
+"""A producer sends a message once, and up to twice more when it gets no answer."""
 
 
 def broken_promises(history: History) -> list[str]:

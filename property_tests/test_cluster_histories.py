@@ -47,7 +47,7 @@ def drawn(seed: int) -> Plan:
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """Nobody reads what the programs log: a history is its own account."""
+    """Switch off what the programs log: a history records what matters itself."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

@@ -22,6 +22,7 @@ from rocketpy.store.config import BrokerRole
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, environment_of, simulate
 from rocketpy.testing.sim_host import SimProcess
 from tests.broker.message_broker import pull
+from tests.broker.replication.consuming import consume_queues
 
 COUNT = 60
 QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(2)]
@@ -67,14 +68,7 @@ class Pair:
 
     async def consume(self, process: SimProcess) -> None:
         """Consume one message after the other, and commit it, whatever happens to brokers."""
-        environment = environment_of(process)
-        async with open_pull_consumer(
-            self.world.name_servers, group="g", config=QUICK, environment=environment
-        ) as consumer:
-            process.started()
-            async with trio.open_nursery() as nursery:
-                for queue in await consumer.queues("T"):
-                    nursery.start_soon(self._consume_queue, consumer, queue)
+        await consume_queues(self.world, process, self._consume_queue, config=QUICK)
 
     async def _consume_queue(self, consumer: PullConsumer, queue: MessageQueue) -> None:
         position = await consumer.start_offset(queue, "stored")

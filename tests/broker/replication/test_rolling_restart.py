@@ -12,13 +12,14 @@ import trio
 
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.producer import open_producer
-from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
+from rocketpy.client.pull_consumer import PullConsumer
 from rocketpy.client.results import SendStatus
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.message import Message, MessageQueue
 from rocketpy.store.config import BrokerRole
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, environment_of, simulate
 from rocketpy.testing.sim_host import SimProcess
+from tests.broker.replication.consuming import consume_queues
 
 QUICK = ClientConfig(mq_client_api_timeout=1000, send_msg_timeout=1000, poll_name_server_interval=5000)
 NAMES = ("broker-a", "broker-b")
@@ -54,14 +55,7 @@ class Cluster:
 
     async def consume(self, process: SimProcess) -> None:
         """Consume every queue of the topic, whatever happens to brokers."""
-        environment = environment_of(process)
-        async with open_pull_consumer(
-            self.world.name_servers, group="g", config=QUICK, environment=environment
-        ) as consumer:
-            process.started()
-            async with trio.open_nursery() as nursery:
-                for queue in await consumer.queues("T"):
-                    nursery.start_soon(self._consume_queue, consumer, queue)
+        await consume_queues(self.world, process, self._consume_queue, config=QUICK)
 
     async def _consume_queue(self, consumer: PullConsumer, queue: MessageQueue) -> None:
         position = 0
