@@ -31,7 +31,7 @@ from rocketpy.protocol.message import Message, MessageExt
 from rocketpy.protocol.message_id import decode_offset_msg_id
 from rocketpy.store.config import BrokerRole, FlushDiskType
 from rocketpy.testing.cluster_world import ClusterWorld, environment_of, simulate
-from rocketpy.testing.sim_host import SimProcess
+from rocketpy.testing.sim.host import SimProcess
 
 TOPIC = "T"
 QUEUES_OF_BROKER = 2

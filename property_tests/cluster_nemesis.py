@@ -15,8 +15,8 @@ from property_tests.cluster_plan import Operation
 from property_tests.cluster_record import History
 from rocketpy.store.config import BrokerRole
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, SimNameserver
-from rocketpy.testing.sim_host import Program, SimHost
-from rocketpy.testing.sim_network import Link
+from rocketpy.testing.sim.host import Program, SimHost
+from rocketpy.testing.sim.network import Link
 
 RESTART_SECONDS = 1.0
 

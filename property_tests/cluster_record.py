@@ -7,7 +7,7 @@ import trio
 
 from property_tests.cluster_plan import Plan
 from rocketpy.client.results import SendStatus
-from rocketpy.testing.sim_log import SimLog
+from rocketpy.testing.sim.log import SimLog
 
 Queue = tuple[str, int]
 """Name of a broker, id of a queue."""

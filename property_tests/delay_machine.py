@@ -33,7 +33,7 @@ from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from rocketpy.testing.store_world import BORN_HOST, STORE_HOST, LifeEnded, StoreWorld
 
 ROOT, TOPIC, SCHEDULE, DEAD_LETTERS = "/store", "T", "SCHEDULE_TOPIC_XXXX", "rmq_sys_DELAY_DEAD_LETTER"

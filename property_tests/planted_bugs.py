@@ -30,7 +30,7 @@ from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileServi
 from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService
 from rocketpy.store.services.flush_once import flush_once
 from rocketpy.store.services.group_commit import GroupCommitService
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 
 Change = tuple[object, str, Wrong]
 """A class or module, the name of a function in it, and what makes the wrong function from the right one."""

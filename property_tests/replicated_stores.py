@@ -20,10 +20,10 @@ from rocketpy.store.ha.connection import HATimes
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_host import SimHost, SimProcess
-from rocketpy.testing.sim_network import Link, SimNetwork
+from rocketpy.testing.sim.host import SimHost, SimProcess
+from rocketpy.testing.sim.network import Link, SimNetwork
+from rocketpy.testing.sim.trace import Trace
 from rocketpy.testing.store_contents import tags_code_of
-from rocketpy.testing.trace import Trace
 from tests.store.ha.two_stores import Producers, config_of, log_of
 from tests.store.parts import STORE_HOST, Place
 

@@ -25,7 +25,7 @@ from rocketpy.store.ha.protocol import encode_frame_header, encode_report
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.pair_world import PairWorld
 from rocketpy.testing.replication_model import Invariant, ReplicationBroken
-from rocketpy.testing.sim_network import Link
+from rocketpy.testing.sim.network import Link
 from rocketpy.testing.store_world import LifeEnded
 
 BODY_SIZE_MAX = 1000

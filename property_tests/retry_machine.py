@@ -35,7 +35,7 @@ from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from rocketpy.store.config import FlushDiskType
 from rocketpy.testing.broker_world import BrokerWorld
-from rocketpy.testing.sim_disk import ProcessDied
+from rocketpy.testing.sim.disk import ProcessDied
 from rocketpy.testing.store_world import LifeEnded
 
 RETRY_TOPIC, DLQ_TOPIC = RETRY_PREFIX + GROUP, DLQ_PREFIX + GROUP

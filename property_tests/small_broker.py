@@ -10,7 +10,7 @@ from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.testing.broker_world import BrokerWorld
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 
 BROKER = "b"
 SYNC, ASYNC = FlushDiskType.SYNC_FLUSH, FlushDiskType.ASYNC_FLUSH

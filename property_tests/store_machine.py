@@ -23,7 +23,7 @@ from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from rocketpy.testing.store_model import Invariant, InvariantBroken, Sent, StoreModel
 from rocketpy.testing.store_world import LifeEnded, StoreWorld
 

@@ -32,7 +32,7 @@ from rocketpy.protocol.message import MessageQueue
 from rocketpy.store.ha.group_transfer import GroupTransferService
 from rocketpy.store.ha.slave_progress import SlaveProgress
 from rocketpy.store.services.group_commit import GroupCommitService
-from rocketpy.testing.sim_file import SimFile
+from rocketpy.testing.sim.file import SimFile
 
 TIER = os.environ.get("ROCKETPY_TIER", "dev")
 HISTORIES = {"dev": 10, "ci": 300, "deep": 10_000}[TIER]

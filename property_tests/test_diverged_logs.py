@@ -23,7 +23,7 @@ from rocketpy.protocol.message import Message
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.store.config import BrokerRole
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, environment_of, simulate
-from rocketpy.testing.sim_host import SimProcess
+from rocketpy.testing.sim.host import SimProcess
 
 SEEDS = 10
 ROUNDS = 8

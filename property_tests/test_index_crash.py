@@ -18,7 +18,7 @@ from rocketpy.store.index.file import IndexLayout
 from rocketpy.store.index.file_list import IndexFileList
 from rocketpy.store.index.service import IndexService
 from rocketpy.store.recovery.checkpoint import load_checkpoint
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.turns import run_in_turn
 
 KEYS = ("a", "b", "c")

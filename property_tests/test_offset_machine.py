@@ -40,7 +40,7 @@ from rocketpy.protocol.topic_name import OFFSET_MOVED_TOPIC
 from rocketpy.store.config import FlushDiskType
 from rocketpy.store.message_store import MessageStore
 from rocketpy.testing.broker_world import BrokerWorld, Client
-from rocketpy.testing.sim_disk import ProcessDied
+from rocketpy.testing.sim.disk import ProcessDied
 from rocketpy.testing.store_world import LifeEnded
 
 QUEUES = range(2)

@@ -31,8 +31,8 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
-from rocketpy.testing.seeded_run import run_seeded
-from rocketpy.testing.sim_host import Program, SimHost
+from rocketpy.testing.sim.host import Program, SimHost
+from rocketpy.testing.sim.seeded_run import run_seeded
 from tests.store.ha.two_stores import TOPICS, Producers, dispatched, log_of, recovered
 from tests.store.parts import Place
 

@@ -28,7 +28,7 @@ from rocketpy.store.ha.group_transfer import GroupTransferService
 from rocketpy.store.ha.service import HAService
 from rocketpy.store.ha.verified_stream import VerifiedPiece, VerifiedStream
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_network import Link, SimListener, SimNetwork
+from rocketpy.testing.sim.network import Link, SimListener, SimNetwork
 from tests.store.ha.records import FILE, a_record, encode_blank
 from tests.store.ha.slave_peer import MemoryLog
 

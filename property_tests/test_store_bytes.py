@@ -11,7 +11,7 @@ import attrs
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.damaged import ROOT, Snapshot, check_sound, killed_store, look, stopped_store, write_store
 from tests.store.parts import Place
 

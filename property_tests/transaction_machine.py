@@ -39,7 +39,7 @@ from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE, TRANSACTION_NOT_T
 from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC
 from rocketpy.store.config import FlushDiskType
 from rocketpy.testing.broker_world import BrokerWorld, Client
-from rocketpy.testing.sim_disk import ProcessDied
+from rocketpy.testing.sim.disk import ProcessDied
 from rocketpy.testing.store_world import LifeEnded
 
 TOPIC, GROUP, CHECK_MAX = "T", "P", 3

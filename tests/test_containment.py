@@ -91,7 +91,7 @@ BROAD_CATCHES = {
     "remoting/stream_driver.py::_serve": "a slice of frames, inside a burst that must end all the same",
     "client/scope.py::unwrapped": "BaseException: distinguished from a group that holds it; raised again",
     "testing/replica.py::run": "notes a death that was arranged; everything is raised again",
-    "testing/sim_host.py::_live": "a process of the simulation ends; what no process may end with is raised again",
+    "testing/sim/host.py::_live": "a process of the simulation ends; what no process may end with is raised again",
     "testing/store_world.py::_end": "BaseException: the end of a simulated life is what the test asks about",
 }
 """Where everything is caught, by module and function. A new site needs a reason why ``Contained`` does not do."""

@@ -24,7 +24,7 @@ from rocketpy.store.index import file as index_file
 from rocketpy.store.index.hash import hash_index_key
 from rocketpy.store.queue.extension import END_BLANK_SIZE, CqExtUnit
 from rocketpy.store.recovery import checkpoint
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.damaged import Snapshot, killed_store, look, open_again, run, stopped_store, write_store
 from tests.store.golden_store import records, unpack_store
 from tests.store.parts import Place

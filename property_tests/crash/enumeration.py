@@ -29,9 +29,9 @@ from property_tests.crash.operations import OPERATIONS
 from property_tests.crash.recovery import moments_of_recovery, recover
 from property_tests.crash.workloads import beginnings, lives
 from rocketpy.errors import StoreError
-from rocketpy.testing.disk_state import DiskState
-from rocketpy.testing.legal_disks import UNITS_MAX, LegalDisks
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
+from rocketpy.testing.sim.disk_state import DiskState
+from rocketpy.testing.sim.legal_disks import UNITS_MAX, LegalDisks
 from rocketpy.testing.store_model import Found, InvariantBroken, StoreModel
 
 LATER_LIVES = (("put", "search", "acknowledge"), ("put large", "acknowledge"), ("put batch", "restart"))

@@ -11,8 +11,8 @@ import attrs
 from property_tests.crash.life import Life, Moment, Setup, copied
 from property_tests.crash.operations import OPERATIONS
 from property_tests.crash.recovery import moments_of_recovery, recover
-from rocketpy.testing.disk_state import DiskState, Survival
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
+from rocketpy.testing.sim.disk_state import DiskState, Survival
 from rocketpy.testing.store_model import Invariant, InvariantBroken, StoreModel
 
 NEVER = -1

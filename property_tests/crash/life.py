@@ -18,8 +18,8 @@ import attrs
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
-from rocketpy.testing.disk_state import DiskState
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
+from rocketpy.testing.sim.disk_state import DiskState
 from rocketpy.testing.store_model import InvariantBroken, Sent, StoreModel
 from rocketpy.testing.store_world import LifeEnded, StoreWorld
 from tests.task_order import TRIO_RANDOM

@@ -16,8 +16,8 @@ from rocketpy.store.layout import UNIT
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.recovery.store_files import StoreFiles
-from rocketpy.testing.disk_state import DiskState
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
+from rocketpy.testing.sim.disk_state import DiskState
 from rocketpy.testing.store_contents import tags_code_of
 from rocketpy.testing.store_model import Found, Sent, StoreModel
 

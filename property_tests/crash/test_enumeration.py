@@ -20,9 +20,9 @@ from property_tests.crash.recovery import recover
 from property_tests.crash.workloads import lives
 from property_tests.planted_bugs import planted
 from rocketpy.store.config import FlushDiskType
-from rocketpy.testing.disk_state import Survival
-from rocketpy.testing.legal_disks import LegalDisks
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
+from rocketpy.testing.sim.disk_state import Survival
+from rocketpy.testing.sim.legal_disks import LegalDisks
 from rocketpy.testing.store_model import Invariant, InvariantBroken
 
 TIER = os.environ.get("ROCKETPY_TIER", "dev")

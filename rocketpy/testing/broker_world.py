@@ -48,8 +48,8 @@ from rocketpy.remoting.task_pool import TaskKind
 from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.runner import RunBlocking
 from rocketpy.store.message_store import MessageStore
-from rocketpy.testing.choices import Choose
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.choices import Choose
+from rocketpy.testing.sim.disk import SimDisk
 from rocketpy.testing.store_world import STORE_HOST, StoreWorld
 
 _FIRST_PORT = 50_000

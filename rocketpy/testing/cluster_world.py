@@ -1,8 +1,8 @@
 """A whole cluster in one process, from one integer: nameservers, brokers, clients, disks, network and time.
 
 Brokers and nameservers are composed by the product's own ``run_broker`` and ``run_nameserver``, clients by its own
-openers; only what they take from the machine is simulated. Each of them runs on a :class:`~.sim_host.SimHost` of its
-own, with a disk, a wall clock and randomness of its own, and :class:`~.sim_network.SimNetwork` has the links between
+openers; only what they take from the machine is simulated. Each of them runs on a :class:`~.sim.host.SimHost` of its
+own, with a disk, a wall clock and randomness of its own, and :class:`~.sim.network.SimNetwork` has the links between
 them. Time is virtual, so an hour costs what happens in it.
 
 ::
@@ -45,11 +45,11 @@ from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
-from rocketpy.testing.seeded_run import run_seeded
-from rocketpy.testing.sim_host import Program, SimHost, SimProcess
-from rocketpy.testing.sim_log import SimLog, read_log
-from rocketpy.testing.sim_network import SimNetwork
-from rocketpy.testing.trace import Trace
+from rocketpy.testing.sim.host import Program, SimHost, SimProcess
+from rocketpy.testing.sim.log import SimLog, read_log
+from rocketpy.testing.sim.network import SimNetwork
+from rocketpy.testing.sim.seeded_run import run_seeded
+from rocketpy.testing.sim.trace import Trace
 
 T = TypeVar("T")
 

@@ -43,13 +43,13 @@ from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.ha.client import HAState
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.choices import Choose
 from rocketpy.testing.replica import HA_PORT, REQUEST_PORT, Replica
 from rocketpy.testing.replication_model import Answer, ReplicationBroken, ReplicationModel, Unit
-from rocketpy.testing.sim_disk import ProcessDied
-from rocketpy.testing.sim_network import Link, SimNetwork
-from rocketpy.testing.sim_stream import SimStream
-from rocketpy.testing.stepped_run import SteppedRun
+from rocketpy.testing.sim.choices import Choose
+from rocketpy.testing.sim.disk import ProcessDied
+from rocketpy.testing.sim.network import Link, SimNetwork
+from rocketpy.testing.sim.stepped_run import SteppedRun
+from rocketpy.testing.sim.stream import SimStream
 from rocketpy.testing.store_contents import delay_ms
 from rocketpy.testing.store_world import BORN_HOST, LifeEnded
 

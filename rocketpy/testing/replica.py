@@ -45,11 +45,11 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.status import StoreReports
 from rocketpy.testing.replication_model import Shown
-from rocketpy.testing.sim_disk import ProcessDied
-from rocketpy.testing.sim_host import SimHost, SimProcess
-from rocketpy.testing.sim_network import SimNetwork
+from rocketpy.testing.sim.disk import ProcessDied
+from rocketpy.testing.sim.host import SimHost, SimProcess
+from rocketpy.testing.sim.network import SimNetwork
+from rocketpy.testing.sim.trace import Trace
 from rocketpy.testing.store_contents import tags_code_of
-from rocketpy.testing.trace import Trace
 
 REQUEST_PORT = 10_911
 HA_PORT = REQUEST_PORT + 1

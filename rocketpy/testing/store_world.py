@@ -40,9 +40,9 @@ from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.choices import Choose
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
-from rocketpy.testing.stepped_run import SteppedRun
+from rocketpy.testing.sim.choices import Choose
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.stepped_run import SteppedRun
 from rocketpy.testing.store_contents import delay_ms, read_contents, tags_code_of
 from rocketpy.testing.store_model import Found, Sent
 
@@ -61,7 +61,7 @@ _ROUNDING_MS = 1e-6
 class LifeEnded(Exception):
     """The store has ended in the middle of a call: the process died, or it failed. Open it again.
 
-    ``cause`` is :class:`~rocketpy.testing.sim_disk.ProcessDied` where that was arranged, or the StoreError.
+    ``cause`` is :class:`~rocketpy.testing.sim.disk.ProcessDied` where that was arranged, or the StoreError.
     """
 
     def __init__(self, cause: ProcessDied | StoreError) -> None:

@@ -21,7 +21,7 @@ from rocketpy.runner import run_inline
 from rocketpy.settings import Between, setting, settings_from_text, settings_values
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.disk.text_files import read_text
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 
 
 @attrs.frozen(kw_only=True)

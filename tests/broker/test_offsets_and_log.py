@@ -12,7 +12,7 @@ from rocketpy.protocol.headers.offset import QueryConsumerOffsetRequestHeader, U
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.testing.broker_world import BrokerWorld
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.message_broker import SMALL_STORE, TOPIC, send
 from tests.broker.send.test_send_back import DLQ, send_back
 

@@ -17,7 +17,7 @@ from rocketpy.protocol.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store.disk.text_files import read_text
 from rocketpy.testing.broker_world import BrokerWorld, Client
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.message_broker import pull, send
 from tests.broker.test_app import client_of
 from tests.broker.test_app import pull as plain_pull

@@ -20,7 +20,7 @@ from rocketpy.runner import run_inline
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.plug_in import PlugInMessageStore, StoreFactory
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.tables_of_a_broker import STORE_HOST
 from tests.broker.test_app import settings_at
 

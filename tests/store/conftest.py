@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.store.disk.os_disk import OsDisk
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Place
 
 

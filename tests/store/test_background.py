@@ -19,7 +19,7 @@ from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.opening import make_appender
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
 from tests.store.test_message_store import config_for
 from tests.turns import run_in_turn

@@ -21,7 +21,7 @@ from rocketpy.protocol.frame import decode_frame
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.figures import PutTimes, SlowBursts, StoreFigures
 from rocketpy.store.results import StoreStatistics
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 
 GOLDEN_FRAMES = Path(__file__).parent.parent / "golden" / "frames.jsonl.gz"
 BROKERS_OWN = (

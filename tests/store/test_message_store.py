@@ -20,7 +20,7 @@ from rocketpy.store.recovery.recovery import RecoveryReport
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus, QueueTimeSpan
 from rocketpy.store.services.worker_thread import open_worker_thread
 from rocketpy.store.status import NO_REPORTS, StoreReports
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.patience import PATIENCE_SECONDS
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
 from tests.turns import run_in_turn

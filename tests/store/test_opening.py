@@ -11,7 +11,7 @@ from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import GetMessageStatus
 from rocketpy.store.status import StoreReports
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.patience import PATIENCE_SECONDS
 from tests.store.parts import STORE_HOST, Place
 from tests.store.test_message_store import Reports, bodies, config_for, kill, opened, send

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from rocketpy.store.retention import DiskUsage, RetentionPolicy, disk_usage, least_full, used_ratio
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

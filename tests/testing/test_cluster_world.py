@@ -20,7 +20,7 @@ from rocketpy.errors import RemotingError, RocketpyError, SettingsError, StoreEr
 from rocketpy.protocol.message import Message
 from rocketpy.store.config import BrokerRole, FlushDiskType
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, environment_of, simulate
-from rocketpy.testing.sim_host import SimProcess
+from rocketpy.testing.sim.host import SimProcess
 
 QUICK = ClientConfig(send_msg_timeout=1000, retry_times_when_send_failed=0, mq_client_api_timeout=1000)
 NO_FLUSH = {"flush_interval_commit_log": 30_000, "flush_commit_log_thorough_interval": 30_000}

@@ -10,7 +10,7 @@ import pytest
 from rocketpy.errors import StoreError
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import ProcessDied
+from rocketpy.testing.sim.disk import ProcessDied
 from rocketpy.testing.store_model import Sent
 from rocketpy.testing.store_world import LifeEnded, StoreWorld
 

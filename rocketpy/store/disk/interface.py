@@ -1,7 +1,7 @@
 """Interface and fault model of the disk.
 
 Every disk access of the store goes through :class:`Disk`, which is always passed in:
-:class:`~rocketpy.store.disk.os_disk.OsDisk` in production, ``rocketpy.testing.sim_disk.SimDisk`` under simulation. Both
+:class:`~rocketpy.store.disk.os_disk.OsDisk` in production, ``rocketpy.testing.sim.disk.SimDisk`` under simulation. Both
 pass the same tests.
 
 Fault model, and what a caller may rely on:

@@ -12,7 +12,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.runner import run_inline
 from rocketpy.store.disk.interface import Disk
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.acl.declared import declared_needs
 from tests.remoting.test_connection import NotingTransport
 

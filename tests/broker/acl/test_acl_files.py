@@ -21,7 +21,7 @@ from rocketpy.errors import StoreError
 from rocketpy.protocol.bodies.acl import AclConfig
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.store.disk.os_disk import OsDisk
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.broker.acl.accounts import ACCOUNTS, DEFAULT, DIRECTORY, read_file, write_file
 
 

@@ -14,7 +14,7 @@ from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.fast_path_headers import decode_fast_send
 from rocketpy.protocol.frame.json_header import encode_json_header
 from rocketpy.runner import run_inline
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.acl.accounts import ACCOUNTS, DEFAULT, DIRECTORY, make_manager, peer_at, signed, write_file
 
 

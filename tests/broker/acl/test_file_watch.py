@@ -6,7 +6,7 @@ import trio
 import trio.testing
 
 from rocketpy.broker.acl.file_watch import PERIOD_SECONDS, AclFileWatchService, AclFileWatchStatistics
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.acl.accounts import ACCOUNTS, DEFAULT, make_manager, write_file
 
 

@@ -21,7 +21,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.signature import SessionCredentials, SigningKey
 from rocketpy.runner import run_inline
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.acl.accounts import (
     ACCOUNTS,
     ADMIN,

@@ -22,7 +22,7 @@ from rocketpy.protocol.signature import SessionCredentials, SigningKey, signatur
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.acl.accounts import ACCOUNTS, ADMIN, DEFAULT, DIRECTORY, USER, make_manager, read_file, signed
 from tests.broker.broker_on_bytes import Transport, received
 

@@ -23,7 +23,7 @@ from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 
 ROOT = "/store"
 FILE = f"{ROOT}/config/delayOffset.json"

@@ -10,7 +10,7 @@ from rocketpy.broker.delay.dead_letter import FINAL_STATUSES, DelayDeadLetters
 from rocketpy.broker.delay.delayed_message import DelayedMessage
 from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.delay.delayed import BORN_HOST, DelayedMessages, TrioWallClock, open_delayed
 
 TOPIC = "rmq_sys_DELAY_DEAD_LETTER"

@@ -11,7 +11,7 @@ import trio.testing
 from rocketpy.broker.delay.level_queue import MESSAGES_PER_TURN
 from rocketpy.protocol.fastjson import loads
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.delay.delayed import FILE, SYNC, TrioWallClock, open_delayed
 
 Jumping = trio.testing.MockClock

@@ -23,7 +23,7 @@ from rocketpy.runner import run_inline
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.delay.delayed import BORN_HOST, ROOT, STORE_HOST, TrioWallClock
 
 Jumping = trio.testing.MockClock  # pytest-trio takes it only from a test's own arguments

@@ -9,7 +9,7 @@ import pytest
 from rocketpy.broker.delay.offsets import DelayOffsetManager, DelayProgress
 from rocketpy.errors import StartError
 from rocketpy.runner import run_inline
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "config"
 PATH = "/store/config/delayOffset.json"

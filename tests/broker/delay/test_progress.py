@@ -15,7 +15,7 @@ from rocketpy.broker.delay.progress import NOTE_AFTER_BYTES, DelayProgressServic
 from rocketpy.errors import StoreError
 from rocketpy.runner import run_inline
 from rocketpy.store.message_store import MessageStore
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 
 PATH = "/config/delayOffset.json"
 

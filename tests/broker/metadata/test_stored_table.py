@@ -19,7 +19,7 @@ from rocketpy.clock import ManualClock
 from rocketpy.errors import DiskFullError, RemoteProtocolError, StartError
 from rocketpy.runner import run_inline
 from rocketpy.store.disk.os_disk import OsDisk
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.broker.tables_of_a_broker import GOLDEN_CONFIG
 from tests.store.parts import Place
 

@@ -18,7 +18,7 @@ from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.remoting.connection import Connection
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.broker_on_bytes import received
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, pull, send
 from tests.broker.pull.pulling import LOG_FILE, SUBSCRIPTION, SUSPEND, bodies, send_tags, subscribe

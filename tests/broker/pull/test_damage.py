@@ -8,7 +8,7 @@ import pytest
 
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.frame import encode_frame
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.broker_on_bytes import received
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, pull, send
 from tests.broker.pull.pulling import LOG_FILE, SUBSCRIPTION, SUSPEND, bodies, offsets, send_tags

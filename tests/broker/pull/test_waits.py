@@ -16,7 +16,7 @@ from rocketpy.protocol.frame import FRAME_LENGTH_MAX, encode_frame
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.store.results import GetMessageResult
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.broker_on_bytes import received
 from tests.broker.message_broker import MessageBroker, open_message_broker, pull, send
 from tests.broker.pull.pulling import LOG_FILE, SUBSCRIPTION, SUSPEND, bodies, offsets, send_tags

@@ -17,7 +17,7 @@ from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.remoting.connection import Connection
 from rocketpy.store.ha.record_digest import digest_of
 from rocketpy.store.results import QueryMessageResult
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, send
 from tests.forged_record import body_posing_as_record
 

@@ -10,7 +10,7 @@ from rocketpy.client.config import ClientConfig
 from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.testing.cluster_world import ClusterWorld, environment_of
-from rocketpy.testing.sim_host import SimProcess
+from rocketpy.testing.sim.host import SimProcess
 
 ConsumeQueue = Callable[[PullConsumer, MessageQueue], Awaitable[None]]
 

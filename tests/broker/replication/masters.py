@@ -17,7 +17,7 @@ from rocketpy.protocol.stored_message import encode_blank, encode_message
 from rocketpy.store.ha.record_digest import RecordDigests
 from rocketpy.store.ha.recorded_log import CommitLogRecords
 from rocketpy.store.log.commit_log import CommitLog
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.ha.test_log_source import run_now
 from tests.store.log.test_commit_log import log_at
 from tests.store.parts import Place

@@ -20,7 +20,7 @@ from rocketpy.broker.replication.accept_socket import (
 from rocketpy.remoting.allow_list import networks
 from rocketpy.remoting.network import Address, Listener
 from rocketpy.store.ha.service import CONNECTIONS_MAX
-from rocketpy.testing.sim_network import SimNetwork
+from rocketpy.testing.sim.network import SimNetwork
 
 BROKER, PORT = "10.0.0.1", 10_912
 

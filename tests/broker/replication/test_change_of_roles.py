@@ -12,7 +12,7 @@ from rocketpy.client.results import SendStatus
 from rocketpy.protocol.message import Message
 from rocketpy.store.config import BrokerRole
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, environment_of, simulate
-from rocketpy.testing.sim_host import SimProcess
+from rocketpy.testing.sim.host import SimProcess
 
 QUICK = ClientConfig(mq_client_api_timeout=1000, send_msg_timeout=5000, poll_name_server_interval=5000)
 CAUGHT_UP_S = 10

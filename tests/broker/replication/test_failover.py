@@ -20,7 +20,7 @@ from rocketpy.protocol.message import Message, MessageQueue
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.store.config import BrokerRole
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, environment_of, simulate
-from rocketpy.testing.sim_host import SimProcess
+from rocketpy.testing.sim.host import SimProcess
 from tests.broker.message_broker import pull
 from tests.broker.replication.consuming import consume_queues
 

@@ -14,7 +14,7 @@ from rocketpy.client.pull_consumer import open_pull_consumer
 from rocketpy.protocol.message import Message
 from rocketpy.store.config import BrokerRole
 from rocketpy.testing.cluster_world import ClusterWorld, environment_of, simulate
-from rocketpy.testing.sim_host import SimProcess
+from rocketpy.testing.sim.host import SimProcess
 from tests.broker.replication.test_failover import QUEUES, QUICK, started
 from tests.broker.tables_of_a_broker import Tables, make_tables
 

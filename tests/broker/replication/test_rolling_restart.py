@@ -18,7 +18,7 @@ from rocketpy.errors import RocketpyError
 from rocketpy.protocol.message import Message, MessageQueue
 from rocketpy.store.config import BrokerRole
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, environment_of, simulate
-from rocketpy.testing.sim_host import SimProcess
+from rocketpy.testing.sim.host import SimProcess
 from tests.broker.replication.consuming import consume_queues
 
 QUICK = ClientConfig(mq_client_api_timeout=1000, send_msg_timeout=1000, poll_name_server_interval=5000)

@@ -15,7 +15,7 @@ from rocketpy.protocol.command import make_request
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.topic import DeleteTopicRequestHeader
 from rocketpy.protocol.stored_message import decode_messages
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.broker_on_bytes import received
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, pull, send
 from tests.broker.send.test_batch import item, send_batch

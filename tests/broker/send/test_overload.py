@@ -24,7 +24,7 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.services.group_commit import FlushWait
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.broker_on_bytes import Transport
 from tests.broker.tables_of_a_broker import context_of, make_tables
 from tests.store.parts import Place

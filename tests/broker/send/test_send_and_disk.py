@@ -14,7 +14,7 @@ from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.store.config import FlushDiskType
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.broker_on_bytes import received
 from tests.broker.message_broker import (
     MessageBroker,

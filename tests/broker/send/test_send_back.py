@@ -13,7 +13,7 @@ from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.send import ConsumerSendMsgBackRequestHeader
 from rocketpy.protocol.message import MessageExt
 from rocketpy.store.config import FlushDiskType
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, send
 from tests.forged_record import body_posing_as_record
 

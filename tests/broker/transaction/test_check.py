@@ -23,7 +23,7 @@ from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.broker_on_bytes import received
 from tests.broker.tables_of_a_broker import Tables
 from tests.broker.transaction.transaction_broker import (

@@ -23,7 +23,7 @@ from rocketpy.protocol.topic_name import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.store.config import BrokerRole, FlushDiskType
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.broker_on_bytes import received
 from tests.broker.transaction.transaction_broker import (
     PRODUCER_HOST,

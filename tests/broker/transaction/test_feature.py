@@ -12,7 +12,7 @@ from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.send import ResumeCheckHalfMessageRequestHeader
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.tables_of_a_broker import context_of
 from tests.broker.transaction.transaction_broker import end_request, open_transaction_broker
 

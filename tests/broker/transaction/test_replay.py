@@ -18,7 +18,7 @@ from rocketpy.broker.transaction.replay import (
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE
 from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.transaction.transaction_broker import (
     PRODUCER_HOST,
     QUEUE_ID,

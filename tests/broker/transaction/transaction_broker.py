@@ -33,7 +33,7 @@ from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.broker_on_bytes import Transport, received
 from tests.broker.tables_of_a_broker import STORE_HOST, Tables, context_of, make_tables
 

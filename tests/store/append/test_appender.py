@@ -10,7 +10,7 @@ from rocketpy.protocol.stored_message import body_crc, decode_message, encode_me
 from rocketpy.store.append.batch import MessageBatch
 from rocketpy.store.layout import UNIT
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import (
     BORN_HOST,
     BORN_HOST_V6,

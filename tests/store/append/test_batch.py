@@ -17,7 +17,7 @@ from rocketpy.store.append.batch import (
     tail_for,
 )
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import BORN_HOST, BORN_HOST_V6, STORE_HOST, STORE_HOST_V6, Parts, Place
 
 INT = st.integers(-(2**31), 2**31 - 1)

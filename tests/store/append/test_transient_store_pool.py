@@ -10,7 +10,7 @@ from rocketpy.errors import StoreError
 from rocketpy.store.append.batch import MessageBatch
 from rocketpy.store.append.transient_store_pool import TransientStorePool
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.store.parts import BORN_HOST, LOG_FILE_SIZE, Parts, Place
 
 OK = PutMessageStatus.PUT_OK

@@ -11,7 +11,7 @@ from rocketpy.store.append.batch import MessageBatch
 from rocketpy.store.append.unit_extensions import UnitExtensions
 from rocketpy.store.queue.extension import BitMapOf, CqExtUnit, ExtLocation, is_ext_address
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import BORN_HOST, Parts, Place
 
 

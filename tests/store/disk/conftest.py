@@ -9,7 +9,7 @@ import pytest
 
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.os_disk import OsDisk
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 
 _KINDS = {"os": OsDisk, "sim": SimDisk}
 

@@ -13,7 +13,7 @@ from rocketpy.errors import StoreError
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.disk.text_files import persist_small_file, persist_text, read_text, rewrite_properties_file
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 
 
 def test_a_directory_that_is_missing_is_made(tmp_path: Path) -> None:

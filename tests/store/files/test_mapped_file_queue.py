@@ -8,7 +8,7 @@ from rocketpy.errors import DamagedStoreError
 from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.files.mapped_file_queue import MappedFileQueue, begins_inside
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Place
 
 

@@ -8,7 +8,7 @@ from rocketpy.errors import DiskFullError
 from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.files.mapped_file_queue import MappedFileQueue
 from rocketpy.store.files.sparse_file import STEP_MAX, STEP_MIN, add_sparse_file, reserve_step
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.store.parts import Place
 
 SIZE = 6_000_000

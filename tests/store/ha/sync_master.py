@@ -19,7 +19,7 @@ from rocketpy.store.ha.protocol import FrameReader
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.ha.slave_peer import SlavePeer
 from tests.store.parts import STORE_HOST, Place
 from tests.store.test_message_store import config_for, send

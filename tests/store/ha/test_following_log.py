@@ -18,7 +18,7 @@ from rocketpy.store.config import BrokerRole, FlushDiskType
 from rocketpy.store.ha.verified_stream import VerifiedPiece, VerifiedStream
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.patience import PATIENCE_SECONDS
 from tests.store.ha.two_stores import (
     FILE_SIZE,

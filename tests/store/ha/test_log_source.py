@@ -10,7 +10,7 @@ import trio.testing
 
 from rocketpy.store.ha.log_source import CommitLogSource
 from rocketpy.store.log.commit_log import CommitLog
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.log.test_commit_log import log_at
 from tests.store.parts import Place
 

@@ -6,7 +6,7 @@ import pytest
 
 from rocketpy.protocol.stored_message import RECORD_SIZE_MAX
 from rocketpy.store.ha.record_digest import RecordDigests, digest_of
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.ha.records import FILE, a_log, a_record
 from tests.store.ha.test_log_source import run_now
 from tests.store.ha.test_recorded_log import ranges, stored

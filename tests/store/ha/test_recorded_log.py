@@ -8,7 +8,7 @@ from rocketpy.protocol.stored_message import check_message
 from rocketpy.store.ha.divergence import RecordRange, find_parting
 from rocketpy.store.ha.recorded_log import CommitLogRecords
 from rocketpy.store.log.commit_log import CommitLog
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.ha.records import FILE, a_log, a_record
 from tests.store.ha.test_log_source import run_now
 from tests.store.log.test_commit_log import log_at

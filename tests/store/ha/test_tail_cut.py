@@ -19,7 +19,7 @@ from rocketpy.store.ha.tail_cut import (
     load_order,
     order_cut,
 )
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from rocketpy.testing.store_model import Found, Sent
 from rocketpy.testing.store_world import LifeEnded, StoreWorld
 

@@ -20,7 +20,7 @@ from rocketpy.store.ha.verified_stream import VerifiedPiece, VerifiedStream
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from rocketpy.testing.store_contents import delay_ms, tags_code_of
 from tests.store.parts import BORN_HOST, BORN_HOST_V6, STORE_HOST, Place
 from tests.turns import run_in_turn

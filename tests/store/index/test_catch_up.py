@@ -10,7 +10,7 @@ import trio.testing
 from rocketpy.errors import StoreError
 from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.index.catch_up import WINDOW_SIZE, IndexCatchUp, ReputMessageService
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Parts, Place, PlainIndex
 from tests.turns import run_in_turn
 

@@ -20,7 +20,7 @@ from rocketpy.store.index.file import (
     read_index_header,
     select_physical_offsets,
 )
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 
 LAYOUT = IndexLayout(slot_count=7, entry_count=50)
 NOW = 1_700_000_000_000

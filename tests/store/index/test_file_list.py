@@ -13,7 +13,7 @@ from rocketpy.errors import StoreError
 from rocketpy.store.index.file import IndexLayout
 from rocketpy.store.index.file_list import JAVA_LAYOUT, IndexFileList, index_file_name
 from rocketpy.store.recovery.checkpoint import load_checkpoint
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.turns import run_in_turn
 
 NOW = 1_700_000_000_000

@@ -22,7 +22,7 @@ from rocketpy.store.index.file import IndexLayout
 from rocketpy.store.index.file_list import JAVA_LAYOUT, IndexFileList, index_file_name
 from rocketpy.store.index.service import PENDING_MAX, IndexService, QueryOffsetResult
 from rocketpy.store.recovery.checkpoint import StoreCheckpoint, load_checkpoint
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.golden_store import expected, records, unpack_store
 from tests.turns import run_in_turn
 

@@ -18,7 +18,7 @@ from rocketpy.store.log.commit_log import (
     store_timestamp_in,
 )
 from rocketpy.store.log.directories import LogDirectories
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Place, PlainAllocator
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from rocketpy.errors import StartError
 from rocketpy.store.log.directories import LogDirectories
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 
 
 def chosen(directories: LogDirectories, count: int = 6) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from rocketpy.errors import DiskFullError
 from rocketpy.store.layout import PRE_BLANK_UNIT, UNIT, UNIT_SIZE
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.one_queue import FILE_SIZE, append, path, queue_at, recovered
 from tests.store.parts import Place
 from tests.store.queue_deletion import delete_expired_files

@@ -17,7 +17,7 @@ from rocketpy.store.queue.end import (
     physical_end,
     walk_end,
 )
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Parts, Place
 
 KEPT = 204

@@ -30,7 +30,7 @@ from rocketpy.store.recovery.last_stop import LastStop
 from rocketpy.store.recovery.marker_files import RecoveryMark
 from rocketpy.store.recovery.queue_recovery import QueueRecoveries
 from rocketpy.store.recovery.recovery import StoreRecovery
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.golden_store import expected, unpack_store
 from tests.store.parts import Parts, Place
 from tests.store.queue_deletion import delete_expired_files

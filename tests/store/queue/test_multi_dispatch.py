@@ -14,7 +14,7 @@ from rocketpy.store.append.batch import MessageBatch
 from rocketpy.store.layout import UNIT
 from rocketpy.store.queue.multi_dispatch import NAMES_MAX, Addressed, LmqLimit, MultiDispatch, name_fault
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.store import golden_store
 from tests.store.parts import LOG_FILE_SIZE, Parts, Place
 

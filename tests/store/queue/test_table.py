@@ -9,7 +9,7 @@ from rocketpy.store.layout import UNIT
 from rocketpy.store.queue import table as consume_queue_table
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.recovery.queue_recovery import QueueRecoveries
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Place
 
 

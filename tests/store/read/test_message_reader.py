@@ -14,7 +14,7 @@ from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.queue.extension import CqExtUnit
 from rocketpy.store.read.steps import Steps, read_now, read_nowait
 from rocketpy.store.results import GetMessageResult, GetMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.forged_record import body_posing_as_record
 from tests.store.parts import LIMITS, LOG_FILE_SIZE, Parts, Place
 from tests.store.queue_deletion import delete_expired_files

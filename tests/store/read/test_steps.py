@@ -11,7 +11,7 @@ import trio
 from rocketpy.errors import StoreError
 from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.read.steps import Reads, read_anywhere, read_blocking, read_nowait
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Place
 
 T = TypeVar("T")

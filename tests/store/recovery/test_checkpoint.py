@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from rocketpy.store.recovery.checkpoint import CHECKPOINT_SIZE, DurableEnds, StoreCheckpoint, load_checkpoint
-from rocketpy.testing.choices import Choose, all_outcomes
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.choices import Choose, all_outcomes
+from rocketpy.testing.sim.disk import SimDisk
 
 
 def test_times_are_where_java_looks_for_them() -> None:

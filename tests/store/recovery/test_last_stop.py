@@ -8,7 +8,7 @@ import pytest
 from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint
 from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd, WalkBegin, begins_too_late
 from rocketpy.store.recovery.marker_files import OrderlyEnd, digest_of_ends
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 
 QUEUE = QueueEnd("T", 0, 0, 5, lambda: 250)
 NOTE = OrderlyEnd(350, 1000, digest_of_ends([("T", 0, 5)]), -1)

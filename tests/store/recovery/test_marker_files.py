@@ -13,7 +13,7 @@ from rocketpy.store.recovery.marker_files import (
     load_orderly_end,
     persist_orderly_end,
 )
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Place
 
 PATH = "/store/failed-sync"

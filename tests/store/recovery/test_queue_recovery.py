@@ -6,7 +6,7 @@ import pytest
 
 from rocketpy.store.layout import PRE_BLANK_UNIT, UNIT, UNIT_SIZE
 from rocketpy.store.recovery.queue_recovery import QueueRecoveries, QueueRecovery
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.one_queue import FILE_SIZE, append, path, queue_at, recovered, recovery_of
 from tests.store.parts import Parts, Place
 

@@ -10,7 +10,7 @@ import pytest
 from rocketpy.errors import DamagedStoreError
 from rocketpy.store.layout import UNIT, UNIT_SIZE
 from rocketpy.store.recovery.checkpoint import DurableEnds
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.store.parts import LOG_FILE_SIZE, Parts, Place
 
 HEAD = 88

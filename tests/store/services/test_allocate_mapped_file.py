@@ -12,7 +12,7 @@ import trio.testing
 
 from rocketpy.errors import DiskFullError, StoreError
 from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.turns import run_in_turn
 
 T = TypeVar("T")

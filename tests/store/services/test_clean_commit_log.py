@@ -18,7 +18,7 @@ from rocketpy.store.retention import RetentionPolicy
 from rocketpy.store.services.clean_commit_log import CleanCommitLogService
 from rocketpy.store.services.close_files import CloseFilesService
 from rocketpy.store.status import RunningFlags
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import LOG_FILE_SIZE, Parts, Place
 from tests.turns import run_in_turn
 

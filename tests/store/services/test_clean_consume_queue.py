@@ -16,7 +16,7 @@ from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.services.clean_consume_queue import CleanConsumeQueueService
 from rocketpy.store.services.close_files import CloseFilesService
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Parts, Place
 from tests.turns import run_in_turn
 

@@ -10,7 +10,7 @@ import trio.testing
 
 from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.services.close_files import CloseFilesService
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.turns import run_in_turn
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ import trio.testing
 from rocketpy.errors import StoreError
 from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint, load_checkpoint
 from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.turns import run_in_turn
 
 PER_FLUSH = 3

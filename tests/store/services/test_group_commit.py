@@ -14,7 +14,7 @@ from rocketpy.errors import StoreError
 from rocketpy.store.recovery.checkpoint import StoreCheckpoint
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.group_commit import FlushWait, GroupCommitService
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 
 T = TypeVar("T")
 OK, TIMEOUT = PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT

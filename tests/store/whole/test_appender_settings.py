@@ -16,7 +16,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.queue.extension import CqExtUnit
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store import test_message_store
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
 from tests.store.test_message_store import bodies, config_for, send

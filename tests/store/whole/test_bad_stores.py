@@ -21,7 +21,7 @@ from rocketpy.errors import DamagedStoreError, RocketpyError, StartError, StoreE
 from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.disk.os_file import store_error
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.damaged import (
     LOG_FILE_SIZE,
     QUEUE_FILE_SIZE,

@@ -10,7 +10,7 @@ from rocketpy.store.config import FlushDiskType
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.recovery.marker_files import load_orderly_end, persist_orderly_end
 from rocketpy.store.recovery.recovery import RecoveryReport
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Place
 from tests.store.test_message_store import bodies, opened, send
 

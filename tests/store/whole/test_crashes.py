@@ -13,7 +13,7 @@ import pytest
 
 from rocketpy.errors import StoreError
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.store.parts import Parts, Place
 
 QUEUES = (("A", 0), ("A", 1), ("B", 0))

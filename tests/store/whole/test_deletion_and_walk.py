@@ -11,7 +11,7 @@ import trio.testing
 
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.recovery.recovery import RecoveryReport
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Place
 from tests.store.test_message_store import opened, send
 

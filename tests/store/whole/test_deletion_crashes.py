@@ -22,7 +22,7 @@ from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import STORE_HOST, Place
 from tests.store.test_message_store import config_for, send
 from tests.store.whole.test_whole_store_crashes import died

@@ -18,7 +18,7 @@ from rocketpy.store.append.batch import MessageBatch
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from rocketpy.testing.store_model import Sent, StoreModel
 from rocketpy.testing.store_world import StoreWorld
 from tests.store.parts import BORN_HOST, Parts, Place

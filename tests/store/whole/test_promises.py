@@ -16,7 +16,7 @@ from rocketpy.protocol.stored_message import RecordStatus, check_message
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import GetMessageResult, PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from rocketpy.testing.store_model import Sent
 from rocketpy.testing.store_world import LifeEnded, StoreWorld
 

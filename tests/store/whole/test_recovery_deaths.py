@@ -11,7 +11,7 @@ from rocketpy.errors import DamagedStoreError
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.store.recovery.checkpoint import DurableEnds
 from rocketpy.store.recovery.marker_files import RecoveryMark
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.store.parts import Parts, Place
 
 CALLS_MAX = 60

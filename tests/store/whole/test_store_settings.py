@@ -14,7 +14,7 @@ from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store import test_message_store
 from tests.store.parts import STORE_HOST, Place
 from tests.store.test_message_store import bodies, config_for, kill, send

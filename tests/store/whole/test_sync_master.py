@@ -12,7 +12,7 @@ from rocketpy.errors import StoreError
 from rocketpy.store.config import BrokerRole, FlushDiskType
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.ha.sync_master import SyncMaster, open_sync_master
 from tests.store.held_syncs import HeldSyncs
 from tests.store.test_message_store import send

@@ -19,7 +19,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.store.status import RunningFlag
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.files.test_mapped_file import open_deleted_files
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
 from tests.store.test_message_store import config_for, kill, send

@@ -7,7 +7,7 @@ from pathlib import Path
 from rocketpy.errors import StoreError
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.repair.kept_pieces import NOTES_FILE, KeptPieces
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Place
 
 

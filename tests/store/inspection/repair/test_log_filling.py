@@ -15,7 +15,7 @@ from rocketpy.store.inspection.verify.queue_continuity import QueueContinuity
 from rocketpy.store.inspection.verify.queue_verdict import QueuePart
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.layout import UNIT
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Place
 
 NOW = 1_700_000_000_000

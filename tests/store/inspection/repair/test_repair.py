@@ -22,7 +22,7 @@ from rocketpy.store.inspection.repair.repair import RepairReport, plan_repair, r
 from rocketpy.store.inspection.repair.steps import RepairStep
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.store import broken_stores
 from tests.store.broken_stores import LOG_DAMAGES, OTHER_DAMAGES, BrokenStore, inspect, severe, unpack
 from tests.store.damaged import QUEUES, ROOT, Snapshot, killed_store, look, stopped_store, write_store

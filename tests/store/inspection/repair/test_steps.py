@@ -24,7 +24,7 @@ from rocketpy.store.inspection.repair.steps import (
 from rocketpy.store.inspection.verify.inventory import QueueFiles, StoreFile
 from rocketpy.store.layout import UNIT_SIZE
 from rocketpy.store.recovery.checkpoint import CHECKPOINT_SIZE, DurableEnds, load_checkpoint
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.store.parts import Place
 
 ROOT = "/store"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketpy.store.inspection.show.diverged import KeptTail, kept_tails
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.ha.records import FILE, a_log, a_record
 from tests.store.ha.test_recorded_log import ranges
 

@@ -9,7 +9,7 @@ from rocketpy.store.inspection.verify.inventory import read_inventory
 from rocketpy.store.inspection.verify.queue_inspection import QueueInspection
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.layout import UNIT, UNIT_SIZE
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Parts, Place
 
 KEY = ("TopicTest", 0)

@@ -9,7 +9,7 @@ import pytest
 from rocketpy.store.index.file import IndexLayout, create_index_file
 from rocketpy.store.inspection.verify.index_inspection import layout_of
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 
 
 @pytest.mark.parametrize(

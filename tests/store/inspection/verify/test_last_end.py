@@ -11,7 +11,7 @@ from rocketpy.errors import DamagedStoreError
 from rocketpy.store.inspection.verify.inventory import read_inventory
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.inspection.verify.small_files_inspection import LastEnd, read_last_end
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Place
 from tests.store.test_message_store import Reports, send
 from tests.store.test_message_store import opened as open_store

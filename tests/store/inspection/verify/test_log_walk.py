@@ -10,7 +10,7 @@ from rocketpy.protocol.stored_message import check_message
 from rocketpy.store.inspection.verify.inventory import StoreFile
 from rocketpy.store.inspection.verify.log_walk import LogWalk, read_record
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import LOG_FILE_SIZE, Parts, Place
 
 COUNT = 60

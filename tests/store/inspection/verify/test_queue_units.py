@@ -21,7 +21,7 @@ from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.layout import PRE_BLANK_UNIT, UNIT, UNIT_SIZE
 from rocketpy.store.queue.end import find_end, is_unit
 from rocketpy.store.queue.extension import CqExtUnit
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Place
 
 PER_FILE = 10

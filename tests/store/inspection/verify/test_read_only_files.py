@@ -7,7 +7,7 @@ import attrs
 from rocketpy.errors import StoreError
 from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Place
 
 

@@ -17,7 +17,7 @@ from rocketpy.store.inspection.verify.findings import Severity
 from rocketpy.store.inspection.verify.store_inspection import StoreInspection
 from rocketpy.store.layout import UNIT_SIZE
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store import broken_stores
 from tests.store.broken_stores import FILE_SIZE, BrokenStore, inspect, severe, unpack
 from tests.store.damaged import ROOT, Snapshot, killed_store, stopped_store, write_store

@@ -11,9 +11,9 @@ import trio.lowlevel
 import trio.testing
 
 from rocketpy.errors import RemotingConnectError, StartError
-from rocketpy.testing.sim_network import Link, SimNetwork
-from rocketpy.testing.sim_stream import SimStream
-from tests.testing.sim_pair import PORT, A, B, a_pair
+from rocketpy.testing.sim.network import Link, SimNetwork
+from rocketpy.testing.sim.stream import SimStream
+from tests.testing.sim.stream_pair import PORT, A, B, a_pair
 
 
 @pytest.fixture

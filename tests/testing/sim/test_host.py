@@ -9,11 +9,11 @@ import pytest
 import trio
 
 from rocketpy.errors import RemotingConnectError, StartError, StoreError
-from rocketpy.testing.seeded_run import run_seeded
-from rocketpy.testing.sim_disk import ProcessDied
-from rocketpy.testing.sim_host import STARTING_TIMESTAMP_MS, SimHost, SimProcess
-from rocketpy.testing.sim_network import SimNetwork
-from rocketpy.testing.trace import Trace
+from rocketpy.testing.sim.disk import ProcessDied
+from rocketpy.testing.sim.host import STARTING_TIMESTAMP_MS, SimHost, SimProcess
+from rocketpy.testing.sim.network import SimNetwork
+from rocketpy.testing.sim.seeded_run import run_seeded
+from rocketpy.testing.sim.trace import Trace
 
 
 class Place:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.testing.disk_state import Change, DiskState, Survival, Tree
-from rocketpy.testing.sim_disk import SimDisk
-from rocketpy.testing.sim_inode import PAGE_SIZE
+from rocketpy.testing.sim.disk import SimDisk
+from rocketpy.testing.sim.disk_state import Change, DiskState, Survival, Tree
+from rocketpy.testing.sim.inode import PAGE_SIZE
 
 
 def tree(*changes: Change) -> Tree:

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from rocketpy.testing.seeded_run import run_seeded
-from rocketpy.testing.task_gate import TaskGate
+from rocketpy.testing.sim.seeded_run import run_seeded
+from rocketpy.testing.sim.task_gate import TaskGate
 
 Scene = Callable[[trio.Nursery, TaskGate], Awaitable[None]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from rocketpy.testing.seeded_run import run_seeded
+from rocketpy.testing.sim.seeded_run import run_seeded
 from tests.task_order import TRIO_RANDOM
 
 

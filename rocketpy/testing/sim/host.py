@@ -25,11 +25,11 @@ from typing import TypeVar
 import trio
 
 from rocketpy.errors import RemotingError, StartError, StoreError, single_failures
-from rocketpy.testing.choices import Choose
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
-from rocketpy.testing.sim_network import SimHostNetwork, SimNetwork
-from rocketpy.testing.task_gate import TaskGate
-from rocketpy.testing.trace import Trace
+from rocketpy.testing.sim.choices import Choose
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.network import SimHostNetwork, SimNetwork
+from rocketpy.testing.sim.task_gate import TaskGate
+from rocketpy.testing.sim.trace import Trace
 
 T = TypeVar("T")
 

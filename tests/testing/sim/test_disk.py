@@ -9,8 +9,8 @@ import pytest
 from rocketpy.clock import ManualClock
 from rocketpy.errors import DescriptorShortageError, DiskFullError, StartError, StoreError
 from rocketpy.store.disk.text_files import persist_text, read_text
-from rocketpy.testing.choices import Choose, all_outcomes
-from rocketpy.testing.sim_disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.choices import Choose, all_outcomes
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 
 PAGE = 4096
 

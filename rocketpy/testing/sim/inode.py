@@ -14,7 +14,7 @@ from functools import cached_property
 
 import attrs
 
-from rocketpy.testing.choices import Choose
+from rocketpy.testing.sim.choices import Choose
 
 PAGE_SIZE = 4096
 _ZEROS = bytes(PAGE_SIZE)

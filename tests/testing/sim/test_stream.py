@@ -11,9 +11,9 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketpy.testing.sim_network import Link, SimNetwork
-from rocketpy.testing.sim_stream import BUFFER_SIZE, SimStream
-from tests.testing.sim_pair import A, B, a_pair
+from rocketpy.testing.sim.network import Link, SimNetwork
+from rocketpy.testing.sim.stream import BUFFER_SIZE, SimStream
+from tests.testing.sim.stream_pair import A, B, a_pair
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.testing.choices import Choose, all_outcomes
+from rocketpy.testing.sim.choices import Choose, all_outcomes
 
 
 def test_every_combination_is_tried_once() -> None:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from rocketpy.testing.sim_inode import PAGE_SIZE, SimInode, pages_of
+from rocketpy.testing.sim.inode import PAGE_SIZE, SimInode, pages_of
 
 SECTOR = 512
 PAGES = 4

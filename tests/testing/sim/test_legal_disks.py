@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from rocketpy.testing.choices import Choose, all_outcomes
-from rocketpy.testing.disk_state import DiskState
-from rocketpy.testing.legal_disks import LegalDisks
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.choices import Choose, all_outcomes
+from rocketpy.testing.sim.disk import SimDisk
+from rocketpy.testing.sim.disk_state import DiskState
+from rocketpy.testing.sim.legal_disks import LegalDisks
 
 PAGE = 4096
 SECTOR = 1024

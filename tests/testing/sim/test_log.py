@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.testing.sim_disk import SimDisk
-from rocketpy.testing.sim_log import SimLog, read_log
+from rocketpy.testing.sim.disk import SimDisk
+from rocketpy.testing.sim.log import SimLog, read_log
 from rocketpy.testing.store_world import StoreWorld
 
 CONFIG = MessageStoreConfig(

@@ -36,7 +36,7 @@ import trio
 
 from rocketpy.errors import RemotingConnectError, StartError
 from rocketpy.remoting.network import BACKLOG, Address, address_in_use, split_address
-from rocketpy.testing.sim_stream import Pipe, SimStream, break_pipe
+from rocketpy.testing.sim.stream import Pipe, SimStream, break_pipe
 
 _FIRST_PORT = 50_000
 _PORTS = 15_000

@@ -8,7 +8,7 @@ Unsynced changes are split into units that survive or are lost independently:
 - a length: the durable one or any that the file has had since.
 
 :class:`Survival` says what survives, :meth:`DiskState.after_power_loss` builds that disk, and
-:class:`~rocketpy.testing.legal_disks.LegalDisks` goes through them. The death of the process alone changes nothing.
+:class:`~rocketpy.testing.sim.legal_disks.LegalDisks` goes through them. The death of the process alone changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import cached_property
 
 import attrs
 
-from rocketpy.testing.sim_inode import InodeState
+from rocketpy.testing.sim.inode import InodeState
 
 ROOTS = ("", "/")
 

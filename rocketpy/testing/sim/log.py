@@ -10,7 +10,7 @@ import attrs
 
 from rocketpy.protocol.stored_message import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE, TOTAL_AND_MAGIC
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.testing.sim_disk import SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 
 
 @attrs.frozen

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import trio
 
-from rocketpy.testing.seeded_run import run_seeded
-from rocketpy.testing.trace import Trace
+from rocketpy.testing.sim.seeded_run import run_seeded
+from rocketpy.testing.sim.trace import Trace
 
 
 def hash_of(note: Callable[[Trace], object], *, after: float = 1.0) -> str:

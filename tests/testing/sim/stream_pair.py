@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rocketpy.testing.sim_network import SimNetwork
-from rocketpy.testing.sim_stream import SimStream
+from rocketpy.testing.sim.network import SimNetwork
+from rocketpy.testing.sim.stream import SimStream
 
 A, B, PORT = "10.0.0.1", "10.0.0.2", 1
 

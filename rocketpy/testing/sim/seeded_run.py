@@ -15,7 +15,7 @@ from typing import TypeVar
 import trio
 import trio.testing
 
-from rocketpy.testing.task_gate import TaskGates
+from rocketpy.testing.sim.task_gate import TaskGates
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import trio
 
-from rocketpy.testing.stepped_run import SteppedRun
+from rocketpy.testing.sim.stepped_run import SteppedRun
 
 
 class Diary:

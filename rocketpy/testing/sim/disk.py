@@ -32,10 +32,10 @@ from rocketpy.clock import Clock, ManualClock
 from rocketpy.errors import DescriptorShortageError, DiskFullError, StartError, StoreError
 from rocketpy.store.disk.interface import DiskFile, DiskLock
 from rocketpy.store.disk.os_file import LOCK_TEXT
-from rocketpy.testing.choices import Choose
-from rocketpy.testing.disk_state import ROOTS, Change, DiskState, Survival, Tree
-from rocketpy.testing.sim_file import ProcessDied, SimFile, SimLock
-from rocketpy.testing.sim_inode import PAGE_SIZE, SimInode, pages_of
+from rocketpy.testing.sim.choices import Choose
+from rocketpy.testing.sim.disk_state import ROOTS, Change, DiskState, Survival, Tree
+from rocketpy.testing.sim.file import ProcessDied, SimFile, SimLock
+from rocketpy.testing.sim.inode import PAGE_SIZE, SimInode, pages_of
 
 __all__ = ["ProcessDied", "SimDisk"]
 

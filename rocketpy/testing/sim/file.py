@@ -9,7 +9,7 @@ import attrs
 
 from rocketpy.errors import StoreError
 from rocketpy.store.disk.os_file import WORD_SIZE
-from rocketpy.testing.sim_inode import PAGE_SIZE, SimInode
+from rocketpy.testing.sim.inode import PAGE_SIZE, SimInode
 
 
 class ProcessDied(BaseException):

@@ -1,6 +1,6 @@
 """Enumeration of the disks that a loss of power may leave: all of them, or a sample if there are too many.
 
-A unit survives or is lost (see :mod:`rocketpy.testing.disk_state`); a torn page is a unit too. With few units every
+A unit survives or is lost (see :mod:`rocketpy.testing.sim.disk_state`); a torn page is a unit too. With few units every
 legal disk is generated, and equal ones only once. With more, a sample is: each prefix of the changes in the order in
 which they happened; each unit alone; all but one; each torn page with everything else new; and seeded random choices.
 """
@@ -13,8 +13,8 @@ from random import Random
 
 import attrs
 
-from rocketpy.testing.disk_state import DiskState, Survival, Tree
-from rocketpy.testing.sim_inode import PAGE_SIZE, InodeState
+from rocketpy.testing.sim.disk_state import DiskState, Survival, Tree
+from rocketpy.testing.sim.inode import PAGE_SIZE, InodeState
 
 UNITS_MAX = 8
 """With so many units, at most, every disk comes."""

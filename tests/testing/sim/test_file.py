@@ -9,8 +9,8 @@ import pytest
 
 from rocketpy.errors import StoreError
 from rocketpy.store.disk.os_file import WORD_SIZE
-from rocketpy.testing.sim_file import ProcessDied, SimFile, SimLock
-from rocketpy.testing.sim_inode import PAGE_SIZE, SimInode
+from rocketpy.testing.sim.file import ProcessDied, SimFile, SimLock
+from rocketpy.testing.sim.inode import PAGE_SIZE, SimInode
 
 PATH = "/f"
 

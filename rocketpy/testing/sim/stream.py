@@ -1,7 +1,7 @@
 """One TCP-like connection of the simulated network: two directions, and the stream at each end.
 
 Bytes lie in a :class:`Pipe` until they have arrived, which is a moment of Trio's clock. The network decides that
-moment, and breaks connections; see ``sim_network`` for the fault model.
+moment, and breaks connections; see ``network`` for the fault model.
 """
 
 from __future__ import annotations
