@@ -34,7 +34,7 @@ from rocketpy.broker.start_settings import (
 from rocketpy.clock import SystemClock
 from rocketpy.errors import RocketpyError, SettingsError, StartError, StoreError, single_failures
 from rocketpy.other_distribution import other_rocketpy_warning
-from rocketpy.remoting.descriptors import raise_descriptor_limit
+from rocketpy.remoting.limits.descriptors import raise_descriptor_limit
 from rocketpy.settings import format_settings
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.services.worker_thread import open_worker_thread

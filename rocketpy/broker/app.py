@@ -36,7 +36,7 @@ from rocketpy.clock import Clock
 from rocketpy.errors import StartError
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.connection import pack_host
-from rocketpy.remoting.descriptors import descriptor_limit
+from rocketpy.remoting.limits.descriptors import descriptor_limit
 from rocketpy.remoting.network import Listener, Network, SocketNetwork
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls.contexts import ServerTls

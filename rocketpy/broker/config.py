@@ -12,7 +12,7 @@ import attrs
 
 from rocketpy.protocol.codes import PERM_READ_WRITE
 from rocketpy.protocol.topic_name import TRACE_TOPIC
-from rocketpy.remoting import allow_list
+from rocketpy.remoting.limits import allow_list
 from rocketpy.settings import Between, OneOf, setting
 from rocketpy.store.plug_in import EXPECTED, split_names
 

@@ -34,9 +34,9 @@ from rocketpy.protocol.codes import RequestCode
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.connection_budget import ConnectionBudget
-from rocketpy.remoting.descriptors import allowed_connections, descriptor_limit
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.limits.connection_budget import ConnectionBudget
+from rocketpy.remoting.limits.descriptors import allowed_connections, descriptor_limit
 from rocketpy.remoting.network import Listener, Network
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls.contexts import ServerTls

@@ -20,7 +20,7 @@ from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig, default_server_config
 from rocketpy.nameserver.logs import configure_logging
 from rocketpy.remoting.config import NettyServerConfig, TlsClientConfig, TlsServerConfig
-from rocketpy.remoting.descriptors import raise_descriptor_limit
+from rocketpy.remoting.limits.descriptors import raise_descriptor_limit
 from rocketpy.remoting.tls.contexts import with_config_file
 from rocketpy.settings import format_settings, load_settings
 from rocketpy.store.disk.os_disk import OsDisk

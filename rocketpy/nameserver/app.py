@@ -20,12 +20,12 @@ from rocketpy.nameserver.routes.guard import RouteGuard
 from rocketpy.nameserver.routes.housekeeping import BrokerHousekeepingService
 from rocketpy.nameserver.routes.route_info import RouteInfoManager, RouteLimits
 from rocketpy.nameserver.routes.topic_table import TopicLimits
-from rocketpy.remoting.allow_list import networks
 from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.connection_budget import ConnectionBudget
-from rocketpy.remoting.descriptors import allowed_connections
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.limits.allow_list import networks
+from rocketpy.remoting.limits.connection_budget import ConnectionBudget
+from rocketpy.remoting.limits.descriptors import allowed_connections
 from rocketpy.remoting.network import Network, SocketNetwork
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls.contexts import ServerTls

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from rocketpy.live_settings import ChangeableSettings
-from rocketpy.remoting import allow_list
 from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.remoting.limits import allow_list
 from rocketpy.runner import RunBlocking
 from rocketpy.settings import Between, OneOf, setting, settings_values, with_values_in_force
 from rocketpy.store.disk.interface import Disk

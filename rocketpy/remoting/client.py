@@ -22,9 +22,9 @@ from rocketpy.protocol.command import RemotingCommand
 from rocketpy.remoting.config import NettyClientConfig, TlsClientConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher, Processor
-from rocketpy.remoting.incoming_bytes import IncomingBytes
+from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
+from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.network import Address, Network, SocketNetwork, split_address
-from rocketpy.remoting.refusal_log import RefusalLog
 from rocketpy.remoting.server import IDLE_SWEEP_SECONDS
 from rocketpy.remoting.stream_driver import StreamDriver
 from rocketpy.remoting.task_pool import TaskPool

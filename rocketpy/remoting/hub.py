@@ -34,8 +34,8 @@ from rocketpy.errors import RemoteProtocolError
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.remoting.incoming_bytes import IncomingBytes
-from rocketpy.remoting.refusal_log import RefusalLog
+from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
+from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.tls.acceptor import TLS_HANDSHAKE
 
 SLICE_SECONDS = 0.001

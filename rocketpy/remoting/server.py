@@ -20,13 +20,13 @@ from rocketpy.containment import Contained
 from rocketpy.protocol.host import host_of
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.connection_budget import ConnectionBudget
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.ended_connections import EndedConnections
 from rocketpy.remoting.hub import Hub
-from rocketpy.remoting.incoming_bytes import IncomingBytes
+from rocketpy.remoting.limits.connection_budget import ConnectionBudget
+from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
+from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.network import Address, Listener, socket_stream
-from rocketpy.remoting.refusal_log import RefusalLog
 from rocketpy.remoting.stream_driver import StreamDriver
 from rocketpy.remoting.task_pool import TaskPool
 from rocketpy.remoting.tls.acceptor import TlsAcceptor

@@ -18,8 +18,8 @@ from rocketpy.protocol.host import host_of
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.remoting.incoming_bytes import IncomingBytes
-from rocketpy.remoting.refusal_log import RefusalLog
+from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
+from rocketpy.remoting.limits.refusal_log import RefusalLog
 
 READ_SIZE = 65_536
 WRITE_SIZE = 262_144  # per send_all: TLS encrypts all of it on the event loop before it sends any of it

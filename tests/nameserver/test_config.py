@@ -17,8 +17,8 @@ from rocketpy.nameserver.config import (
     default_server_config,
 )
 from rocketpy.properties_text import format_properties
-from rocketpy.remoting.allow_list import networks
 from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
+from rocketpy.remoting.limits.allow_list import networks
 from rocketpy.settings import format_settings, load_settings, setting_rows, settings_from_text
 from rocketpy.store.disk.os_disk import OsDisk
 

@@ -25,8 +25,8 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.hub import Hub
-from rocketpy.remoting.incoming_bytes import IncomingBytes
-from rocketpy.remoting.refusal_log import RefusalLog
+from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
+from rocketpy.remoting.limits.refusal_log import RefusalLog
 from tests.forgotten import is_forgotten
 from tests.patience import until, until_blocked
 

@@ -20,7 +20,7 @@ from rocketpy.protocol.command import RemotingCommand, make_request, make_respon
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.config import NettyServerConfig, TlsMode, TlsServerConfig
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.connection_budget import ConnectionBudget
+from rocketpy.remoting.limits.connection_budget import ConnectionBudget
 from rocketpy.remoting.network import Address, SocketNetwork
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls.contexts import ServerTls

@@ -17,8 +17,8 @@ from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.remoting.incoming_bytes import IncomingBytes
-from rocketpy.remoting.refusal_log import RefusalLog
+from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
+from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.stream_driver import FAREWELL_SECONDS, SLICE_FRAMES, WRITE_SIZE, StreamDriver
 
 ECHO, SIZE, DEFER, NOTE, STORE_FAILURE = 1, 2, 4, 5, 7

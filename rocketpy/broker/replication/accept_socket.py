@@ -16,8 +16,8 @@ import attrs
 import trio
 
 from rocketpy.containment import Contained
-from rocketpy.remoting.allow_list import IPNetwork, is_allowed
-from rocketpy.remoting.connection_budget import ConnectionBudget
+from rocketpy.remoting.limits.allow_list import IPNetwork, is_allowed
+from rocketpy.remoting.limits.connection_budget import ConnectionBudget
 from rocketpy.remoting.network import Address, Listener
 from rocketpy.remoting.server import ACCEPT_RETRY_SECONDS
 from rocketpy.store.ha.service import CONNECTIONS_MAX

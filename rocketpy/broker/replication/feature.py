@@ -23,8 +23,8 @@ from rocketpy.broker.replication.replication_log import MasterLog, SlaveLog
 from rocketpy.broker.replication.signed_requests import with_account
 from rocketpy.broker.role_settings import configured_ha_master
 from rocketpy.errors import RemotingConnectError
-from rocketpy.remoting.allow_list import networks
 from rocketpy.remoting.client import RemotingClient
+from rocketpy.remoting.limits.allow_list import networks
 from rocketpy.remoting.network import Listener, Network
 from rocketpy.store.ha.client import HAClient
 from rocketpy.store.ha.connection import HATimes

@@ -14,8 +14,8 @@ from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.host import host_of
-from rocketpy.remoting.allow_list import IPNetwork, is_allowed
 from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.limits.allow_list import IPNetwork, is_allowed
 
 CHANGING_CODES = frozenset(
     {

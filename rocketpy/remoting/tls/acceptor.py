@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from rocketpy.remoting.config import TlsMode
-from rocketpy.remoting.refusal_log import RefusalLog
+from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.tls.contexts import ServerTls
 
 TLS_HANDSHAKE = b"\x16"

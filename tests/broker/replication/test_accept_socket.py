@@ -17,7 +17,7 @@ from rocketpy.broker.replication.accept_socket import (
     AcceptSocketService,
     AcceptStatistics,
 )
-from rocketpy.remoting.allow_list import networks
+from rocketpy.remoting.limits.allow_list import networks
 from rocketpy.remoting.network import Address, Listener
 from rocketpy.store.ha.service import CONNECTIONS_MAX
 from rocketpy.testing.sim.network import SimNetwork

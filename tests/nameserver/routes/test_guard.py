@@ -11,7 +11,7 @@ from rocketpy.errors import RequestError
 from rocketpy.nameserver.routes.guard import CHANGING_CODES, RouteGuard
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
-from rocketpy.remoting.allow_list import networks
+from rocketpy.remoting.limits.allow_list import networks
 
 if TYPE_CHECKING:
     from rocketpy.remoting.connection import Connection

@@ -21,8 +21,8 @@ from rocketpy.protocol.command import make_request
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsServerConfig
+from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.network import SocketNetwork
-from rocketpy.remoting.refusal_log import RefusalLog
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls import acceptor as tls_acceptor
 from rocketpy.remoting.tls.acceptor import TlsAcceptor

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.remoting.allow_list import is_allowed, networks
+from rocketpy.remoting.limits.allow_list import is_allowed, networks
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 
-from rocketpy.remoting.connection_budget import ConnectionBudget
+from rocketpy.remoting.limits.connection_budget import ConnectionBudget
 from tests.forgotten import Name, is_forgotten
 
 

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from rocketpy.remoting import descriptors
-from rocketpy.remoting.descriptors import CONNECTIONS_MIN, DESCRIPTORS_RESERVED, allowed_connections
+from rocketpy.remoting.limits import descriptors
+from rocketpy.remoting.limits.descriptors import CONNECTIONS_MIN, DESCRIPTORS_RESERVED, allowed_connections
 
 
 def test_the_limit_is_raised_as_far_as_it_goes() -> None:
     code = (
-        "import json, resource; from rocketpy.remoting.descriptors import raise_descriptor_limit;"
+        "import json, resource; from rocketpy.remoting.limits.descriptors import raise_descriptor_limit;"
         "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1];"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard)); raise_descriptor_limit();"
         "print(json.dumps([hard, resource.getrlimit(resource.RLIMIT_NOFILE)[0]]))"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.remoting.refusal_log import (
+from rocketpy.remoting.limits.refusal_log import (
     ADDRESSES_PER_PERIOD_MAX,
     LINES_PER_ADDRESS_MAX,
     PERIOD_SECONDS,

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.incoming_bytes import IncomingBytes
+from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
 
 
 @attrs.define(eq=False)
