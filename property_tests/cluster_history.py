@@ -16,11 +16,11 @@ import trio
 from property_tests.cluster_nemesis import Nemesis
 from property_tests.cluster_plan import CONSUMERS, PRODUCERS, Plan
 from property_tests.cluster_record import Got, History, Sent, are_equal, body_of, has_record
-from rocketpy.client.admin import open_admin_client
+from rocketpy.client.client import open_admin_client, open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
+from rocketpy.client.consumer.pull_consumer import PullConsumer
 from rocketpy.client.instance import open_client_instance
-from rocketpy.client.producer import Producer, open_producer
-from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
+from rocketpy.client.producer.producer import Producer
 from rocketpy.client.results import SendStatus
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.bodies.codec import decode_body

@@ -26,7 +26,7 @@ from property_tests.cluster_shrink import smallest
 from property_tests.hunts import Function, planted
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.replication.comparison import LogComparison
-from rocketpy.client.pull_consumer import PullConsumer
+from rocketpy.client.consumer.pull_consumer import PullConsumer
 from rocketpy.client.results import PullResult
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.store.ha.group_transfer import GroupTransferService

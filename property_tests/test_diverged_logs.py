@@ -12,8 +12,9 @@ from contextlib import suppress
 import attrs
 import trio
 
+from rocketpy.client.client import open_producer
 from rocketpy.client.config import ClientConfig
-from rocketpy.client.producer import open_producer
+from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.errors import RemotingError, RocketpyError
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.route import KVTable
@@ -28,7 +29,8 @@ from rocketpy.testing.sim.host import SimProcess
 SEEDS = 10
 ROUNDS = 8
 REST_SECONDS = 150.0
-QUICK = ClientConfig(send_msg_timeout=1000, retry_times_when_send_failed=0, mq_client_api_timeout=1000)
+QUICK = ClientConfig(mq_client_api_timeout=1000)
+QUICK_SENDS = ProducerConfig(send_msg_timeout=1000, retry_times_when_send_failed=0)
 ALARMS_THAT_STAY = ("have no record in common", "keeps 16 tails", "has deleted what came before")
 
 
@@ -45,7 +47,9 @@ async def send(world: ClusterWorld, count: int) -> None:
     """Send messages of several sizes; what is refused is not sent again."""
 
     async def run(process: SimProcess) -> None:
-        async with open_producer(world.name_servers, config=QUICK, environment=environment_of(process)) as producer:
+        async with open_producer(
+            world.name_servers, config=QUICK, producer=QUICK_SENDS, environment=environment_of(process)
+        ) as producer:
             for _ in range(count):
                 body = world.randomness.randbytes(world.randomness.choice((3, 100, 3000, 20_000)))
                 with suppress(RocketpyError):

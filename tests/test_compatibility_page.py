@@ -12,8 +12,9 @@ import attrs
 import pytest
 import trio
 
-from rocketpy.client.producer import Producer, open_producer
-from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
+from rocketpy.client.client import open_producer, open_pull_consumer
+from rocketpy.client.consumer.pull_consumer import PullConsumer
+from rocketpy.client.producer.producer import Producer
 from rocketpy.errors import RemotingError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request

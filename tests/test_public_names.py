@@ -15,6 +15,7 @@ from rocketpy import client, errors
 CLIENT_NAMES = {
     "AdminClient",
     "BrokerData",
+    "Client",
     "ClientConfig",
     "ClientEnvironment",
     "ClusterInfo",
@@ -23,6 +24,8 @@ CLIENT_NAMES = {
     "MessageQueue",
     "MessageStream",
     "Producer",
+    "ProducerConfig",
+    "PullConfig",
     "PullConsumer",
     "PullResult",
     "PullStatus",
@@ -33,6 +36,7 @@ CLIENT_NAMES = {
     "TlsClientConfig",
     "TopicRouteData",
     "open_admin_client",
+    "open_client",
     "open_producer",
     "open_pull_consumer",
 }
@@ -85,7 +89,7 @@ def test_public_calls_take_and_return_public_types(name: str) -> None:
 def test_the_client_package_imports_neither_broker_nor_store_nor_spark() -> None:
     code = "import sys, rocketpy.client; print(*sys.modules)"
     output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    assert "rocketpy.client.producer" in output
+    assert "rocketpy.client.producer.producer" in output
     foreign = ("rocketpy.broker", "rocketpy.nameserver", "rocketpy.store", "rocketpy.spark", "pyspark", "typer", "rich")
     assert [name for name in output if name.startswith(foreign)] == []
 

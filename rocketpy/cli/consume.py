@@ -28,7 +28,7 @@ from rocketpy.errors import RocketpyError
 
 if TYPE_CHECKING:
     from rocketpy.client.config import ClientConfig
-    from rocketpy.client.message_stream import MessageStream
+    from rocketpy.client.consumer.message_stream import MessageStream
     from rocketpy.protocol.message import MessageExt
 
 STARTS = ("beginning", "end", "stored")
@@ -121,7 +121,7 @@ def _checked_expression(expression: str) -> str:
 
 async def print_messages(options: ConsumeOptions, output: BinaryIO) -> None:
     """Write messages to ``output`` until the requested end or count."""
-    from rocketpy.client.pull_consumer import open_pull_consumer
+    from rocketpy.client.client import open_pull_consumer
 
     async with open_pull_consumer(options.namesrv, group=options.group, config=options.config) as consumer:
         queues = [chosen_queue(options.queue, await consumer.queues(options.topic))] if options.queue else None

@@ -31,7 +31,7 @@ from rocketpy.cli.printing import print_line
 
 if TYPE_CHECKING:
     from rocketpy.client.config import ClientConfig
-    from rocketpy.client.producer import Producer
+    from rocketpy.client.producer.producer import Producer
     from rocketpy.protocol.message import Message, MessageQueue
 
 BATCH_MESSAGES_MAX = 256
@@ -120,7 +120,7 @@ async def send_lines(
     """
     import trio
 
-    from rocketpy.client.producer import open_producer
+    from rocketpy.client.client import open_producer
 
     sent_count = 0
     lines = LineReader()

@@ -58,7 +58,7 @@ def create_topic(
 
 
 async def _topic_rows(namesrv: str, config: ClientConfig, names_only: bool) -> list[tuple[str, ...]]:
-    from rocketpy.client.admin import open_admin_client
+    from rocketpy.client.client import open_admin_client
 
     async with open_admin_client(namesrv, config=config) as admin:
         topics = await admin.topics()
@@ -79,7 +79,7 @@ async def _topic_rows(namesrv: str, config: ClientConfig, names_only: bool) -> l
 
 
 async def _create(namesrv: str, config: ClientConfig, topic: str, queues: int, cluster: str | None) -> list[str]:
-    from rocketpy.client.admin import open_admin_client
+    from rocketpy.client.client import open_admin_client
 
     async with open_admin_client(namesrv, config=config) as admin:
         return await admin.create_topic(topic, queue_nums=queues, cluster=cluster)

@@ -3,12 +3,15 @@
 Errors are in :mod:`rocketpy.errors`.
 """
 
-from rocketpy.client.admin import AdminClient, open_admin_client
+from rocketpy.client.admin.admin_client import AdminClient
+from rocketpy.client.client import Client, open_admin_client, open_client, open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
+from rocketpy.client.consumer.config import PullConfig
+from rocketpy.client.consumer.message_stream import MessageStream
+from rocketpy.client.consumer.pull_consumer import PullConsumer
 from rocketpy.client.environment import ClientEnvironment
-from rocketpy.client.message_stream import MessageStream
-from rocketpy.client.producer import Producer, open_producer
-from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
+from rocketpy.client.producer.config import ProducerConfig
+from rocketpy.client.producer.producer import Producer
 from rocketpy.client.results import PullResult, PullStatus, SendResult, SendStatus
 from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue
@@ -18,6 +21,7 @@ from rocketpy.remoting.config import TlsClientConfig
 __all__ = [
     "AdminClient",
     "BrokerData",
+    "Client",
     "ClientConfig",
     "ClientEnvironment",
     "ClusterInfo",
@@ -26,6 +30,8 @@ __all__ = [
     "MessageQueue",
     "MessageStream",
     "Producer",
+    "ProducerConfig",
+    "PullConfig",
     "PullConsumer",
     "PullResult",
     "PullStatus",
@@ -36,6 +42,7 @@ __all__ = [
     "TlsClientConfig",
     "TopicRouteData",
     "open_admin_client",
+    "open_client",
     "open_producer",
     "open_pull_consumer",
 ]

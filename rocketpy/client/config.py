@@ -1,6 +1,6 @@
 """Settings common to all clients, with RocketMQ's defaults.
 
-Compatibility: ``ClientConfig`` and ``DefaultMQProducer`` (4.9.8).
+Compatibility: ``ClientConfig`` (4.9.8).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import attrs
 
 from rocketpy.errors import ClientError
 from rocketpy.protocol.signature import SessionCredentials
-from rocketpy.protocol.topic_name import AUTO_CREATE_TOPIC_KEY_TOPIC
 from rocketpy.remoting.config import TlsClientConfig
 
 NO_NAME_SERVER = 10004
@@ -35,29 +34,22 @@ class ClientConfig:
     ``name_servers`` is a list or RocketMQ's own ``host:port;host:port``. Client ids are ``address@instance_name``; the
     default instance name is replaced by a unique one, any other must be unique.
 
-    With ``retry_another_broker_when_not_store_ok`` a message that is stored, but with another status than SEND_OK, is
-    sent to another broker too, and may be consumed twice.
-
     With ``use_tls`` every connection uses TLS with the settings ``tls``; by default any certificate is accepted, as in
     RocketMQ. Opening a client raises :class:`~rocketpy.errors.SettingsError` for an unusable certificate file.
+
+    With ``vip_channel_enabled`` sends and queries use the brokers' second port, which serves no pulls. ``unit_name`` is
+    appended to the client id.
 
     With ``credentials`` every request is signed, as a broker with ACL requires.
     """
 
     name_servers: tuple[str, ...] = attrs.field(converter=_addresses, default=DEFAULT_NAME_SERVER)
     instance_name: str = DEFAULT_INSTANCE_NAME
+    unit_name: str = ""
+    vip_channel_enabled: bool = False
     poll_name_server_interval: int = 30_000
     heartbeat_broker_interval: int = 30_000
     mq_client_api_timeout: int = 3_000
-    send_msg_timeout: int = 3_000
-    retry_times_when_send_failed: int = 2
-    retry_another_broker_when_not_store_ok: bool = False
-    compress_msg_body_over_howmuch: int = 4_096
-    max_message_size: int = 4 * 1024 * 1024
-    default_topic_queue_nums: int = 4
-    create_topic_key: str = AUTO_CREATE_TOPIC_KEY_TOPIC
-    pull_suspend_timeout: int = 20_000
-    pull_timeout: int = 30_000
     pull_time_delay_when_exception: int = 1_000
     use_tls: bool = False
     tls: TlsClientConfig = attrs.field(factory=TlsClientConfig)

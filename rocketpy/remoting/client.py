@@ -21,7 +21,7 @@ from rocketpy.errors import RemotingConnectError, RemotingSendRequestError, Remo
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.remoting.config import NettyClientConfig, TlsClientConfig
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import Dispatcher, Processor
+from rocketpy.remoting.dispatch import AsyncProcessor, Dispatcher, Processor
 from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.network import Address, Network, SocketNetwork, split_address
@@ -104,6 +104,10 @@ class RemotingClient:
     def register(self, codes: int | Iterable[int], processor: Processor) -> None:
         """Serve requests that a server sends over the client's connections."""
         self._dispatcher.register(codes, processor)
+
+    def register_task(self, codes: int | Iterable[int], processor: AsyncProcessor) -> None:
+        """Serve requests that a server sends, each in a task of its own, which may wait."""
+        self._dispatcher.register_task(codes, processor)
 
     async def request(self, address: str, request: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
         """Send a request and return its response, whatever its code.

@@ -30,6 +30,6 @@ def test_no_nameserver_is_rocketmqs_error(written: str | list[str]) -> None:
 
 
 def test_the_nameservers_of_the_call_count_and_the_rest_of_the_config() -> None:
-    config = client_config("a:9876", ClientConfig(name_servers="elsewhere:1", send_msg_timeout=17))
-    assert (config.name_servers, config.send_msg_timeout) == (("a:9876",), 17)
+    config = client_config("a:9876", ClientConfig(name_servers="elsewhere:1", mq_client_api_timeout=17))
+    assert (config.name_servers, config.mq_client_api_timeout) == (("a:9876",), 17)
     assert client_config("a:9876", None) == ClientConfig(name_servers="a:9876")

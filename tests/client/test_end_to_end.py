@@ -10,10 +10,9 @@ from statistics import median
 import pytest
 import trio
 
-from rocketpy.client.admin import open_admin_client
+from rocketpy.client.client import open_admin_client, open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
-from rocketpy.client.producer import open_producer
-from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
+from rocketpy.client.consumer.pull_consumer import PullConsumer
 from rocketpy.client.results import PullStatus, SendStatus
 from rocketpy.errors import BrokerError, ClientError, RemotingConnectError, SettingsError
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue

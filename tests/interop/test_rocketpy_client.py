@@ -10,10 +10,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from rocketpy.client.admin import open_admin_client
-from rocketpy.client.config import ClientConfig
-from rocketpy.client.producer import open_producer
-from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
+from rocketpy.client.client import open_admin_client, open_producer, open_pull_consumer
+from rocketpy.client.consumer.pull_consumer import PullConsumer
+from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.results import PullStatus, SendStatus
 from rocketpy.errors import BrokerError, ClientError
 from rocketpy.protocol.message import Message, MessageQueue
@@ -127,9 +126,9 @@ async def test_following_progress_tags_and_offsets(java_cluster: Cluster, java_t
 async def test_refusals_carry_javas_code_and_remark(java_cluster: Cluster, java_topic: str, group: str) -> None:
     (broker,) = java_cluster.brokers
     queue, no_queue = MessageQueue(java_topic, broker, 0), MessageQueue(java_topic, broker, 99)
-    patient = ClientConfig(max_message_size=1 << 30)
+    patient = ProducerConfig(max_message_size=1 << 30)
     async with (
-        open_producer(java_cluster.namesrv, config=patient) as producer,
+        open_producer(java_cluster.namesrv, producer=patient) as producer,
         open_pull_consumer(java_cluster.namesrv, group=group) as consumer,
     ):
         with pytest.raises(BrokerError) as caught:

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.client.admin import open_admin_client
+from rocketpy.client.client import open_admin_client, open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
-from rocketpy.client.producer import open_producer
-from rocketpy.client.pull_consumer import open_pull_consumer
 from rocketpy.client.results import SendStatus
 from rocketpy.protocol.message import Message
 from tests.blackbox import processes

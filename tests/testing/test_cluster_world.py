@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
+from rocketpy.client.client import open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
-from rocketpy.client.producer import open_producer
-from rocketpy.client.pull_consumer import open_pull_consumer
+from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.results import SendStatus
 from rocketpy.errors import RemotingError, RocketpyError, SettingsError, StoreError
 from rocketpy.protocol.message import Message
@@ -22,7 +22,8 @@ from rocketpy.store.config import BrokerRole, FlushDiskType
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, environment_of, simulate
 from rocketpy.testing.sim.host import SimProcess
 
-QUICK = ClientConfig(send_msg_timeout=1000, retry_times_when_send_failed=0, mq_client_api_timeout=1000)
+QUICK = ClientConfig(mq_client_api_timeout=1000)
+QUICK_SENDS = ProducerConfig(send_msg_timeout=1000, retry_times_when_send_failed=0)
 NO_FLUSH = {"flush_interval_commit_log": 30_000, "flush_commit_log_thorough_interval": 30_000}
 """Nothing is flushed within half a minute."""
 
@@ -35,7 +36,9 @@ async def send(world: ClusterWorld, *bodies: bytes) -> list[SendStatus | None]:
     async def run(process: SimProcess) -> list[SendStatus | None]:
         statuses: list[SendStatus | None] = []
         environment = environment_of(process)
-        async with open_producer(world.name_servers, config=QUICK, environment=environment) as producer:
+        async with open_producer(
+            world.name_servers, config=QUICK, producer=QUICK_SENDS, environment=environment
+        ) as producer:
             for body in bodies:
                 try:
                     statuses.append((await producer.send(Message("T", body))).status)
@@ -286,7 +289,9 @@ def test_a_cut_between_a_client_and_a_broker_is_found_by_the_clients_timeouts() 
 
         async def run(process: SimProcess) -> None:
             address = process.network.local_address()
-            async with open_producer(world.name_servers, config=QUICK, environment=environment_of(process)) as producer:
+            async with open_producer(
+                world.name_servers, config=QUICK, producer=QUICK_SENDS, environment=environment_of(process)
+            ) as producer:
                 await producer.send(Message("T", b"1"))
                 world.network.cut(address, broker.host.address)
                 with pytest.raises(RemotingError):

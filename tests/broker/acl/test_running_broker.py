@@ -17,10 +17,8 @@ from rocketpy.broker.acl.fast_path_guards import FastPathGuards
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.app import BrokerAddress
 from rocketpy.broker.start_settings import StartOptions, load_broker_settings
-from rocketpy.client.admin import open_admin_client
+from rocketpy.client.client import open_admin_client, open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
-from rocketpy.client.producer import open_producer
-from rocketpy.client.pull_consumer import open_pull_consumer
 from rocketpy.errors import BrokerError, StartError
 from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from rocketpy.client.client import open_pull_consumer
 from rocketpy.client.config import ClientConfig
-from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
+from rocketpy.client.consumer.pull_consumer import PullConsumer
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.testing.cluster_world import ClusterWorld, environment_of
 from rocketpy.testing.sim.host import SimProcess

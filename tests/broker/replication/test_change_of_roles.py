@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 import trio
 
+from rocketpy.client.client import open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
-from rocketpy.client.producer import open_producer
-from rocketpy.client.pull_consumer import open_pull_consumer
+from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.results import SendStatus
 from rocketpy.protocol.message import Message
 from rocketpy.store.config import BrokerRole
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, environment_of, simulate
 from rocketpy.testing.sim.host import SimProcess
 
-QUICK = ClientConfig(mq_client_api_timeout=1000, send_msg_timeout=5000, poll_name_server_interval=5000)
+QUICK = ClientConfig(mq_client_api_timeout=1000, poll_name_server_interval=5000)
+QUICK_SENDS = ProducerConfig(send_msg_timeout=5000)
 CAUGHT_UP_S = 10
 
 
@@ -23,7 +24,9 @@ async def send(world: ClusterWorld, prefix: str, count: int = 40) -> set[SendSta
 
     async def run(process: SimProcess) -> set[SendStatus]:
         environment = environment_of(process)
-        async with open_producer(world.name_servers, config=QUICK, environment=environment) as producer:
+        async with open_producer(
+            world.name_servers, config=QUICK, producer=QUICK_SENDS, environment=environment
+        ) as producer:
             bodies = [f"{prefix} {number}".encode() for number in range(count)]
             return {(await producer.send(Message("T", body))).status for body in bodies}
 

@@ -11,9 +11,10 @@ import trio
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.replication.offsets_from_slaves import OffsetsFromSlaves
 from rocketpy.broker.replication.slave_synchronize import SlaveSynchronize
+from rocketpy.client.client import open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
-from rocketpy.client.producer import open_producer
-from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
+from rocketpy.client.consumer.pull_consumer import PullConsumer
+from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import Message, MessageQueue
@@ -27,7 +28,8 @@ from tests.broker.replication.consuming import consume_queues
 COUNT = 60
 QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(2)]
 SUBSCRIPTION, SUSPEND = 4, 2
-QUICK = ClientConfig(mq_client_api_timeout=1000, send_msg_timeout=1000, poll_name_server_interval=5000)
+QUICK = ClientConfig(mq_client_api_timeout=1000, poll_name_server_interval=5000)
+QUICK_SENDS = ProducerConfig(send_msg_timeout=1000)
 
 
 SLAVE_OFFSETS: list[ConsumerOffsetManager] = []
@@ -60,7 +62,9 @@ class Pair:
     async def send(self, count: int = COUNT) -> None:
         async def run(process: SimProcess) -> None:
             environment = environment_of(process)
-            async with open_producer(self.world.name_servers, config=QUICK, environment=environment) as producer:
+            async with open_producer(
+                self.world.name_servers, config=QUICK, producer=QUICK_SENDS, environment=environment
+            ) as producer:
                 for number in range(count):
                     await producer.send(Message("T", b"%d" % number))
 

@@ -9,8 +9,7 @@ import pytest
 import trio
 
 from rocketpy.broker.replication.promotion import set_back_to_queues
-from rocketpy.client.producer import open_producer
-from rocketpy.client.pull_consumer import open_pull_consumer
+from rocketpy.client.client import open_producer, open_pull_consumer
 from rocketpy.protocol.message import Message
 from rocketpy.store.config import BrokerRole
 from rocketpy.testing.cluster_world import ClusterWorld, environment_of, simulate

@@ -10,9 +10,10 @@ import attrs
 import pytest
 import trio
 
+from rocketpy.client.client import open_producer
 from rocketpy.client.config import ClientConfig
-from rocketpy.client.producer import open_producer
-from rocketpy.client.pull_consumer import PullConsumer
+from rocketpy.client.consumer.pull_consumer import PullConsumer
+from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.results import SendStatus
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.message import Message, MessageQueue
@@ -21,7 +22,8 @@ from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, environment_
 from rocketpy.testing.sim.host import SimProcess
 from tests.broker.replication.consuming import consume_queues
 
-QUICK = ClientConfig(mq_client_api_timeout=1000, send_msg_timeout=1000, poll_name_server_interval=5000)
+QUICK = ClientConfig(mq_client_api_timeout=1000, poll_name_server_interval=5000)
+QUICK_SENDS = ProducerConfig(send_msg_timeout=1000)
 NAMES = ("broker-a", "broker-b")
 PERIOD_S = 0.1
 
@@ -41,7 +43,9 @@ class Cluster:
     async def produce(self, process: SimProcess) -> None:
         """Send until it is over; what fails on one broker is tried on the other by the client itself."""
         environment = environment_of(process)
-        async with open_producer(self.world.name_servers, config=QUICK, environment=environment) as producer:
+        async with open_producer(
+            self.world.name_servers, config=QUICK, producer=QUICK_SENDS, environment=environment
+        ) as producer:
             process.started()
             number = 0
             while not self.is_over:

@@ -16,10 +16,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from rocketpy.client.config import ClientConfig, client_config
-from rocketpy.client.environment import ClientEnvironment
-from rocketpy.client.instance import ClientInstance, open_client_instance, read_response
-from rocketpy.client.message_stream import MessageStream, StreamPlan, open_message_stream
+from rocketpy.client.consumer.config import PullConfig
+from rocketpy.client.consumer.message_stream import MessageStream, StreamPlan, open_message_stream
+from rocketpy.client.instance import ClientInstance, read_response
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.client.validators import check_group
 from rocketpy.errors import BrokerError, RemotingError
@@ -57,31 +56,31 @@ _PULL_CODES = tuple(status.value for status in PullStatus)
 
 
 @asynccontextmanager
-async def open_pull_consumer(
-    name_servers: str | Sequence[str],
-    *,
-    group: str,
-    config: ClientConfig | None = None,
-    environment: ClientEnvironment | None = None,
-) -> AsyncIterator[PullConsumer]:
-    """Open a pull consumer; at the end of the block it is unregistered from the brokers and its tasks have ended."""
+async def pull_consumer_role(instance: ClientInstance, group: str, config: PullConfig) -> AsyncIterator[PullConsumer]:
+    """Open a pull consumer in a client; at the end of the block it is unregistered from the brokers."""
     check_group(group)
-    async with open_client_instance(client_config(name_servers, config), environment=environment) as instance:
-        yield PullConsumer(instance=instance, group=group)
+    consumer = PullConsumer(instance=instance, group=group, config=config)
+    instance.heartbeats.add_consumer(group, consumer._consumer_data)
+    try:
+        yield consumer
+    finally:
+        await instance.heartbeats.remove_consumer(group)
 
 
 class PullConsumer:
-    """Consumer of single queues. Created by :func:`open_pull_consumer`; may be used by many tasks concurrently."""
+    """Consumer of single queues. Created by :meth:`Client.pull_consumer`; may be used by many tasks concurrently."""
 
-    def __init__(self, *, instance: ClientInstance, group: str) -> None:
+    def __init__(self, *, instance: ClientInstance, group: str, config: PullConfig) -> None:
         self._instance = instance
+        self._routes = instance.routes
+        self._config = config
         self._group = group
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._suggested_broker_ids: dict[MessageQueue, int] = {}  # from the last pull's answer
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the topic's readable queues, in order; ClientError 10005 when no broker has the topic."""
-        return await self._instance.subscribe_queues(topic)
+        return await self._routes.subscribe_queues(topic)
 
     async def pull(
         self,
@@ -97,8 +96,7 @@ class PullConsumer:
         Raises BrokerError for a refusal (unknown topic, no permission, a bad expression) and RemotingError.
         """
         subscription = self._subscribe(queue.topic, expression)
-        address = await self._instance.subscribe_address(queue, self._suggested_broker_ids.get(queue, MASTER_ID))
-        config = self._instance.config
+        address = await self._routes.subscribe_address(queue, self._suggested_broker_ids.get(queue, MASTER_ID))
         header = PullMessageRequestHeader(
             consumer_group=self._group,
             topic=queue.topic,
@@ -113,7 +111,7 @@ class PullConsumer:
             expression_type=EXPRESSION_TYPE_TAG,
             broker_name=queue.broker_name,
         )
-        patience_ms = suspend_ms + config.pull_timeout - config.pull_suspend_timeout
+        patience_ms = suspend_ms + self._config.consumer_pull_timeout
         try:
             response = await self._instance.request(
                 address, make_request(RequestCode.PULL_MESSAGE, header), _PULL_CODES, timeout_s=patience_ms / 1000
@@ -227,28 +225,30 @@ class PullConsumer:
 
     # ---- private --------------------------------------------------------------------------------------------------
 
+    def _consumer_data(self) -> ConsumerData:
+        """Return what heartbeats say of the consumer."""
+        return ConsumerData(
+            group_name=self._group,
+            consume_type=ConsumeType.CONSUME_ACTIVELY.value,
+            subscription_data_set=list(self._subscriptions.values()),
+        )
+
     def _subscribe(self, topic: str, expression: str) -> SubscriptionData:
         """Announce the subscription in heartbeats, so that operators see the consumer; return it."""
         subscription = self._subscriptions.get(topic)
         if subscription is None or subscription.sub_string != (expression or SUB_ALL):
             subscription = parse_tag_expression(topic, expression, sub_version=self._instance.clock.timestamp_ms())
             self._subscriptions[topic] = subscription
-            self._instance.add_consumer(
-                ConsumerData(
-                    group_name=self._group,
-                    consume_type=ConsumeType.CONSUME_ACTIVELY.value,
-                    subscription_data_set=list(self._subscriptions.values()),
-                )
-            )
+            self._instance.heartbeats.wake()
         return subscription
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: object) -> RemotingCommand:
         """Send a request to the queue's master: the ends of a slave's queues lag."""
-        return await self._request(await self._instance.publish_address(queue), make_request(code, header))
+        return await self._request(await self._routes.publish_address(queue), make_request(code, header))
 
     async def _ask_for_progress(self, queue: MessageQueue, code: RequestCode, header: object) -> RemotingCommand:
         """Send a request to the queue's master, or to a slave while there is none."""
-        return await self._request(await self._instance.offset_address(queue), make_request(code, header))
+        return await self._request(await self._routes.offset_address(queue), make_request(code, header))
 
     async def _request(self, address: str, request: RemotingCommand) -> RemotingCommand:
         try:

@@ -18,10 +18,10 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from rocketpy.client.config import ClientConfig, client_config
-from rocketpy.client.environment import ClientEnvironment
-from rocketpy.client.instance import ClientInstance, open_client_instance, read_response
+from rocketpy.client.instance import ClientInstance, read_response
+from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.results import SendResult, SendStatus
+from rocketpy.client.route_finder import TopicTemplate
 from rocketpy.client.validators import (
     check_body_size,
     check_group,
@@ -64,18 +64,14 @@ _STORED = {int(status.value): status for status in SendStatus}
 
 
 @asynccontextmanager
-async def open_producer(
-    name_servers: str | Sequence[str],
-    *,
-    group: str = "rocketpy_producer",
-    config: ClientConfig | None = None,
-    environment: ClientEnvironment | None = None,
-) -> AsyncIterator[Producer]:
-    """Open a producer; at the end of the block it is unregistered from the brokers and its tasks have ended."""
+async def producer_role(instance: ClientInstance, group: str, config: ProducerConfig) -> AsyncIterator[Producer]:
+    """Open a producer in a client; at the end of the block it is unregistered from the brokers."""
     check_group(group)
-    async with open_client_instance(client_config(name_servers, config), environment=environment) as instance:
-        instance.add_producer(group)
-        yield Producer(instance=instance, group=group)
+    instance.heartbeats.add_producer(group)
+    try:
+        yield Producer(instance=instance, group=group, config=config)
+    finally:
+        await instance.heartbeats.remove_producer(group)
 
 
 @attrs.frozen
@@ -89,11 +85,12 @@ class _Request:
 
 
 class Producer:
-    """Sender of messages. Created by :func:`open_producer`; may be used by many tasks concurrently."""
+    """Sender of messages. Created by :meth:`Client.producer`; may be used by many tasks concurrently."""
 
-    def __init__(self, *, instance: ClientInstance, group: str) -> None:
+    def __init__(self, *, instance: ClientInstance, group: str, config: ProducerConfig) -> None:
         self._instance = instance
-        self._config = instance.config
+        self._config = config
+        self._template = TopicTemplate(config.create_topic_key, config.default_topic_queue_nums)
         self._group = group
         self._next_queue = instance.randomness.getrandbits(16)
         self._unique_keys = UniqKeyFactory(
@@ -143,7 +140,7 @@ class Producer:
 
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues that :meth:`send` chooses from."""
-        return list(await self._instance.publish_queues(topic))
+        return list(await self._instance.routes.publish_queues(topic, self._template))
 
     # ---- private --------------------------------------------------------------------------------------------------
 
@@ -161,7 +158,8 @@ class Producer:
         stored: SendResult | None = None
         while len(brokers) < attempts and trio.current_time() < deadline:
             chosen = queue or self._choose(
-                await self._instance.publish_queues(topic), last_broker=brokers[-1] if brokers else None
+                await self._instance.routes.publish_queues(topic, self._template),
+                last_broker=brokers[-1] if brokers else None,
             )
             brokers.append(chosen.broker_name)
             try:
@@ -185,7 +183,7 @@ class Producer:
         raise failure
 
     async def _attempt(self, request: _Request, queue: MessageQueue, deadline: float) -> SendResult:
-        address = await self._instance.publish_address(queue)
+        address = await self._instance.routes.publish_address(queue)
         header = attrs.evolve(request.header, queue_id=queue.queue_id, broker_name=queue.broker_name)
         response = await self._instance.request(
             address,

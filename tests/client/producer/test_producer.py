@@ -9,8 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.client.config import ClientConfig
-from rocketpy.client.producer import RETRY_CODES, open_producer
+from rocketpy.client.client import open_producer
+from rocketpy.client.producer.config import ProducerConfig
+from rocketpy.client.producer.producer import RETRY_CODES
 from rocketpy.client.results import SendStatus
 from rocketpy.errors import (
     BrokerError,
@@ -119,7 +120,7 @@ async def test_a_large_body_travels_compressed(cluster: FakeCluster, size: int) 
 async def test_what_no_broker_would_accept_is_refused_before_any_request(
     cluster: FakeCluster, message: Message, fault: str
 ) -> None:
-    async with open_producer(cluster.address, config=ClientConfig(max_message_size=100)) as producer:
+    async with open_producer(cluster.address, producer=ProducerConfig(max_message_size=100)) as producer:
         with pytest.raises(ClientError, match=fault):
             await producer.send(message)
         with pytest.raises(ClientError, match=fault):
@@ -169,7 +170,7 @@ async def test_what_cannot_be_one_batch_is_refused(cluster: FakeCluster, message
 
 
 async def test_a_batch_is_measured_as_a_whole(cluster: FakeCluster) -> None:
-    async with open_producer(cluster.address, config=ClientConfig(max_message_size=1000)) as producer:
+    async with open_producer(cluster.address, producer=ProducerConfig(max_message_size=1000)) as producer:
         with pytest.raises(ClientError, match="MAX: 1000"):
             await producer.send_batch([Message(TOPIC, b"x" * 500)] * 2)
 
@@ -192,7 +193,7 @@ async def test_a_weaker_status_means_stored_and_is_not_repeated(cluster: FakeClu
     assert len(cluster.broker.asked(SEND)) == 1
 
 
-ANOTHER_BROKER = ClientConfig(retry_another_broker_when_not_store_ok=True)
+ANOTHER_BROKER = ProducerConfig(retry_another_broker_when_not_store_ok=True)
 
 
 @pytest.mark.parametrize("code", [10, 11, 12])
@@ -200,7 +201,7 @@ async def test_a_weaker_status_may_be_repeated_on_another_broker(two_brokers: Fa
     """What is stored stays there: a consumer sees the message twice."""
     first, second = two_brokers.brokers
     first.stored_as = code
-    async with open_producer(two_brokers.address, config=ANOTHER_BROKER) as producer:
+    async with open_producer(two_brokers.address, producer=ANOTHER_BROKER) as producer:
         results = [await producer.send(Message(TOPIC, b"x")) for _ in range(4)]
     assert {(each.status, each.message_queue.broker_name) for each in results} == {(SendStatus.SEND_OK, "broker-b")}
     assert len(second.bodies(TOPIC)) == 4
@@ -210,7 +211,7 @@ async def test_a_weaker_status_may_be_repeated_on_another_broker(two_brokers: Fa
 async def test_if_no_broker_stores_it_better_the_last_result_counts(two_brokers: FakeCluster) -> None:
     for broker, code in zip(two_brokers.brokers, (11, 12), strict=True):
         broker.stored_as = code
-    async with open_producer(two_brokers.address, config=ANOTHER_BROKER) as producer:
+    async with open_producer(two_brokers.address, producer=ANOTHER_BROKER) as producer:
         result = await producer.send(Message(TOPIC, b"x"))
         assert sum(len(broker.asked(SEND)) for broker in two_brokers.brokers) == 3
         chosen = await producer.send(Message(TOPIC, b"x"), queue=MessageQueue(TOPIC, "broker-a", 0))
@@ -224,7 +225,7 @@ async def test_a_stored_message_is_no_failure_whatever_the_other_broker_says(
     two_brokers: FakeCluster, code: int
 ) -> None:
     first, second = two_brokers.brokers
-    async with open_producer(two_brokers.address, config=ANOTHER_BROKER) as producer:
+    async with open_producer(two_brokers.address, producer=ANOTHER_BROKER) as producer:
         while not second.asked(SEND) or not first.asked(SEND):
             await producer.send(Message(TOPIC, b"turn"))
         first.stored_as = 11

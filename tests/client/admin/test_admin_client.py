@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.client.admin import masters, open_admin_client
+from rocketpy.client.admin.admin_client import masters
+from rocketpy.client.client import open_admin_client
 from rocketpy.errors import BrokerError, ClientError
 from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo
 from rocketpy.protocol.codes import RequestCode, ResponseCode

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.client.message_stream import MessageStream, StreamPlan, open_message_stream
+from rocketpy.client.consumer.message_stream import MessageStream, StreamPlan, open_message_stream
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError, RemotingConnectError, RocketpyError
 from rocketpy.protocol.codes import ResponseCode

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import trio
 
+from rocketpy.client.client import open_pull_consumer
 from rocketpy.client.config import ClientConfig
-from rocketpy.client.pull_consumer import PullConsumer, open_pull_consumer
+from rocketpy.client.consumer.config import PullConfig
+from rocketpy.client.consumer.pull_consumer import PullConsumer
 from rocketpy.client.results import PullStatus
 from rocketpy.errors import BrokerError, ClientError, RemotingError, RemotingTimeoutError
 from rocketpy.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
@@ -20,7 +22,8 @@ from tests.client.fake_cluster import STORE_TIMESTAMP, FakeCluster
 from tests.patience import PATIENCE_SECONDS, until
 
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
-SOON = ClientConfig(mq_client_api_timeout=100, pull_timeout=20_100, poll_name_server_interval=3_600_000)
+SOON = ClientConfig(mq_client_api_timeout=100, poll_name_server_interval=3_600_000)
+SOON_PULLED = PullConfig(consumer_pull_timeout=100)
 """For brokers that do not answer; routes are looked up only on request."""
 
 
@@ -58,8 +61,8 @@ async def test_a_held_pull_is_answered_by_the_next_message(cluster: FakeCluster)
 async def test_patience_is_the_suspension_and_what_remains_of_the_timeout(cluster: FakeCluster) -> None:
     cluster.broker.be_silent(RequestCode.PULL_MESSAGE)
     begun = trio.current_time()
-    config = ClientConfig(pull_timeout=20_050)
-    async with open_pull_consumer(cluster.address, group="g", config=config) as consumer:
+    config = PullConfig(consumer_pull_timeout=50)
+    async with open_pull_consumer(cluster.address, group="g", consumer=config) as consumer:
         with pytest.raises(RemotingTimeoutError, match="request code 11"):
             await consumer.pull(QUEUE, 0, suspend_ms=100)
     assert 0.15 <= trio.current_time() - begun < 20, "the suspension that the time-out includes is not waited for"
@@ -122,7 +125,7 @@ async def test_without_a_master_a_slave_is_pulled_from_and_keeps_the_progress(tw
     routes[TOPIC] = both
     for broker in (master, slave):
         broker.put(TOPIC, 0, b"0")
-    async with open_pull_consumer(two_brokers.address, group="g", config=SOON) as consumer:
+    async with open_pull_consumer(two_brokers.address, group="g", config=SOON, consumer=SOON_PULLED) as consumer:
         await consumer.pull(QUEUE, 0)
         await consumer.commit(QUEUE, 1)
         routes[TOPIC] = pair(two_brokers, slave=slave.address)
@@ -150,7 +153,7 @@ async def test_a_slave_that_does_not_answer_is_left_for_the_master(two_brokers: 
     for broker in (master, slave):
         broker.put(TOPIC, 0, b"0")
     slave.be_silent(RequestCode.PULL_MESSAGE)
-    async with open_pull_consumer(two_brokers.address, group="g", config=SOON) as consumer:
+    async with open_pull_consumer(two_brokers.address, group="g", config=SOON, consumer=SOON_PULLED) as consumer:
         master.suggested_broker_id = 1
         await consumer.pull(QUEUE, 0)
         with pytest.raises(RemotingTimeoutError):
@@ -162,7 +165,7 @@ async def test_a_slave_that_does_not_answer_is_left_for_the_master(two_brokers: 
 async def test_progress_is_asked_of_the_known_slave_if_no_nameserver_answers(two_brokers: FakeCluster) -> None:
     _, slave = two_brokers.brokers
     two_brokers.name_server.routes[TOPIC] = pair(two_brokers, slave=slave.address)
-    async with open_pull_consumer(two_brokers.address, group="g", config=SOON) as consumer:
+    async with open_pull_consumer(two_brokers.address, group="g", config=SOON, consumer=SOON_PULLED) as consumer:
         await consumer.queues(TOPIC)
         two_brokers.name_server.refuse(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SYSTEM_ERROR)
         await consumer.commit(QUEUE, 3)

@@ -5,14 +5,11 @@ Compatibility: ``DefaultMQAdminExtImpl`` (4.9.8).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 
 import trio
 
-from rocketpy.client.config import ClientConfig, client_config
-from rocketpy.client.environment import ClientEnvironment
-from rocketpy.client.instance import ClientInstance, open_client_instance
+from rocketpy.client.instance import ClientInstance
 from rocketpy.client.validators import check_topic
 from rocketpy.errors import ClientError, RocketpyError
 from rocketpy.protocol.bodies.codec import decode_body
@@ -21,38 +18,27 @@ from rocketpy.protocol.bodies.topic import TopicFilterType
 from rocketpy.protocol.codes import PERM_READ_WRITE, RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.headers.topic import CreateTopicRequestHeader
+from rocketpy.protocol.topic_name import AUTO_CREATE_TOPIC_KEY_TOPIC
 
 ROUTES_AT_ONCE_MAX = 32
 
 
-@asynccontextmanager
-async def open_admin_client(
-    name_servers: str | Sequence[str],
-    *,
-    config: ClientConfig | None = None,
-    environment: ClientEnvironment | None = None,
-) -> AsyncIterator[AdminClient]:
-    """Open an admin client; its connections and tasks end with the block."""
-    async with open_client_instance(client_config(name_servers, config), environment=environment) as instance:
-        yield AdminClient(instance=instance)
-
-
 class AdminClient:
-    """Administrative requests. Created by :func:`open_admin_client`."""
+    """Administrative requests. Created by :meth:`Client.admin`."""
 
     def __init__(self, *, instance: ClientInstance) -> None:
         self._instance = instance
 
     async def topics(self) -> list[str]:
         """Return the names of all topics, system topics included, sorted."""
-        response = await self._instance.name_server_request(
+        response = await self._instance.name_servers.request(
             make_request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         )
         return sorted(decode_body(response.body, TopicList).topic_list)
 
     async def route(self, topic: str) -> TopicRouteData | None:
         """Return the route of a topic, None when no broker has it."""
-        return await self._instance.find_route(topic)
+        return await self._instance.name_servers.find_route(topic)
 
     async def routes(self, topics: Iterable[str]) -> dict[str, TopicRouteData]:
         """Return the routes of topics, in their order, with concurrent requests; unknown topics are left out."""
@@ -64,7 +50,7 @@ class AdminClient:
         async def find(topic: str) -> None:
             async with limiter:
                 try:
-                    route = None if failures else await self._instance.find_route(topic)
+                    route = None if failures else await self._instance.name_servers.find_route(topic)
                 except RocketpyError as failure:
                     failures.append(failure)
                 else:
@@ -80,7 +66,7 @@ class AdminClient:
 
     async def cluster_info(self) -> ClusterInfo:
         """Return clusters, brokers and their addresses."""
-        return await self._instance.cluster_info()
+        return await self._instance.name_servers.cluster_info()
 
     async def create_topic(
         self, topic: str, *, queue_nums: int = 8, perm: int = PERM_READ_WRITE, cluster: str | None = None
@@ -91,10 +77,10 @@ class AdminClient:
         The masters are asked in order, so after a failure the earlier ones have the topic.
         """
         check_topic(topic)
-        addresses = masters(await self._instance.cluster_info(), cluster)
+        addresses = masters(await self._instance.name_servers.cluster_info(), cluster)
         header = CreateTopicRequestHeader(
             topic=topic,
-            default_topic=self._instance.config.create_topic_key,
+            default_topic=AUTO_CREATE_TOPIC_KEY_TOPIC,
             read_queue_nums=queue_nums,
             write_queue_nums=queue_nums,
             perm=perm,

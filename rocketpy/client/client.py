@@ -1,0 +1,127 @@
+"""One client, many roles: producers, consumers and administration share connections, routes and heartbeats.
+
+::
+
+    async with open_client("127.0.0.1:9876") as client:
+        async with client.producer("g") as producer:
+            await producer.send(Message("T", b"hello"))
+
+A role ends with its block, and all of a client's with the client's. The shorthands (:func:`open_producer` and its like)
+open a client with one role.
+
+Compatibility: ``MQClientInstance`` and the roles that it registers (4.9.8). A group may have one producer and one
+consumer in a client, as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from rocketpy.client.admin.admin_client import AdminClient
+from rocketpy.client.config import DEFAULT_NAME_SERVER, ClientConfig, client_config
+from rocketpy.client.consumer.config import PullConfig
+from rocketpy.client.consumer.pull_consumer import PullConsumer, pull_consumer_role
+from rocketpy.client.environment import ClientEnvironment
+from rocketpy.client.instance import ClientInstance, open_client_instance
+from rocketpy.client.producer.config import ProducerConfig
+from rocketpy.client.producer.producer import Producer, producer_role
+
+DEFAULT_PRODUCER_GROUP = "rocketpy_producer"
+
+
+@asynccontextmanager
+async def open_client(
+    name_servers: str | Sequence[str] = DEFAULT_NAME_SERVER,
+    *,
+    config: ClientConfig | None = None,
+    environment: ClientEnvironment | None = None,
+) -> AsyncIterator[Client]:
+    """Open a client of these nameservers; its connections and tasks end with the block.
+
+    ClientError 10004 without a nameserver, SettingsError for a certificate file that cannot be used.
+    """
+    async with open_client_instance(client_config(name_servers, config), environment=environment) as instance:
+        yield Client(instance)
+
+
+class Client:
+    """Opens roles. Created by :func:`open_client`; may be used by many tasks concurrently."""
+
+    def __init__(self, instance: ClientInstance) -> None:
+        self._instance = instance
+
+    @property
+    def client_id(self) -> str:
+        """The name by which brokers know this client: ``address@instance_name``."""
+        return self._instance.client_id
+
+    @asynccontextmanager
+    async def producer(
+        self, group: str = DEFAULT_PRODUCER_GROUP, *, config: ProducerConfig | None = None
+    ) -> AsyncIterator[Producer]:
+        """Open a producer of a group; at the end of the block it is unregistered from the brokers.
+
+        ClientError for an illegal group, or one that this client has a producer of.
+        """
+        async with producer_role(self._instance, group, config or ProducerConfig()) as producer:
+            yield producer
+
+    @asynccontextmanager
+    async def pull_consumer(self, group: str, *, config: PullConfig | None = None) -> AsyncIterator[PullConsumer]:
+        """Open a consumer that pulls single queues; at the end of the block it is unregistered from the brokers.
+
+        ClientError for an illegal group, or one that this client has a consumer of.
+        """
+        async with pull_consumer_role(self._instance, group, config or PullConfig()) as consumer:
+            yield consumer
+
+    def admin(self) -> AdminClient:
+        """Return an admin client; it needs no block of its own."""
+        return AdminClient(instance=self._instance)
+
+
+@asynccontextmanager
+async def open_producer(
+    name_servers: str | Sequence[str] = DEFAULT_NAME_SERVER,
+    *,
+    group: str = DEFAULT_PRODUCER_GROUP,
+    config: ClientConfig | None = None,
+    producer: ProducerConfig | None = None,
+    environment: ClientEnvironment | None = None,
+) -> AsyncIterator[Producer]:
+    """Open a client with one producer, see :meth:`Client.producer`."""
+    async with (
+        open_client(name_servers, config=config, environment=environment) as client,
+        client.producer(group, config=producer) as opened,
+    ):
+        yield opened
+
+
+@asynccontextmanager
+async def open_pull_consumer(
+    name_servers: str | Sequence[str] = DEFAULT_NAME_SERVER,
+    *,
+    group: str,
+    config: ClientConfig | None = None,
+    consumer: PullConfig | None = None,
+    environment: ClientEnvironment | None = None,
+) -> AsyncIterator[PullConsumer]:
+    """Open a client with one pull consumer, see :meth:`Client.pull_consumer`."""
+    async with (
+        open_client(name_servers, config=config, environment=environment) as client,
+        client.pull_consumer(group, config=consumer) as opened,
+    ):
+        yield opened
+
+
+@asynccontextmanager
+async def open_admin_client(
+    name_servers: str | Sequence[str] = DEFAULT_NAME_SERVER,
+    *,
+    config: ClientConfig | None = None,
+    environment: ClientEnvironment | None = None,
+) -> AsyncIterator[AdminClient]:
+    """Open a client for administration, see :meth:`Client.admin`."""
+    async with open_client(name_servers, config=config, environment=environment) as client:
+        yield client.admin()

@@ -1,0 +1,143 @@
+"""Finds queues and addresses: from the cached routes if possible, else with one look-up for concurrent callers.
+
+Rule: a cached route stays when a nameserver no longer knows the topic (one that has just started knows none), until a
+new route replaces it.
+
+Compatibility: ``MQClientInstance.updateTopicRouteInfoFromNameServer``, ``findBrokerAddressInSubscribe`` and
+``findBrokerAddressInPublish`` (4.9.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import attrs
+import trio
+
+from rocketpy.client.name_servers import NameServers
+from rocketpy.client.routes import RouteTable, publish_queues, route_like, subscribe_queues
+from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError
+from rocketpy.protocol.bodies.route import MASTER_ID, TopicRouteData
+from rocketpy.protocol.message import MessageQueue
+from rocketpy.protocol.topic_name import AUTO_CREATE_TOPIC_KEY_TOPIC
+
+BROKER_NOT_EXIST = 10003
+NO_ROUTE = 10005
+
+
+@attrs.frozen
+class TopicTemplate:
+    """What a topic that does not exist yet is going to be like: a topic to copy, and the number of queues at most."""
+
+    create_topic_key: str = AUTO_CREATE_TOPIC_KEY_TOPIC
+    default_topic_queue_nums: int = 4
+
+
+class RouteFinder:
+    """Queues of topics and addresses of brokers. ``found_brokers`` is called when a new address has become known."""
+
+    def __init__(self, name_servers: NameServers, *, found_brokers: Callable[[], None]) -> None:
+        self.table = RouteTable()
+        """The cached routes."""
+        self._name_servers = name_servers
+        self._found_brokers = found_brokers
+        # One task looks a topic up while the others wait for its result: the request awaits.
+        self._looking_up: dict[str, trio.Lock] = {}
+
+    async def publish_queues(self, topic: str, template: TopicTemplate | None = None) -> tuple[MessageQueue, ...]:
+        """Return the queues a producer may send to, those of the template topic when the topic is new.
+
+        Cached if possible. ClientError 10005 when there are none.
+        """
+        queues = self.table.publish_queues(topic)
+        if not queues:
+            async with self._looking_up.setdefault(topic, trio.Lock()):
+                queues = self.table.publish_queues(topic) or await self._look_up_for_sending(
+                    topic, template or TopicTemplate()
+                )
+        return queues
+
+    async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
+        """Fetch the queues a consumer may pull from, in order; ClientError 10005 when no broker has the topic."""
+        route = await self._name_servers.find_route(topic)
+        if route is None:
+            raise no_route(topic)
+        self._put(topic, route)
+        return subscribe_queues(topic, route)
+
+    async def publish_address(self, queue: MessageQueue) -> str:
+        """Return the address of a queue's master; ClientError 10003 when a fresh look-up finds none either."""
+        address = self.table.publish_address(queue.broker_name)
+        if address is None:
+            await self.look_up_again(queue.topic)
+            address = self.table.publish_address(queue.broker_name)
+        if address is None:
+            raise no_broker(queue.broker_name)
+        return address
+
+    async def offset_address(self, queue: MessageQueue) -> str:
+        """Return the address that has a queue's progress: the master's, that of a slave while there is no master.
+
+        ClientError 10003 when a fresh look-up finds neither.
+        """
+        if self.table.publish_address(queue.broker_name) is None:
+            with suppress(RemotingError, BrokerError, RemoteProtocolError):  # a slave that is known already will do
+                await self.look_up_again(queue.topic)
+        return await self.subscribe_address(queue)
+
+    async def subscribe_address(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
+        """Return the address to pull a queue from: that broker id if registered, else another of the same name."""
+        address = self.table.subscribe_address(queue.broker_name, broker_id)
+        if address is None:
+            await self.look_up_again(queue.topic)
+            address = self.table.subscribe_address(queue.broker_name, broker_id)
+        if address is None:
+            raise no_broker(queue.broker_name)
+        return address
+
+    async def refresh(self) -> None:
+        """Look every known topic up again; the cached routes stay when no nameserver can be reached."""
+        for topic in self.table.topics:
+            try:
+                await self.look_up_again(topic)
+            except RemotingError:
+                return
+            except (BrokerError, RemoteProtocolError):
+                continue
+        self.table.forget_unrouted_brokers()
+
+    async def look_up_again(self, topic: str) -> None:
+        """Fetch the route of a topic and cache it, if a nameserver knows it."""
+        route = await self._name_servers.find_route(topic)
+        if route is not None:
+            self._put(topic, route)
+
+    async def _look_up_for_sending(self, topic: str, template: TopicTemplate) -> tuple[MessageQueue, ...]:
+        route = await self._name_servers.find_route(topic)
+        if route is None:
+            like = await self._name_servers.find_route(template.create_topic_key)
+            if like is None:
+                raise no_route(topic)
+            route = route_like(like, template.default_topic_queue_nums)
+        queues = publish_queues(topic, route)
+        if not queues:
+            raise ClientError(
+                NO_ROUTE, f"No route info of this topic: {topic}: no broker with a master lets it be written"
+            )
+        self._put(topic, route)
+        return queues
+
+    def _put(self, topic: str, route: TopicRouteData) -> None:
+        if self.table.put(topic, route):
+            self._found_brokers()
+
+
+def no_route(topic: str) -> ClientError:
+    """Return the error for a topic that no nameserver knows."""
+    return ClientError(NO_ROUTE, f"No route info of this topic: {topic}")
+
+
+def no_broker(broker_name: str) -> ClientError:
+    """Return the error for a broker that no nameserver knows."""
+    return ClientError(BROKER_NOT_EXIST, f"The broker[{broker_name}] not exist")

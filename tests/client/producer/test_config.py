@@ -1,0 +1,13 @@
+"""The defaults of a producer are RocketMQ's."""
+
+from __future__ import annotations
+
+from rocketpy.client.producer.config import ProducerConfig
+
+
+def test_the_defaults_are_rocketmqs() -> None:
+    config = ProducerConfig()
+    assert (config.send_msg_timeout, config.retry_times_when_send_failed) == (3_000, 2)
+    assert (config.compress_msg_body_over_howmuch, config.max_message_size) == (4_096, 4_194_304)
+    assert (config.create_topic_key, config.default_topic_queue_nums) == ("TBW102", 4)
+    assert config.retry_another_broker_when_not_store_ok is False

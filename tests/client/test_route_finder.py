@@ -1,0 +1,111 @@
+"""Queues and addresses: cached, looked up, refreshed."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.client.route_finder import TopicTemplate
+from rocketpy.errors import ClientError
+from rocketpy.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.message import MessageQueue
+from tests.client.conftest import TOPIC
+from tests.client.fake_cluster import FakeCluster
+from tests.client.opened import opened
+from tests.patience import PATIENCE_SECONDS, until_blocked
+
+
+async def test_many_who_need_a_route_ask_once(cluster: FakeCluster) -> None:
+    async with opened(cluster.address) as instance, trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(instance.routes.publish_queues, TOPIC)
+    assert len(cluster.name_server.asked(RequestCode.GET_ROUTEINFO_BY_TOPIC)) == 1
+
+
+async def test_a_new_topic_is_sent_to_where_the_template_is(cluster: FakeCluster) -> None:
+    async with opened(cluster.address) as instance:
+        queues = await instance.routes.publish_queues("NewTopic", TopicTemplate(default_topic_queue_nums=3))
+        assert queues == tuple(MessageQueue("NewTopic", "broker-a", number) for number in range(3))
+        asked = len(cluster.name_server.requests)
+        await instance.routes.publish_queues("NewTopic")
+        assert len(cluster.name_server.requests) == asked
+        cluster.add_topic("NewTopic", 8)
+        await instance.routes.refresh()
+        assert len(await instance.routes.publish_queues("NewTopic")) == 8
+
+
+async def test_an_unknown_topic_without_a_template(cluster: FakeCluster) -> None:
+    del cluster.name_server.routes["TBW102"]
+    async with opened(cluster.address) as instance:
+        for ask in (instance.routes.publish_queues, instance.routes.subscribe_queues):
+            with pytest.raises(ClientError, match="CODE: 10005  DESC: No route info of this topic: Nowhere"):
+                await ask("Nowhere")
+
+
+async def test_a_topic_that_cannot_be_written_is_not_sent_to_the_template(cluster: FakeCluster) -> None:
+    cluster.add_topic("ReadOnly", perm=4)
+    async with opened(cluster.address) as instance:
+        with pytest.raises(ClientError, match="ReadOnly: no broker with a master lets it be written"):
+            await instance.routes.publish_queues("ReadOnly")
+        cluster.add_topic("ReadOnly", perm=6)
+        assert len(await instance.routes.publish_queues("ReadOnly")) == 4
+
+
+async def test_a_route_is_kept_when_a_fresh_nameserver_does_not_know_it(cluster: FakeCluster) -> None:
+    async with opened(cluster.address) as instance:
+        queues = await instance.routes.publish_queues(TOPIC)
+        del cluster.name_server.routes[TOPIC]
+        await instance.routes.refresh()
+        assert await instance.routes.publish_queues(TOPIC) == queues
+        assert await instance.routes.publish_address(queues[0]) == cluster.broker.address
+
+
+async def test_a_refresh_without_nameservers_leaves_what_is_known(
+    cluster: FakeCluster, mock_clock: trio.testing.MockClock
+) -> None:
+    async with opened(cluster.address, mq_client_api_timeout=50) as instance:
+        queues = await instance.routes.publish_queues(TOPIC)
+        cluster.name_server.refuse(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SYSTEM_ERROR)
+        await instance.routes.refresh()
+        cluster.name_server.be_silent(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+        asked = len(cluster.name_server.requests)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(instance.routes.refresh)
+            await until_blocked(lambda: len(cluster.name_server.requests) > asked)
+            mock_clock.jump(0.05)
+        assert await instance.routes.publish_queues(TOPIC) == queues
+
+
+async def test_routes_are_refreshed_by_themselves(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketpy.client.instance.REFRESH_PAUSE_SECONDS", 0.01)
+    async with opened(cluster.address, poll_name_server_interval=1) as instance:
+        await instance.routes.publish_queues(TOPIC)
+        cluster.add_topic(TOPIC, 9)
+        instance.request_route_refresh()
+        with trio.fail_after(PATIENCE_SECONDS):
+            while len(await instance.routes.publish_queues(TOPIC)) != 9:
+                await trio.sleep(0.005)
+
+
+async def test_an_unknown_broker_is_asked_for_once_and_then_named(cluster: FakeCluster) -> None:
+    async with opened(cluster.address) as instance:
+        queue = MessageQueue(TOPIC, "broker-a", 0)
+        assert await instance.routes.publish_address(queue) == cluster.broker.address
+        assert await instance.routes.subscribe_address(queue, 1) == cluster.broker.address
+        for ask in (instance.routes.publish_address, instance.routes.subscribe_address):
+            with pytest.raises(ClientError, match=r"CODE: 10003  DESC: The broker\[elsewhere\] not exist"):
+                await ask(MessageQueue(TOPIC, "elsewhere", 0))
+
+
+async def test_a_slave_is_pulled_from_and_never_sent_to(cluster: FakeCluster) -> None:
+    cluster.name_server.routes["Slaves"] = TopicRouteData(
+        queue_datas=[QueueData("broker-s", 1, 1, 6)],
+        broker_datas=[BrokerData("cluster", "broker-s", {1: "127.0.0.1:3"})],
+    )
+    async with opened(cluster.address) as instance:
+        (queue,) = await instance.routes.subscribe_queues("Slaves")
+        assert await instance.routes.subscribe_address(queue) == "127.0.0.1:3"
+        with pytest.raises(ClientError, match="not exist"):
+            await instance.routes.publish_address(queue)
