@@ -29,6 +29,7 @@ from rocketpy.protocol.properties import PROPERTY_TAGS
 from rocketpy.runner import RunBlocking
 from rocketpy.store import layout
 from rocketpy.store.append.appender import MessageAppender
+from rocketpy.store.append.options import AppendOptions
 from rocketpy.store.append.transient_store_pool import TransientStorePool
 from rocketpy.store.append.unit_extensions import UnitExtensions
 from rocketpy.store.background import StoreServices
@@ -152,19 +153,22 @@ def make_appender(
         limit = LmqLimit(topics=files.queues.topics, count_max=config.max_lmq_consume_queue_num)
     if config.enable_multi_dispatch:
         multi_dispatch = MultiDispatch(queues=files.queues, limit=limit, may_be_named=may_be_named)
-    return MessageAppender(
-        commit_log=files.commit_log,
-        queues=files.queues,
-        clock=clock,
+    options = AppendOptions(
         store_host=store_host,
         message_size_max=config.max_message_size,
-        index=files.index,
-        message_arriving=message_arriving,
-        refuse_all=_SLAVE if config.broker_role is BrokerRole.SLAVE else None,
         multi_dispatch=multi_dispatch,
         lmq_limit=limit,
         unit_extensions=UnitExtensions(bit_map_of=bit_map_of) if config.enable_consume_queue_ext else None,
         pool=pool,
+    )
+    return MessageAppender(
+        commit_log=files.commit_log,
+        queues=files.queues,
+        clock=clock,
+        options=options,
+        index=files.index,
+        message_arriving=message_arriving,
+        refuse_all=_SLAVE if config.broker_role is BrokerRole.SLAVE else None,
     )
 
 

@@ -11,6 +11,7 @@ from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.append.appender import MessageAppender
+from rocketpy.store.append.options import AppendOptions
 from rocketpy.store.append.transient_store_pool import TransientStorePool
 from rocketpy.store.append.unit_extensions import UnitExtensions
 from rocketpy.store.disk.interface import Disk
@@ -212,13 +213,15 @@ class Parts:
             commit_log=self.commit_log,
             queues=self.queues,
             clock=self.clock,
-            store_host=store_host,
-            message_size_max=message_size_max,
+            options=AppendOptions(
+                store_host=store_host,
+                message_size_max=message_size_max,
+                multi_dispatch=MultiDispatch(queues=self.queues) if has_multi_dispatch else None,
+                unit_extensions=unit_extensions,
+                pool=pool,
+            ),
             index=self.index,
             message_arriving=lambda *arrival: self.arrivals.append(arrival),
-            multi_dispatch=MultiDispatch(queues=self.queues) if has_multi_dispatch else None,
-            unit_extensions=unit_extensions,
-            pool=pool,
         )
         if hands_over_to_index:
             self.appender.hand_over_to_index()
