@@ -27,8 +27,8 @@ from rocketpy.store.recovery import checkpoint
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.damaged import Snapshot, killed_store, look, open_again, run, stopped_store, write_store
 from tests.store.golden_store import records, unpack_store
+from tests.store.opened_store import send
 from tests.store.parts import Place
-from tests.store.test_message_store import send
 
 PAGE_PATH = Path(__file__).resolve().parent.parent / "docs" / "file-formats.md"
 PAGE = PAGE_PATH.read_text()

@@ -26,16 +26,12 @@ from rocketpy.store.index.query import MessageQuery
 from rocketpy.store.log.record_reader import RecordReader
 from rocketpy.store.queue.multi_dispatch import LmqLimit
 from rocketpy.store.read.message_reader import MessageReader
+from rocketpy.store.read.queue_messages import QueueMessages
 from rocketpy.store.read.queue_scan import ReadLimits
 from rocketpy.store.read.steps import read_anywhere, read_blocking, read_nowait
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.results import (
-    GetMessageResult,
-    GetMessageStatus,
-    MessageFilter,
     QueryMessageResult,
-    QueueListing,
-    QueueTimeSpan,
     StoreStatistics,
 )
 from rocketpy.store.services.clean_commit_log import CleanCommitLogStatistics
@@ -48,9 +44,9 @@ _HEAD_SIZE = 88
 class MessageStore:
     """An open store. Plain calls never block; the async ones may wait for the disk in a worker thread.
 
-    ``put``, ``put_timed``, ``put_batch`` and ``end_burst`` are the appender's own methods (see
-    :class:`MessageAppender`), so the fast path of a send has no extra call. With a transient store pool, ``end_burst``
-    leaves the burst in the pool, and readers see it only after the next commit.
+    ``put``, ``put_timed`` and ``put_batch`` are the appender's own methods (see :class:`MessageAppender`), and reads of
+    queues are those of :class:`QueueMessages`, so neither path has an extra call. With a transient store pool,
+    ``end_burst`` leaves the burst in the pool, and readers see it only after the next commit.
     """
 
     def __init__(
@@ -72,31 +68,40 @@ class MessageStore:
         self._commit_log = files.commit_log
         self._queues = files.queues
         self._appender = appender
-        limits = ReadLimits.of(config, memory_bytes=memory_bytes)
-        self._reader = MessageReader(
-            commit_log=files.commit_log,
-            queues=files.queues,
-            limits=limits,
-            corrects_offsets=config.broker_role is not BrokerRole.SLAVE or config.offset_check_in_slave,
-        )
         self._run_blocking = run_blocking
         self._disk = disk
         self._clock = clock
+        self.message_size_max = config.max_message_size
         self.cut_ordered = trio.Event()
         """Set once the next opening is to cut the log: the owner of the store closes it then, and opens it again."""
-        self._lmq_limit: LmqLimit | None = None
-        if config.enable_multi_dispatch and config.enable_lmq:
-            self._lmq_limit = LmqLimit(topics=files.queues.topics, count_max=config.max_lmq_consume_queue_num)
-        self._index = files.index
-        self._message_query: MessageQuery | None = None
-        if files.index is not None:
-            self._message_query = MessageQuery(
-                query_offset=files.index.query_offset, record_at=self.record_at, timestamp_at=self._timestamp_at
-            )
-        self._get_count = 0
-        self._get_miss_count = 0
-        self._get_message_count = 0
-        self._get_cold_count = 0
+        self.following_log = following_log
+        """The way into the log of a slave's store; None in a master's."""
+        self.figures = StoreFigures(
+            statistics=self.statistics,
+            read_earliest=self.get_earliest_message_time_of_store,
+            slow_bursts=appender.counts.slow_bursts,
+            config=config,
+            clock=clock,
+            disk=disk,
+            current_time=trio.current_time,
+        )
+        self._expose_append()
+        self._expose_log()
+        self._expose_reads(ReadLimits.of(config, memory_bytes=memory_bytes))
+
+    def _expose_append(self) -> None:
+        """Take puts, the end of a burst and durability as they are: a call less for each message."""
+        config, appender, services = self._config, self._appender, self._services
+        self.appender = appender
+        """Exposed so that the send path reads ``wrote_offset`` without a call. Append through :attr:`put`."""
+        self.put = appender.put
+        self.put_timed = appender.put_timed
+        self.put_kept = appender.put_kept
+        self.refusal_of_waiting = appender.refusal_of_waiting
+        self.put_batch = appender.put_batch
+        self.writable_or_why = appender.writable_or_why
+        self.watch_bursts = appender.watch_bursts
+        self.end_burst = services.end_burst
         self.waits_for_storing = config.is_sync_flush or config.is_sync_master
         """Whether producers are answered by :attr:`wait_stored`: under SYNC_FLUSH or SYNC_MASTER."""
         self.wait_stored = services.wait_stored
@@ -107,39 +112,59 @@ class MessageStore:
         written, so the caller ends its burst. Only with :attr:`waits_for_storing`: otherwise there is no notification,
         and a message is stored as promised when its burst has ended.
         """
-        self.ha_service = services.ha_service
+
+    def _expose_log(self) -> None:
+        """Take the log as slaves and readers of single records see it."""
+        commit_log, run_blocking = self._commit_log, self._run_blocking
+        self.ha_service = self._services.ha_service
         """Serves the connections of slaves, whatever the role."""
-        self.message_size_max = config.max_message_size
-        self.appender = appender
-        """Exposed so that the send path reads ``wrote_offset`` without a call. Append through :attr:`put`."""
-        self.put = appender.put
-        self.put_timed = appender.put_timed
-        self.put_kept = appender.put_kept
-        self.refusal_of_waiting = appender.refusal_of_waiting
-        self.put_batch = appender.put_batch
-        self.end_burst = services.end_burst
-        self.writable_or_why = appender.writable_or_why
-        self.watch_bursts = appender.watch_bursts
-        self.record_reader = RecordReader(
-            commit_log=files.commit_log, run_blocking=run_blocking, end_burst=self.end_burst
-        )
-        self.following_log = following_log
-        """The way into the log of a slave's store; None in a master's."""
-        self.log_source = services.log_source
+        self.log_source = self._services.log_source
         """The log as slaves get it: what is in files, and with a transient store pool what is committed."""
-        self.recorded_log = CommitLogRecords(files.commit_log, run_blocking=run_blocking)
+        self.record_reader = RecordReader(commit_log=commit_log, run_blocking=run_blocking, end_burst=self.end_burst)
+        self.recorded_log = CommitLogRecords(commit_log, run_blocking=run_blocking)
         """The places of the records, for comparing the log with a master's while nothing is appended."""
-        self.record_digests = RecordDigests(files.commit_log, run_blocking=run_blocking)
+        self.record_digests = RecordDigests(commit_log, run_blocking=run_blocking)
         """Whether the log has the records of a slave that compares."""
-        self.figures = StoreFigures(
-            statistics=self.statistics,
-            read_earliest=self.get_earliest_message_time_of_store,
-            slow_bursts=appender.counts.slow_bursts,
-            config=config,
-            clock=clock,
-            disk=disk,
-            current_time=trio.current_time,
+
+    def _expose_reads(self, limits: ReadLimits) -> None:
+        """Take the reads of queues as they are, and the queries by key if there is an index."""
+        config = self._config
+        self._reader = MessageReader(
+            commit_log=self._commit_log,
+            queues=self._queues,
+            limits=limits,
+            corrects_offsets=config.broker_role is not BrokerRole.SLAVE or config.offset_check_in_slave,
         )
+        lmq_limit = None
+        if config.enable_multi_dispatch and config.enable_lmq:
+            lmq_limit = LmqLimit(topics=self._queues.topics, count_max=config.max_lmq_consume_queue_num)
+        self._messages = messages = QueueMessages(
+            reader=self._reader,
+            queues=self._queues,
+            appender=self._appender,
+            end_burst=self.end_burst,
+            lmq_limit=lmq_limit,
+            run_blocking=self._run_blocking,
+            clock=self._clock,
+            cold_read_took=self.figures.cold_read_took,
+        )
+        self.get_message_nowait = messages.get_message_nowait
+        self.get_message = messages.get_message
+        self.max_offset_in_queue = messages.max_offset_in_queue
+        self.min_offset_in_queue = messages.min_offset_in_queue
+        self.check_in_disk_by_consume_offset_nowait = messages.check_in_disk_by_consume_offset_nowait
+        self.check_in_disk_by_consume_offset = messages.check_in_disk_by_consume_offset
+        self.offset_in_queue_by_time = messages.offset_in_queue_by_time
+        self.store_timestamp_of = messages.store_timestamp_of
+        self.list_units = messages.list_units
+        self.get_earliest_message_time = messages.get_earliest_message_time
+        self.queue_time_span = messages.queue_time_span
+        self._index = self._files.index
+        self._message_query: MessageQuery | None = None
+        if self._index is not None:
+            self._message_query = MessageQuery(
+                query_offset=self._index.query_offset, record_at=self.record_at, timestamp_at=self._timestamp_at
+            )
 
     # ---- append ---------------------------------------------------------------------------------------------------
 
@@ -182,129 +207,6 @@ class MessageStore:
         group_commit = self._services.group_commit
         return FlushWait() if group_commit is None else group_commit.wait()
 
-    # ---- messages of a queue --------------------------------------------------------------------------------------
-
-    def get_message_nowait(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        max_msg_nums: int,
-        message_filter: MessageFilter | None = None,
-    ) -> GetMessageResult | None:
-        """Return messages that are in memory, None if some of them are cold: then call :meth:`get_message`."""
-        if self._appender.has_pending:
-            self.end_burst()
-        if self._lmq_limit is not None and self._lmq_limit.is_exceeded_for(topic):
-            return self._nothing_found(topic, queue_id, queue_offset)
-        result = None
-        if message_filter is None:
-            result = self._reader.get_plain_nowait(topic, queue_id, queue_offset, max_msg_nums)
-        if result is None:
-            result = read_nowait(self._reader.get_message(topic, queue_id, queue_offset, max_msg_nums, message_filter))
-        if result is not None:
-            self._get_count += 1
-            if result.message_count:
-                self._get_message_count += result.message_count
-            else:
-                self._get_miss_count += 1
-        return result
-
-    async def get_message(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        max_msg_nums: int,
-        message_filter: MessageFilter | None = None,
-    ) -> GetMessageResult:
-        """Return messages, cached or not; a worker thread waits for the disk."""
-        self.end_burst()
-        if self._lmq_limit is not None and self._lmq_limit.is_exceeded_for(topic):
-            return self._nothing_found(topic, queue_id, queue_offset)
-        self._get_cold_count += 1
-        began_ms = self._clock.timestamp_ms()
-        steps = self._reader.get_message(topic, queue_id, queue_offset, max_msg_nums, message_filter)
-        result = await read_blocking(steps, self._run_blocking)
-        self.figures.cold_read_took(self._clock.timestamp_ms() - began_ms)
-        self._get_count += 1
-        self._get_message_count += result.message_count
-        self._get_miss_count += not result.message_count
-        return result
-
-    def _nothing_found(self, topic: str, queue_id: int, queue_offset: int) -> GetMessageResult:
-        self._get_count += 1
-        self._get_miss_count += 1
-        min_offset, max_offset = self.min_offset_in_queue(topic, queue_id), self.max_offset_in_queue(topic, queue_id)
-        return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, queue_offset, min_offset, max_offset)
-
-    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Return the queue offset that the next message will get; 0 for an unknown queue."""
-        if self._appender.has_pending:
-            self.end_burst()
-        queue = self._queues.get(topic, queue_id)
-        return 0 if queue is None else queue.max_offset
-
-    def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Return the queue offset of the oldest message that is still there; 0 for an unknown queue."""
-        queue = self._queues.get(topic, queue_id)
-        return 0 if queue is None else queue.min_offset
-
-    def check_in_disk_by_consume_offset_nowait(self, topic: str, queue_id: int, queue_offset: int) -> bool | None:
-        """Whether the message of a unit is so far back in the log that it is probably on disk only; False if unknown.
-
-        None if the unit itself is cold: then call :meth:`check_in_disk_by_consume_offset`.
-        """
-        return read_nowait(self._reader.is_likely_on_disk(topic, queue_id, queue_offset))
-
-    async def check_in_disk_by_consume_offset(self, topic: str, queue_id: int, queue_offset: int) -> bool:
-        """Return the same, also for a unit that is cold; a worker thread waits for the disk."""
-        return await read_blocking(self._reader.is_likely_on_disk(topic, queue_id, queue_offset), self._run_blocking)
-
-    async def offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Return the queue offset of the message with the storeTimestamp nearest to a time; 0 if there is none."""
-        self.end_burst()
-        return await read_anywhere(
-            lambda: self._reader.offset_by_time(topic, queue_id, timestamp_ms), self._run_blocking
-        )
-
-    async def store_timestamp_of(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return the storeTimestamp of a message, -1 if it does not exist."""
-        self.end_burst()
-        return await read_anywhere(
-            lambda: self._reader.store_timestamp(topic, queue_id, queue_offset), self._run_blocking
-        )
-
-    async def list_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> QueueListing | None:
-        """Return up to ``count`` units from a queue offset on, at most to the end of the file; None without a queue."""
-        self.end_burst()
-        return await read_anywhere(
-            lambda: self._reader.list_units(topic, queue_id, queue_offset, count), self._run_blocking
-        )
-
-    async def get_earliest_message_time(self, topic: str, queue_id: int) -> int:
-        """Return the storeTimestamp of a queue's oldest message, -1 if it has none."""
-        return await self.store_timestamp_of(topic, queue_id, self.min_offset_in_queue(topic, queue_id))
-
-    async def get_earliest_message_time_of_store(self) -> int:
-        """Return the storeTimestamp of the first message in the log, -1 if there is none."""
-        self.end_burst()
-        first = self._commit_log.min_offset
-        return await read_anywhere(lambda: self._reader.record_timestamp(first, _HEAD_SIZE), self._run_blocking)
-
-    async def queue_time_span(self, topic: str, queue_id: int, consumer_offset: int) -> QueueTimeSpan:
-        """Return the storeTimestamps of a queue's oldest and newest message and around a group's consumer offset."""
-        oldest = await self.get_earliest_message_time(topic, queue_id)
-        last_offset = self.max_offset_in_queue(topic, queue_id) - 1
-        newest = await self.store_timestamp_of(topic, queue_id, last_offset)
-        consumed = oldest
-        if consumer_offset > 0:
-            consumed = await self.store_timestamp_of(topic, queue_id, consumer_offset - 1)
-        following = None
-        if consumer_offset <= last_offset:
-            following = await self.store_timestamp_of(topic, queue_id, consumer_offset)
-        return QueueTimeSpan(oldest, newest, consumed, following)
-
     # ---- the log --------------------------------------------------------------------------------------------------
 
     @property
@@ -316,6 +218,12 @@ class MessageStore:
     def max_physical_offset(self) -> int:
         """The end of the log as readers see it, without the current burst."""
         return self._commit_log.wrote_offset
+
+    async def get_earliest_message_time_of_store(self) -> int:
+        """Return the storeTimestamp of the first message in the log, -1 if there is none."""
+        self.end_burst()
+        first = self._commit_log.min_offset
+        return await read_anywhere(lambda: self._reader.record_timestamp(first, _HEAD_SIZE), self._run_blocking)
 
     def look_message_by_offset_nowait(self, physical_offset: int) -> bytes | None:
         """Return a record that is in memory; None if it is cold or missing: then call the async variant."""
@@ -448,15 +356,16 @@ class MessageStore:
     def statistics(self) -> StoreStatistics:
         """Return the counters."""
         appender, commit_log, pool = self._appender, self._commit_log, self._appender.pool
+        messages = self._messages
         return StoreStatistics(
             put_count=appender.counts.put_count,
             put_bytes=appender.counts.put_bytes,
             put_refused_count=appender.refused_count,
             burst_count=appender.counts.burst_count,
-            get_count=self._get_count,
-            get_miss_count=self._get_miss_count,
-            get_message_count=self._get_message_count,
-            get_cold_count=self._get_cold_count,
+            get_count=messages.get_count,
+            get_miss_count=messages.miss_count,
+            get_message_count=messages.message_count,
+            get_cold_count=messages.cold_count,
             commit_log_min_offset=commit_log.min_offset,
             commit_log_max_offset=commit_log.wrote_offset,
             commit_log_flushed_offset=commit_log.flushed_offset,

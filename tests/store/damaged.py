@@ -24,8 +24,8 @@ from rocketpy.store.recovery.recovery import RecoveryReport
 from rocketpy.store.results import GetMessageStatus
 from rocketpy.store.status import NO_REPORTS, StoreReports
 from rocketpy.testing.sim.disk import SimDisk
+from tests.store.opened_store import config_for, send
 from tests.store.parts import STORE_HOST, Place
-from tests.store.test_message_store import config_for, send
 from tests.turns import run_in_turn
 
 T = TypeVar("T")

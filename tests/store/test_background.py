@@ -20,8 +20,8 @@ from rocketpy.store.opening import make_appender
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
+from tests.store.opened_store import config_for
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
-from tests.store.test_message_store import config_for
 from tests.turns import run_in_turn
 
 SYNC: dict[str, object] = {"flush_disk_type": FlushDiskType.SYNC_FLUSH}

@@ -2,95 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-
-import attrs
 import pytest
 import trio
 
 from rocketpy.clock import ManualClock
 from rocketpy.errors import StoreError
-from rocketpy.protocol.java_hash import tags_code
-from rocketpy.protocol.stored_message import decode_message, decode_messages
-from rocketpy.store.config import FlushDiskType, MessageStoreConfig
-from rocketpy.store.message_store import MessageStore
+from rocketpy.protocol.stored_message import decode_message
+from rocketpy.store.config import FlushDiskType
 from rocketpy.store.opening import open_message_store
-from rocketpy.store.recovery.recovery import RecoveryReport
-from rocketpy.store.results import GetMessageStatus, PutMessageStatus, QueueTimeSpan
+from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.worker_thread import open_worker_thread
-from rocketpy.store.status import NO_REPORTS, StoreReports
 from rocketpy.testing.sim.disk import SimDisk
 from tests.patience import PATIENCE_SECONDS
-from tests.store.parts import BORN_HOST, STORE_HOST, Place
+from tests.store.opened_store import Reports, bodies, config_for, kill, opened, send
+from tests.store.parts import STORE_HOST, Place
 from tests.turns import run_in_turn
-
-
-def config_for(place: Place, **changes: object) -> MessageStoreConfig:
-    config = MessageStoreConfig(
-        store_path_root_dir=place.root,
-        mapped_file_size_commit_log=1 << 16,
-        mapped_file_size_consume_queue=6000,
-        max_hash_slot_num=100,
-        max_index_num=1000,
-        max_message_size=8192,
-    )
-    return attrs.evolve(config, **changes)  # type: ignore[arg-type]
-
-
-Reports = list[RecoveryReport]
-
-
-@asynccontextmanager
-async def opened(
-    place: Place,
-    *,
-    clock: ManualClock | None = None,
-    reports: Reports | None = None,
-    memory_bytes: int = 1 << 40,
-    **changes: object,
-) -> AsyncIterator[MessageStore]:
-    async with open_message_store(
-        config_for(place, **changes),
-        disk=place.disk,
-        clock=clock or ManualClock(),
-        run_blocking=run_in_turn,
-        store_host=STORE_HOST,
-        reports=NO_REPORTS if reports is None else StoreReports(recovered=reports.append),
-        memory_bytes=memory_bytes,
-    ) as store:
-        yield store
-
-
-def send(store: MessageStore, body: bytes, topic: str = "T", queue_id: int = 0, key: bytes = b"") -> tuple[int, int]:
-    properties = b"TAGS\x01A" + (b"\x02UNIQ_KEY\x01" + key if key else b"")
-    keys = (key,) if key else ()
-    status, physical_offset, queue_offset = store.put(
-        topic, queue_id, body, properties, tags_code("A"), keys, 0, 0, 1, BORN_HOST, 0
-    )
-    assert status is PutMessageStatus.PUT_OK, store.writable_or_why()
-    return physical_offset, queue_offset
-
-
-def bodies(store: MessageStore, topic: str = "T", queue_id: int = 0) -> list[bytes]:
-    found: list[bytes] = []
-    while True:
-        result = store.get_message_nowait(topic, queue_id, len(found), 32)
-        assert result is not None
-        if result.status is not GetMessageStatus.FOUND:
-            return found
-        found += [each.body for each in decode_messages(result.body)]
-
-
-class Killed(Exception):
-    """Ends a store without a clean shutdown."""
-
-
-async def kill(scope: AbstractAsyncContextManager[MessageStore]) -> None:
-    killed = Killed()
-    with pytest.raises(BaseException) as raised:
-        await scope.__aexit__(Killed, killed, None)
-    assert raised.group_contains(Killed) if isinstance(raised.value, BaseExceptionGroup) else raised.value is killed
 
 
 async def test_what_is_sent_is_read_back_now_and_after_a_restart(place: Place) -> None:
@@ -194,25 +120,6 @@ async def test_single_records_and_times(place: Place) -> None:
         assert store.check_in_disk_by_consume_offset_nowait("None", 0, 0) is False
 
 
-@pytest.mark.parametrize("memory_bytes", [1, 1 << 40])
-async def test_whether_a_cold_unit_s_message_is_on_disk_is_asked_in_the_worker(memory_bytes: int) -> None:
-    disk = SimDisk()
-    place = Place(disk, "/store")
-    async with opened(place, memory_bytes=memory_bytes) as store:
-        for number in range(10):
-            send(store, b"%d" % number)
-        store.end_burst()
-        is_on_disk = memory_bytes == 1
-        assert store.check_in_disk_by_consume_offset_nowait("T", 0, 0) is is_on_disk
-        disk.evict(place.queue_file("T", 0))
-        reads = disk.calls["read"]
-        assert store.check_in_disk_by_consume_offset_nowait("T", 0, 0) is None
-        assert disk.calls["read"] == reads
-        assert await store.check_in_disk_by_consume_offset("T", 0, 0) is is_on_disk
-        assert disk.calls["read"] == reads + 1
-        assert not await store.check_in_disk_by_consume_offset("None", 0, 0)
-
-
 async def test_the_record_of_a_deleted_queue_is_there_for_the_store_and_for_no_peer(place: Place) -> None:
     async with opened(place) as store:
         physical_offset, _ = send(store, b"one")
@@ -222,34 +129,6 @@ async def test_the_record_of_a_deleted_queue_is_there_for_the_store_and_for_no_p
         assert await store.look_message_by_offset(physical_offset) is None
         assert await store.record_at(physical_offset) == record
         assert await store.record_at(physical_offset + 1) is None
-
-
-async def test_a_cold_read_goes_to_the_worker() -> None:
-    disk = SimDisk()
-    place = Place(disk, "/store")
-    async with opened(place) as store:
-        for number in range(10):
-            send(store, b"%d" % number)
-        store.end_burst()
-        disk.evict(place.log_file())
-        assert store.get_message_nowait("T", 0, 0, 32) is None
-        result = await store.get_message("T", 0, 0, 32)
-        assert [each.body for each in decode_messages(result.body)] == [b"%d" % number for number in range(10)]
-        assert store.statistics().get_cold_count == 1
-        again = store.get_message_nowait("T", 0, 0, 32)
-        assert again == result
-
-
-async def test_reads_end_the_burst_first(place: Place) -> None:
-    async with opened(place) as store:
-        send(store, b"one")
-        assert store.max_offset_in_queue("T", 0) == 1
-        send(store, b"two")
-        assert bodies(store) == [b"one", b"two"]
-        physical_offset, _ = send(store, b"three")
-        assert await store.look_message_by_offset(physical_offset) is not None
-        send(store, b"four")
-        assert (await store.get_message("T", 0, 3, 1)).status is GetMessageStatus.FOUND
 
 
 @pytest.mark.parametrize("has_own_thread", [False, True])
@@ -316,54 +195,6 @@ async def test_without_an_index_nothing_is_kept_for_it(place: Place) -> None:
         assert store.index_behind == 0
         assert (await store.query_message("T", "k", 32, 0, 1 << 62)).body == b""
     assert not place.disk.exists(f"{place.root}/index")
-
-
-async def test_a_real_thread_reads_what_is_cold(tmp_path_factory: pytest.TempPathFactory) -> None:
-    from rocketpy.store.disk.os_disk import OsDisk
-
-    place = Place(OsDisk(), str(tmp_path_factory.mktemp("store")))
-    async with open_message_store(
-        config_for(place),
-        disk=place.disk,
-        clock=ManualClock(),
-        run_blocking=trio.to_thread.run_sync,
-        store_host=STORE_HOST,
-    ) as store:
-        for number in range(200):
-            send(store, b"%d" % number, key=b"k%d" % number)
-        result = await store.get_message("T", 0, 150, 32)
-        assert [each.body for each in decode_messages(result.body)] == [b"%d" % number for number in range(150, 182)]
-        found = await store.query_message("T", "k77", 32, 0, 1 << 62)
-        assert [each.body for each in decode_messages(found.body)] == [b"77"]
-
-
-async def test_times_of_a_queue_and_of_the_store(place: Place) -> None:
-    clock = ManualClock(1_000)
-    async with open_message_store(
-        config_for(place), disk=place.disk, clock=clock, run_blocking=run_in_turn, store_host=STORE_HOST
-    ) as store:
-        assert await store.get_earliest_message_time_of_store() == -1
-        assert await store.get_earliest_message_time("T", 0) == -1
-        assert await store.queue_time_span("T", 0, 0) == QueueTimeSpan(-1, -1, -1, None)
-        for _ in range(3):
-            clock.advance_ms(100)
-            send(store, b"one")
-            store.end_burst()
-        assert await store.get_earliest_message_time_of_store() == 1100
-        assert await store.get_earliest_message_time("T", 0) == 1100
-        assert await store.queue_time_span("T", 0, 0) == QueueTimeSpan(1100, 1300, 1100, 1100)
-        assert await store.queue_time_span("T", 0, 2) == QueueTimeSpan(1100, 1300, 1200, 1300)
-        assert await store.queue_time_span("T", 0, 3) == QueueTimeSpan(1100, 1300, 1300, None)
-
-
-async def test_figures_count_reads_that_find_nothing(place: Place) -> None:
-    async with opened(place) as store:
-        send(store, b"one")
-        assert store.get_message_nowait("T", 0, 0, 32) is not None
-        assert store.get_message_nowait("T", 0, 1, 32) is not None
-        await store.get_message("T", 0, 7, 32)
-        statistics = store.statistics()
-        assert (statistics.get_count, statistics.get_miss_count, statistics.get_message_count) == (3, 2, 1)
 
 
 async def test_a_burst_that_takes_milliseconds_is_seen(place: Place) -> None:

@@ -13,8 +13,8 @@ from rocketpy.store.results import GetMessageStatus
 from rocketpy.store.status import StoreReports
 from rocketpy.testing.sim.disk import SimDisk
 from tests.patience import PATIENCE_SECONDS
+from tests.store.opened_store import Reports, bodies, config_for, kill, opened, send
 from tests.store.parts import STORE_HOST, Place
-from tests.store.test_message_store import Reports, bodies, config_for, kill, opened, send
 from tests.turns import run_in_turn
 
 

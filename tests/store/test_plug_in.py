@@ -12,8 +12,8 @@ from rocketpy.errors import SettingsError
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.plug_in import PlugInMessageStore, load_factories, split_names, wrapped_store
 from rocketpy.testing.sim.disk import SimDisk
+from tests.store.opened_store import opened, send
 from tests.store.parts import Place
-from tests.store.test_message_store import opened, send
 
 
 class CountingStore(PlugInMessageStore):

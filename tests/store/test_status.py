@@ -10,8 +10,8 @@ from rocketpy.clock import ManualClock
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.status import NO_REPORTS, RunningFlag, RunningFlags, StoreReports
 from rocketpy.testing.sim.disk import SimDisk
+from tests.store.opened_store import config_for, send
 from tests.store.parts import STORE_HOST, Place
-from tests.store.test_message_store import config_for, send
 from tests.turns import run_in_turn
 
 

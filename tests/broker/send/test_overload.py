@@ -27,8 +27,8 @@ from rocketpy.store.services.group_commit import FlushWait
 from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.broker_on_bytes import Transport
 from tests.broker.tables_of_a_broker import context_of, make_tables
+from tests.store.opened_store import opened, send
 from tests.store.parts import Place
-from tests.store.test_message_store import opened, send
 
 
 class SlowStore:

@@ -21,8 +21,8 @@ from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.ha.slave_peer import SlavePeer
+from tests.store.opened_store import config_for, send
 from tests.store.parts import STORE_HOST, Place
-from tests.store.test_message_store import config_for, send
 from tests.turns import run_in_turn
 
 

@@ -31,8 +31,8 @@ from tests.store.ha.two_stores import (
     pieces,
     recovered,
 )
+from tests.store.opened_store import Killed, kill
 from tests.store.parts import Place
-from tests.store.test_message_store import Killed, kill
 
 MASTER, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE
 

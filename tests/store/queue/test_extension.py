@@ -32,9 +32,9 @@ from rocketpy.store.recovery.queue_recovery import QueueRecoveries
 from rocketpy.store.recovery.recovery import StoreRecovery
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.golden_store import expected, unpack_store
+from tests.store.opened_store import opened, send
 from tests.store.parts import Parts, Place
 from tests.store.queue_deletion import delete_expired_files
-from tests.store.test_message_store import opened, send
 from tests.store.whole.test_golden_stores import open_golden
 
 FILE_SIZE = 256

@@ -12,8 +12,8 @@ from rocketpy.clock import ManualClock
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.testing.sim.disk import SimDisk
+from tests.store.opened_store import config_for, opened, send
 from tests.store.parts import Place
-from tests.store.test_message_store import config_for, opened, send
 from tests.turns import run_in_turn
 
 

@@ -18,8 +18,8 @@ from rocketpy.store.queue.extension import CqExtUnit
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store import test_message_store
+from tests.store.opened_store import bodies, config_for, send
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
-from tests.store.test_message_store import bodies, config_for, send
 from tests.turns import run_in_turn
 
 POOL: dict[str, object] = {"transient_store_pool_enable": True}

@@ -37,8 +37,8 @@ from tests.store.damaged import (
     stopped_store,
     write_store,
 )
+from tests.store.opened_store import send
 from tests.store.parts import Place
-from tests.store.test_message_store import send
 
 STORES = {"stopped": stopped_store, "killed": killed_store}
 LOG_NAMES = [f"commitlog/{base:020d}" for base in range(0, 4 * LOG_FILE_SIZE, LOG_FILE_SIZE)]

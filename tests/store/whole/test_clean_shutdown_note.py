@@ -11,8 +11,8 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.recovery.marker_files import load_orderly_end, persist_orderly_end
 from rocketpy.store.recovery.recovery import RecoveryReport
 from rocketpy.testing.sim.disk import SimDisk
+from tests.store.opened_store import bodies, opened, send
 from tests.store.parts import Place
-from tests.store.test_message_store import bodies, opened, send
 
 
 async def fill(place: Place, count: int, first: int = 0) -> None:

@@ -12,8 +12,8 @@ import trio.testing
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.recovery.recovery import RecoveryReport
 from rocketpy.testing.sim.disk import SimDisk
+from tests.store.opened_store import opened, send
 from tests.store.parts import Place
-from tests.store.test_message_store import opened, send
 
 LONG_S = 120.0
 """After this everything is durable, and the checkpoint says so."""

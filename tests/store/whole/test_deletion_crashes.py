@@ -23,8 +23,8 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
+from tests.store.opened_store import config_for, send
 from tests.store.parts import STORE_HOST, Place
-from tests.store.test_message_store import config_for, send
 from tests.store.whole.test_whole_store_crashes import died
 from tests.turns import run_in_turn
 

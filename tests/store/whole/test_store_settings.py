@@ -16,8 +16,8 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store import test_message_store
+from tests.store.opened_store import bodies, config_for, kill, send
 from tests.store.parts import STORE_HOST, Place
-from tests.store.test_message_store import bodies, config_for, kill, send
 from tests.store.whole.test_whole_store_retention import ALL_HOURS, HOUR_MS, NOON_MS, fill
 from tests.store.whole.test_whole_store_retention import opened as retaining
 from tests.turns import run_in_turn

@@ -15,7 +15,7 @@ from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.ha.sync_master import SyncMaster, open_sync_master
 from tests.store.held_syncs import HeldSyncs
-from tests.store.test_message_store import send
+from tests.store.opened_store import send
 
 Jumping = trio.testing.MockClock
 OK = PutMessageStatus.PUT_OK

@@ -20,8 +20,8 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.testing.sim.disk import ProcessDied, SimDisk
+from tests.store.opened_store import config_for, send
 from tests.store.parts import STORE_HOST, Place
-from tests.store.test_message_store import config_for, send
 from tests.turns import run_in_turn
 
 LIVES = 5

@@ -21,8 +21,8 @@ from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.store.status import RunningFlag
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.files.test_mapped_file import open_deleted_files
+from tests.store.opened_store import config_for, kill, send
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
-from tests.store.test_message_store import config_for, kill, send
 from tests.turns import run_in_turn
 
 HOUR_MS = 3_600_000

@@ -12,9 +12,9 @@ from rocketpy.store.inspection.verify.inventory import read_inventory
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.inspection.verify.small_files_inspection import LastEnd, read_last_end
 from rocketpy.testing.sim.disk import SimDisk
+from tests.store.opened_store import Reports, send
+from tests.store.opened_store import opened as open_store
 from tests.store.parts import Place
-from tests.store.test_message_store import Reports, send
-from tests.store.test_message_store import opened as open_store
 
 
 def remove_note(place: Place) -> None:

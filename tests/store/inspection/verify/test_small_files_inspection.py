@@ -24,9 +24,9 @@ from rocketpy.store.inspection.verify.small_files_inspection import (
 from rocketpy.store.inspection.verify.time_inspection import TIME_MAX_MS
 from rocketpy.store.recovery.checkpoint import StoreCheckpoint
 from rocketpy.testing.sim.disk import SimDisk
+from tests.store.opened_store import opened as open_store
+from tests.store.opened_store import send
 from tests.store.parts import Place
-from tests.store.test_message_store import opened as open_store
-from tests.store.test_message_store import send
 
 TOPICS = "/store/config/topics.json"
 TABLE = json.dumps({"topicConfigTable": {"A": {}, "B": {}}}).encode()

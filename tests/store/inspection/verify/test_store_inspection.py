@@ -22,8 +22,8 @@ from tests.store import broken_stores
 from tests.store.broken_stores import FILE_SIZE, BrokenStore, inspect, severe, unpack
 from tests.store.damaged import ROOT, Snapshot, killed_store, stopped_store, write_store
 from tests.store.golden_store import expected
-from tests.store.parts import Place
-from tests.store.test_message_store import BORN_HOST, opened, send
+from tests.store.opened_store import opened, send
+from tests.store.parts import BORN_HOST, Place
 
 JAVA_STORES = ("store-clean", "store-crash", "store-torn", "store-empty", "store-ipv6", "store-ext", "store-multi")
 NO_QUEUES = ("store-clean", "store-crash")
