@@ -1,0 +1,184 @@
+"""Measures our client beside others, against one broker of ours: ``python -m bench.clients [--quick] [--rows TEXT]``.
+
+Each measurement is a process of its own: it connects, warms up, and reports rate and processor time of what came then.
+The clients take turns, row by row; broker, nameserver and client share the machine. Beside ours stand RocketMQ's Java
+client and the C++ client behind PyPI's ``rocketmq``, where a row is something that they can do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from bench import load, machine
+from bench.brokers import REPOSITORY, BenchError, Broker, peer_jars
+from bench.idle_rows import nameserver
+
+HERE = Path(__file__).resolve().parent
+QUEUES = 8
+BODY_BYTES = 128
+BATCH = 32
+QUICK_SCALE = 0.1
+RUN_S = 300.0
+CONSUME_TOPIC = "bench_consume"
+CONSUMED = 600_000
+
+
+@dataclass(frozen=True)
+class ClientRow:
+    """One line of the table; ``clients`` can do it."""
+
+    name: str
+    worker_row: str
+    total: int
+    clients: Sequence[str]
+
+
+ROWS = (
+    ClientRow("send, one after the other", "sequence", 20_000, ("ours", "java", "c++")),
+    ClientRow("send, 64 tasks on one producer", "tasks", 100_000, ("ours", "java", "c++")),
+    ClientRow("send, pipelined", "pipelined", 150_000, ("java", "c++")),
+    ClientRow("send, batches of 32 one after the other", "batched", 400_000, ("ours", "java")),
+    ClientRow("consume", "consume", 400_000, ("ours", "java", "c++")),
+)
+
+
+def main() -> int:
+    """Run what the command line asks for; 0, or 2 with one message when it cannot be done."""
+    parser = argparse.ArgumentParser(prog="python -m bench.clients", description="Our client beside others.")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the messages, one round")
+    parser.add_argument("--rounds", type=int, help="rounds per row (default 3; 1 with --quick)")
+    parser.add_argument("--rows", nargs="+", metavar="TEXT", help="only rows whose name contains one of these")
+    parser.add_argument("--clients", nargs="+", metavar="NAME", help="only these clients: ours, java, c++")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every round here")
+    options = parser.parse_args()
+    results = REPOSITORY / "bench" / "results"
+    results.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix="clients-", dir=results) as work:
+            return _run(options, Path(work))
+    except BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(options: argparse.Namespace, work: Path) -> int:
+    for name, fact in machine.describe(work).items():
+        print(f"{name}: {fact}")
+    scale = QUICK_SCALE if options.quick else 1.0
+    rows = [row for row in ROWS if not options.rows or any(text in row.name for text in options.rows)]
+    workers = _workers(work, {name for row in rows for name in row.clients if _is_wanted(options, name)})
+    figures: dict[tuple[str, str], list[dict[str, float]]] = {}
+    with nameserver(work / "namesrv") as address:
+        broker = Broker("ours", work / "broker", {"namesrvAddr": address, "defaultTopicQueueNums": str(QUEUES)})
+        broker.start()
+        try:
+            if any(row.worker_row == "consume" for row in rows):
+                _fill(work, broker, int(CONSUMED * scale))
+            for number in range(options.rounds or (1 if options.quick else 3)):
+                for row in rows:
+                    names = [name for name in row.clients if name in workers]
+                    for name in names if number % 2 else reversed(names):
+                        found = _measure(workers[name], row, address, scale, number, name)
+                        figures.setdefault((row.name, name), []).append(found)
+        finally:
+            broker.stop()
+    print(_table(rows, figures))
+    if options.json:
+        options.json.write_text(json.dumps({f"{row} / {name}": found for (row, name), found in figures.items()}))
+    return 0
+
+
+def _is_wanted(options: argparse.Namespace, name: str) -> bool:
+    return not options.clients or name in options.clients
+
+
+def _workers(work: Path, names: set[str]) -> dict[str, list[str]]:
+    """Return the command of each client's worker."""
+    workers = {"ours": [sys.executable, "-m", "bench.clients.trio_worker"]}
+    if "java" in names:
+        jars, classes = peer_jars(), work / "classes"
+        _check(["javac", "-cp", f"{jars}/*", "-d", str(classes), str(HERE / "ClientBench.java")])
+        heap = ["-Xms1g", "-Xmx1g", "-XX:+UseG1GC", f"-Duser.home={work}", "-Drocketmq.client.logLevel=ERROR"]
+        workers["java"] = ["java", *heap, "-cp", f"{classes}:{jars}/*", "ClientBench"]
+    if "c++" in names:
+        from tests.interop import tools
+
+        try:
+            workers["c++"] = [str(tools.prepared("cpp")), str(HERE / "cpp_worker.py")]
+        except (tools.ToolMissing, tools.BuildFailed) as error:
+            print(f"without the C++ client: {error}")
+    return {name: command for name, command in workers.items() if name in names}
+
+
+def _fill(work: Path, broker: Broker, total: int) -> None:
+    """Fill the topic that is consumed."""
+    program = load.build(work)
+    load.run(
+        program,
+        broker,
+        "send",
+        topic=CONSUME_TOPIC,
+        queues=QUEUES,
+        connections=1,
+        depth=16,
+        total=total // BATCH,
+        body=BODY_BYTES,
+        batch=BATCH,
+    )
+
+
+def _measure(worker: list[str], row: ClientRow, address: str, scale: float, number: int, name: str) -> dict[str, float]:
+    """Run one worker; its rate in messages per second and its processor time in microseconds per message."""
+    total = int(row.total * scale)
+    topic = CONSUME_TOPIC if row.worker_row == "consume" else f"bench_{row.worker_row}_{number}_{name.strip('+')}"
+    arguments = [row.worker_row, address, topic, str(total // 3), str(total), str(BODY_BYTES)]
+    done = _check([*worker, *arguments])
+    found = json.loads(done.splitlines()[-1])
+    return {
+        "per_s": found["messages"] / found["seconds"],
+        "processor_us": found["processor_s"] / found["messages"] * 1e6,
+    }
+
+
+def _check(command: list[str]) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=RUN_S, check=False, cwd=REPOSITORY, env=environment
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"{' '.join(command)} took longer than {RUN_S:.0f} s") from error
+    if done.returncode != 0:
+        raise BenchError(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()[-2000:]}")
+    return done.stdout
+
+
+def _table(rows: Sequence[ClientRow], figures: dict[tuple[str, str], list[dict[str, float]]]) -> str:
+    """Return the table in Markdown: medians, and our rate over that of each other client."""
+    lines = ["| row | client | per second | min..max | processor us | ours / it |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        ours = figures.get((row.name, "ours"))
+        for name in row.clients:
+            found = figures.get((row.name, name))
+            if not found:
+                continue
+            rates = [each["per_s"] for each in found]
+            ratio = median(each["per_s"] for each in ours) / median(rates) if ours else None
+            lines.append(
+                f"| {row.name} | {name} | {median(rates):,.0f} | {min(rates):,.0f}..{max(rates):,.0f} "
+                f"| {median(each['processor_us'] for each in found):.1f} | {'-' if ratio is None else f'{ratio:.2f}'} |"
+            )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""One row with our client on Trio. Arguments and output are those of ``ClientBench.java``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+import trio
+
+from rocketpy.client import Message, MessageQueue, Producer, PullStatus, open_producer, open_pull_consumer
+
+TASKS = 64
+PULL_SIZE = 32
+BATCH = 32
+
+SendAll = Callable[[Producer, str, bytes, int], Awaitable[None]]
+
+
+def main() -> None:
+    """Run the row that the command line names."""
+    row, namesrv, topic, warm, total, body_bytes = sys.argv[1:]
+    if row == "consume":
+        trio.run(consume, namesrv, topic, int(warm), int(total))
+    else:
+        trio.run(produce, SENDS[row], namesrv, topic, b"x" * int(body_bytes), int(warm), int(total))
+
+
+async def produce(send: SendAll, namesrv: str, topic: str, body: bytes, warm: int, total: int) -> None:
+    """Send ``warm`` messages, then ``total``, which count."""
+    async with open_producer(namesrv, group="bench_ours") as producer:
+        await send(producer, topic, body, warm)
+        processor, begin = time.process_time(), time.perf_counter()
+        await send(producer, topic, body, total)
+        report(total, begin, processor)
+
+
+async def send_in_sequence(producer: Producer, topic: str, body: bytes, total: int) -> None:
+    """Await each send before the next."""
+    for _ in range(total):
+        await producer.send(Message(topic, body))
+
+
+async def send_in_tasks(producer: Producer, topic: str, body: bytes, total: int) -> None:
+    """Send from 64 tasks, each in sequence."""
+    async with trio.open_nursery() as nursery:
+        for _ in range(TASKS):
+            nursery.start_soon(send_in_sequence, producer, topic, body, total // TASKS)
+
+
+async def send_batches(producer: Producer, topic: str, body: bytes, total: int) -> None:
+    """Send batches of 32 in sequence."""
+    for _ in range(0, total, BATCH):
+        await producer.send_batch([Message(topic, body) for _ in range(BATCH)])
+
+
+SENDS: Mapping[str, SendAll] = {"sequence": send_in_sequence, "tasks": send_in_tasks, "batched": send_batches}
+
+
+async def consume(namesrv: str, topic: str, warm: int, total: int) -> None:
+    """Pull all queues at once, 32 messages at a time."""
+    counted, started = 0, (0.0, 0.0)
+
+    async def read(queue: MessageQueue) -> None:
+        nonlocal counted, started
+        position = 0
+        while True:
+            result = await consumer.pull(queue, position, max_msg_nums=PULL_SIZE)
+            if result.status is not PullStatus.FOUND:
+                return
+            position = result.next_begin_offset
+            before = counted
+            counted += len(result.messages)
+            if before < warm <= counted:
+                started = time.process_time(), time.perf_counter()
+            if counted >= warm + total:
+                nursery.cancel_scope.cancel()
+
+    async with open_pull_consumer(namesrv, group="bench_ours") as consumer, trio.open_nursery() as nursery:
+        for queue in await consumer.queues(topic):
+            nursery.start_soon(read, queue)
+    report(counted - warm, started[1], started[0])
+
+
+def report(total: int, begin: float, processor: float) -> None:
+    """Print the result."""
+    seconds, used = time.perf_counter() - begin, time.process_time() - processor
+    print(json.dumps({"messages": total, "seconds": seconds, "processor_s": used}), flush=True)
+
+
+main()
