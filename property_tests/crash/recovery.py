@@ -12,6 +12,7 @@ from property_tests.crash.life import ABORT_FILE, ROOT, Moment, Setup, copied
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.stored_message import RecordStatus, check_message, decode_message
 from rocketpy.runner import run_inline
+from rocketpy.store.environment import StoreEnvironment
 from rocketpy.store.layout import UNIT
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.queue.consume_queue import ConsumeQueue
@@ -26,7 +27,8 @@ def recover(setup: Setup, disk: SimDisk) -> Found:
     """Recover a store, up to where something could be appended; return what it has. Leaves all files closed."""
     abort_file_was_there = disk.exists(ABORT_FILE)
     disk.make_directories(ROOT)
-    files = StoreFiles(setup.config, disk=disk, clock=ManualClock(), run_blocking=run_inline)
+    environment = StoreEnvironment(disk=disk, clock=ManualClock(), run_blocking=run_inline)
+    files = StoreFiles(setup.config, environment=environment)
     try:
         for _ in files.recover(tags_code_of):
             pass

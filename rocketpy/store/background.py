@@ -13,12 +13,11 @@ from typing import cast
 
 import trio
 
-from rocketpy.clock import Clock
 from rocketpy.errors import ShortageError
 from rocketpy.runner import RunBlocking
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.config import MessageStoreConfig
-from rocketpy.store.disk.interface import Disk
+from rocketpy.store.environment import StoreEnvironment
 from rocketpy.store.ha.connection import HATimes
 from rocketpy.store.ha.group_transfer import GroupTransferService
 from rocketpy.store.ha.log_source import CommitLogSource
@@ -49,16 +48,14 @@ class StoreServices:
         *,
         files: StoreFiles,
         appender: MessageAppender,
-        disk: Disk,
-        clock: Clock,
-        run_blocking: RunBlocking,
+        environment: StoreEnvironment,
         run_sync: RunBlocking,
         flush_replies: Callable[[], None],
         report_full: Callable[[str | None], None],
     ) -> None:
         self._files = files
         self._appender = appender
-        self._run_blocking = run_blocking
+        self._run_blocking = run_blocking = environment.run_blocking
         self._log_flush = LogFlush(
             config,
             files=files,
@@ -82,33 +79,7 @@ class StoreServices:
         self._flush_queues = _flush_queues(config, files, appender, run_blocking)
         self._catch_up = _index_catch_up(files, appender, run_blocking)
         self._reput = None if self._catch_up is None else ReputMessageService(catch_up=self._catch_up)
-        self.running_flags = RunningFlags()
-        self._close_files = CloseFilesService(run_blocking=run_blocking)
-        self.clean_queues = CleanConsumeQueueService(
-            commit_log=files.commit_log,
-            queues=files.queues,
-            index=files.index,
-            disk=disk,
-            run_blocking=run_blocking,
-            close_files=self._close_files,
-            pause_ms=config.delete_consume_queue_files_interval,
-        )
-        self.clean_commit_log = CleanCommitLogService(
-            commit_log=files.commit_log,
-            disk=disk,
-            clock=clock,
-            run_blocking=run_blocking,
-            policy=files.retention_policy,
-            log_paths=[path for path in config.commit_log_paths if path not in config.read_only_commit_log_paths],
-            queue_path=config.consume_queue_path,
-            interval_ms=config.clean_resource_interval,
-            pause_ms=config.delete_commit_log_files_interval,
-            running_flags=self.running_flags,
-            close_files=self._close_files,
-            refuse_while=appender.refuse_while,
-            report_full=report_full,
-            log_shrunk=self.clean_queues.log_shrunk,
-        )
+        self._open_cleaning(config, environment, report_full)
 
     @property
     def index_behind(self) -> int:
@@ -138,6 +109,30 @@ class StoreServices:
         await self._log_flush.flush(physical_end)
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    def _open_cleaning(
+        self, config: MessageStoreConfig, environment: StoreEnvironment, report_full: Callable[[str | None], None]
+    ) -> None:
+        """Compose the services that delete and close files, and refuse puts while the disk is too full."""
+        self.running_flags = RunningFlags()
+        self._close_files = CloseFilesService(run_blocking=environment.run_blocking)
+        self.clean_queues = _clean_queues(config, self._files, environment, self._close_files)
+        self.clean_commit_log = CleanCommitLogService(
+            commit_log=self._files.commit_log,
+            disk=environment.disk,
+            clock=environment.clock,
+            run_blocking=environment.run_blocking,
+            policy=self._files.retention_policy,
+            log_paths=[path for path in config.commit_log_paths if path not in config.read_only_commit_log_paths],
+            queue_path=config.consume_queue_path,
+            interval_ms=config.clean_resource_interval,
+            pause_ms=config.delete_commit_log_files_interval,
+            running_flags=self.running_flags,
+            close_files=self._close_files,
+            refuse_while=self._appender.refuse_while,
+            report_full=report_full,
+            log_shrunk=self.clean_queues.log_shrunk,
+        )
 
     async def _start(self, nursery: trio.Nursery) -> None:
         """Start everything."""
@@ -223,6 +218,20 @@ def _flush_queues(
         interval_ms=config.flush_interval_consume_queue,
         thorough_interval_ms=config.flush_consume_queue_thorough_interval,
         least_pages=config.flush_consume_queue_least_pages,
+    )
+
+
+def _clean_queues(
+    config: MessageStoreConfig, files: StoreFiles, environment: StoreEnvironment, close_files: CloseFilesService
+) -> CleanConsumeQueueService:
+    return CleanConsumeQueueService(
+        commit_log=files.commit_log,
+        queues=files.queues,
+        index=files.index,
+        disk=environment.disk,
+        run_blocking=environment.run_blocking,
+        close_files=close_files,
+        pause_ms=config.delete_consume_queue_files_interval,
     )
 
 

@@ -10,13 +10,11 @@ from collections.abc import Iterable, Set
 
 import trio
 
-from rocketpy.clock import Clock
 from rocketpy.protocol.topic_name import LMQ_PREFIX, SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from rocketpy.runner import RunBlocking
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.background import StoreServices
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
-from rocketpy.store.disk.interface import Disk
+from rocketpy.store.environment import StoreEnvironment
 from rocketpy.store.figures import StoreFigures
 from rocketpy.store.ha.following_log import FollowingCommitLog
 from rocketpy.store.ha.record_digest import RecordDigests
@@ -56,10 +54,8 @@ class MessageStore:
         files: StoreFiles,
         services: StoreServices,
         appender: MessageAppender,
+        environment: StoreEnvironment,
         memory_bytes: int,
-        run_blocking: RunBlocking,
-        disk: Disk,
-        clock: Clock,
         following_log: FollowingCommitLog | None = None,
     ) -> None:
         self._config = config
@@ -68,9 +64,7 @@ class MessageStore:
         self._commit_log = files.commit_log
         self._queues = files.queues
         self._appender = appender
-        self._run_blocking = run_blocking
-        self._disk = disk
-        self._clock = clock
+        self._disk, self._clock, self._run_blocking = environment.disk, environment.clock, environment.run_blocking
         self.message_size_max = config.max_message_size
         self.cut_ordered = trio.Event()
         """Set once the next opening is to cut the log: the owner of the store closes it then, and opens it again."""
@@ -81,8 +75,8 @@ class MessageStore:
             read_earliest=self.get_earliest_message_time_of_store,
             slow_bursts=appender.counts.slow_bursts,
             config=config,
-            clock=clock,
-            disk=disk,
+            clock=environment.clock,
+            disk=environment.disk,
             current_time=trio.current_time,
         )
         self._expose_append()

@@ -36,6 +36,7 @@ from rocketpy.store.background import StoreServices
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk.descriptor_budget import descriptor_budget
 from rocketpy.store.disk.interface import Disk
+from rocketpy.store.environment import StoreEnvironment
 from rocketpy.store.ha.following_log import FollowingCommitLog
 from rocketpy.store.ha.tail_cut import TailCut
 from rocketpy.store.message_store import MessageStore
@@ -80,15 +81,11 @@ async def open_message_store(
     :func:`~rocketpy.store.disk.descriptor_budget.descriptor_budget` says. StartError when another process has the
     store.
     """
-    async with _opened_files(
-        config,
-        disk=disk,
-        clock=clock,
-        run_blocking=run_blocking,
-        process_descriptors_max=process_descriptors_max,
-        reports=reports,
-    ) as files:
-        await _recover(files, files.recover(tags_code or _hash_of_tags, bit_map_of), reports)
+    environment = StoreEnvironment(disk=disk, clock=clock, run_blocking=run_blocking)
+    tags_code = tags_code or _hash_of_tags
+    units = RecordUnits(tags_code=tags_code, bit_map_of=bit_map_of)
+    async with _opened_files(config, environment, process_descriptors_max, reports) as files:
+        await _recover(files, files.recover(tags_code, bit_map_of), reports)
         appender = make_appender(
             config,
             files=files,
@@ -103,29 +100,19 @@ async def open_message_store(
                 config,
                 files=files,
                 appender=appender,
-                disk=disk,
-                clock=clock,
-                run_blocking=run_blocking,
+                environment=environment,
                 run_sync=run_sync,
                 flush_replies=flush_replies or _nothing,
                 report_full=reports.full,
             )
             store = MessageStore(
                 config=config,
-                following_log=_following_log(
-                    config,
-                    files=files,
-                    services=services,
-                    appender=appender,
-                    units=RecordUnits(tags_code=tags_code or _hash_of_tags, bit_map_of=bit_map_of),
-                ),
                 files=files,
                 services=services,
                 appender=appender,
+                environment=environment,
                 memory_bytes=_physical_memory_bytes() if memory_bytes is None else memory_bytes,
-                run_blocking=run_blocking,
-                disk=disk,
-                clock=clock,
+                following_log=_following_log(config, files=files, services=services, appender=appender, units=units),
             )
             async with services.running() as nursery:
                 await nursery.start(store.figures.run)
@@ -198,10 +185,7 @@ def _following_log(
 @asynccontextmanager
 async def _opened_files(
     config: MessageStoreConfig,
-    *,
-    disk: Disk,
-    clock: Clock,
-    run_blocking: RunBlocking,
+    environment: StoreEnvironment,
     process_descriptors_max: int | None,
     reports: StoreReports,
 ) -> AsyncIterator[StoreFiles]:
@@ -209,20 +193,13 @@ async def _opened_files(
 
     A cut that was ordered is executed before.
     """
-    with _locked(config, disk):
-        cut = TailCut(config, disk=disk)
+    with _locked(config, environment.disk):
+        cut = TailCut(config, disk=environment.disk)
         await _in_slices(cut.run(), _nothing)
         if cut.report is not None:
             reports.cut(cut.report)
         descriptors = descriptor_budget(config, process_descriptors_max)
-        files = StoreFiles(
-            config,
-            disk=disk,
-            clock=clock,
-            run_blocking=run_blocking,
-            descriptors=descriptors,
-            cut_report=cut.report,
-        )
+        files = StoreFiles(config, environment=environment, descriptors=descriptors, cut_report=cut.report)
         with closing(files), files.failed_sync_mark:
             yield files
 

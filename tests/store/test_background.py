@@ -16,6 +16,7 @@ from rocketpy.protocol.java_hash import tags_code
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.background import StoreServices
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
+from rocketpy.store.environment import StoreEnvironment
 from rocketpy.store.opening import make_appender
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.results import PutMessageStatus
@@ -50,7 +51,8 @@ async def bench_with(**settings: object) -> AsyncIterator[Bench]:
     place = Place(disk, "/store")
     config: MessageStoreConfig = config_for(place, **settings)
     disk.make_directories(place.root)
-    files = StoreFiles(config, disk=disk, clock=clock, run_blocking=run_in_turn)
+    environment = StoreEnvironment(disk=disk, clock=clock, run_blocking=run_in_turn)
+    files = StoreFiles(config, environment=environment)
     for _ in files.recover(lambda topic, properties, timestamp: 0):
         pass
     files.begin()
@@ -61,9 +63,7 @@ async def bench_with(**settings: object) -> AsyncIterator[Bench]:
         config,
         files=files,
         appender=appender,
-        disk=disk,
-        clock=clock,
-        run_blocking=run_in_turn,
+        environment=environment,
         run_sync=run_in_turn,
         flush_replies=lambda: None,
         report_full=lambda why: None,

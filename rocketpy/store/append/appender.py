@@ -93,6 +93,11 @@ class MessageAppender:
         self._burst_took: Callable[[float], None] | None = None
         self._monotonic: Callable[[], float] = float
 
+        self._open_general_path(options)
+
+    def _open_general_path(self, options: AppendOptions) -> None:
+        """Make the general path, which adds to the same burst, and take its puts as they are."""
+        commit_log, queues = self._commit_log, self._queues
         self._room = Room(burst=self, commit_log=commit_log, queues=queues, refusals=self._refusals, options=options)
         self._expecting = self._room.expecting
         general_path = GeneralPath(

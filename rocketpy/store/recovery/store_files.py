@@ -10,12 +10,11 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterator
 
-from rocketpy.clock import Clock
-from rocketpy.runner import RunBlocking
 from rocketpy.store import layout
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.descriptor_budget import DescriptorBudget, descriptor_budget
 from rocketpy.store.disk.interface import Disk
+from rocketpy.store.environment import StoreEnvironment
 from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.ha.tail_cut import CutReport
 from rocketpy.store.index.file import IndexLayout
@@ -26,7 +25,7 @@ from rocketpy.store.log.directories import LogDirectories
 from rocketpy.store.queue.extension import BitMapOf, ExtLocation
 from rocketpy.store.queue.record_units import TagsCodeOf
 from rocketpy.store.queue.table import ConsumeQueueTable
-from rocketpy.store.recovery.checkpoint import DurableEnds, load_checkpoint
+from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint, load_checkpoint
 from rocketpy.store.recovery.last_stop import LastStop
 from rocketpy.store.recovery.marker_files import (
     AbortFile,
@@ -49,9 +48,7 @@ class StoreFiles:
         self,
         config: MessageStoreConfig,
         *,
-        disk: Disk,
-        clock: Clock,
-        run_blocking: RunBlocking,
+        environment: StoreEnvironment,
         descriptors: DescriptorBudget | None = None,
         cut_report: CutReport | None = None,
     ) -> None:
@@ -59,7 +56,7 @@ class StoreFiles:
         """What this opening has done about an order to cut the log; None without one."""
         budget = descriptors if descriptors is not None else descriptor_budget(config)
         self._config = config
-        self._disk = disk
+        self._disk = disk = environment.disk
         self.abort_file = AbortFile(disk, os.path.join(config.root, layout.ABORT_FILE))
         self.failed_sync_mark = FailedSyncMark(disk, os.path.join(config.root, layout.FAILED_SYNC_FILE))
         self._recovery_mark = RecoveryMark(disk, os.path.join(config.root, layout.RECOVERING_FILE))
@@ -77,36 +74,11 @@ class StoreFiles:
             open_files=self.open_files,
             file_size=config.mapped_file_size_commit_log,
         )
-        self.queues = ConsumeQueueTable(
-            path=config.consume_queue_path,
-            disk=disk,
-            open_files=self.open_files,
-            file_size=config.consume_queue_file_size,
-            ext_location=ExtLocation(
-                path=config.consume_queue_ext_path,
-                file_size=config.mapped_file_size_consume_queue_ext,
-                is_written=config.enable_consume_queue_ext,
-            ),
-            units_removed=self.checkpoint.units_removed,
-            files_per_flush_max=budget.files_per_flush_max,
-        )
-        self.index: IndexService | None = None
-        if config.message_index_enable:
-            self.index = IndexService(
-                files=IndexFileList(
-                    path=config.index_path,
-                    disk=disk,
-                    clock=clock,
-                    checkpoint=self.checkpoint,
-                    layout=IndexLayout(config.max_hash_slot_num, config.max_index_num),
-                ),
-                disk=disk,
-                run_blocking=run_blocking,
-                query_count_max=config.max_msgs_num_batch,
-            )
+        self.queues = _queue_table(config, disk, self.open_files, self.checkpoint, budget)
+        self.index = _index_service(config, environment, self.checkpoint)
         self.allocate_files = AllocateMappedFileService(
             disk=disk,
-            run_blocking=run_blocking,
+            run_blocking=environment.run_blocking,
             is_zero_filled=config.is_sync_flush or config.warm_maped_file_enable,
             sync_each_bytes=config.warm_sync_bytes,
         )
@@ -213,6 +185,44 @@ class StoreFiles:
         if self.index is not None:
             self.index.close()
         self.open_files.close_all()
+
+
+def _queue_table(
+    config: MessageStoreConfig, disk: Disk, open_files: OpenFiles, checkpoint: StoreCheckpoint, budget: DescriptorBudget
+) -> ConsumeQueueTable:
+    return ConsumeQueueTable(
+        path=config.consume_queue_path,
+        disk=disk,
+        open_files=open_files,
+        file_size=config.consume_queue_file_size,
+        ext_location=ExtLocation(
+            path=config.consume_queue_ext_path,
+            file_size=config.mapped_file_size_consume_queue_ext,
+            is_written=config.enable_consume_queue_ext,
+        ),
+        units_removed=checkpoint.units_removed,
+        files_per_flush_max=budget.files_per_flush_max,
+    )
+
+
+def _index_service(
+    config: MessageStoreConfig, environment: StoreEnvironment, checkpoint: StoreCheckpoint
+) -> IndexService | None:
+    """Return the key index, not loaded yet; None if the settings want none."""
+    if not config.message_index_enable:
+        return None
+    return IndexService(
+        files=IndexFileList(
+            path=config.index_path,
+            disk=environment.disk,
+            clock=environment.clock,
+            checkpoint=checkpoint,
+            layout=IndexLayout(config.max_hash_slot_num, config.max_index_num),
+        ),
+        disk=environment.disk,
+        run_blocking=environment.run_blocking,
+        query_count_max=config.max_msgs_num_batch,
+    )
 
 
 def _retention_policy(config: MessageStoreConfig) -> RetentionPolicy:

@@ -10,6 +10,7 @@ import pytest
 
 from rocketpy.clock import ManualClock
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
+from rocketpy.store.environment import StoreEnvironment
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.opened_store import config_for, opened, send
@@ -47,7 +48,8 @@ def files_of(place: Place, config: MessageStoreConfig | None = None, **settings:
     """The files, found and not yet recovered."""
     place.disk.make_directories(place.root)
     config = config or config_for(place, **settings)
-    with closing(StoreFiles(config, disk=place.disk, clock=ManualClock(), run_blocking=run_in_turn)) as files:
+    environment = StoreEnvironment(disk=place.disk, clock=ManualClock(), run_blocking=run_in_turn)
+    with closing(StoreFiles(config, environment=environment)) as files:
         yield files
 
 

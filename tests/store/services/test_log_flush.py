@@ -16,6 +16,7 @@ from rocketpy.protocol.java_hash import tags_code
 from rocketpy.runner import RunBlocking
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
+from rocketpy.store.environment import StoreEnvironment
 from rocketpy.store.opening import make_appender
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.services.log_flush import LogFlush
@@ -53,7 +54,8 @@ async def bench_with(run_sync: RunBlocking = run_in_turn, /, **settings: object)
     place, clock = Place(SimDisk(), "/store"), ManualClock()
     config: MessageStoreConfig = config_for(place, **settings)
     place.disk.make_directories(place.root)
-    files = StoreFiles(config, disk=place.disk, clock=clock, run_blocking=run_in_turn)
+    environment = StoreEnvironment(disk=place.disk, clock=clock, run_blocking=run_in_turn)
+    files = StoreFiles(config, environment=environment)
     for _ in files.recover(lambda topic, properties, timestamp: 0):
         pass
     files.begin()
