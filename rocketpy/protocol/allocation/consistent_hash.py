@@ -1,7 +1,9 @@
 """Consistent hashing: few queues change hands when a member joins or leaves.
 
-Compatibility: ``AllocateMessageQueueConsistentHash`` and ``ConsistentHashRouter`` (4.9.8). A place on the ring is the
-first four bytes of an MD5, unsigned and big-endian; a queue is hashed by its Java ``toString``.
+A place on the ring is the first four bytes of an MD5, unsigned and big-endian; a queue is hashed by its Java
+``toString``.
+
+Compatibility: ``AllocateMessageQueueConsistentHash`` and ``ConsistentHashRouter`` (4.9.8).
 """
 
 from __future__ import annotations

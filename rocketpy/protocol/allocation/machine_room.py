@@ -1,7 +1,8 @@
 """Shares by machine room: only the queues of some rooms, or for each client first those of its own room.
 
-Compatibility: ``AllocateMessageQueueByMachineRoom`` and ``AllocateMachineRoomNearby`` (4.9.8). ``room@broker`` is the
-form of a broker's name in the former; the latter asks a resolver.
+A broker's name has the form ``room@broker`` for the former; the latter asks a resolver.
+
+Compatibility: ``AllocateMessageQueueByMachineRoom`` and ``AllocateMachineRoomNearby`` (4.9.8).
 """
 
 from __future__ import annotations
