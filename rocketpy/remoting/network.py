@@ -18,6 +18,7 @@ import trio
 
 from rocketpy.errors import RemotingConnectError, StartError
 from rocketpy.remoting.local_address import outgoing_address
+from rocketpy.remoting.nowait_stream import NowaitSocketStream, NowaitStream
 
 BACKLOG = 1024
 """Connections that may wait to be accepted, as in RocketMQ (``serverSocketBacklog``)."""
@@ -40,7 +41,7 @@ class Listener(Protocol):
         """The listening socket, non-blocking, for a caller that accepts by itself; None if connections are streams."""
         ...
 
-    async def accept(self) -> tuple[trio.abc.Stream, Address]:
+    async def accept(self) -> tuple[NowaitStream, Address]:
         """Wait for the next connection; return it and the numeric address of its peer.
 
         trio.ClosedResourceError once the listener is closed; OSError when the process is out of descriptors, after
@@ -89,7 +90,7 @@ class SocketListener:
         assert isinstance(port, int)
         return port
 
-    async def accept(self) -> tuple[trio.SocketStream, Address]:
+    async def accept(self) -> tuple[NowaitSocketStream, Address]:
         """Wait for the next connection; return it and its peer's address."""
         while self.sock.fileno() >= 0:
             try:
@@ -97,7 +98,7 @@ class SocketListener:
                 sock, address = self.sock.accept()
             except (BlockingIOError, ConnectionAbortedError):  # its peer has gone already
                 continue
-            return socket_stream(sock), (address[0], address[1])
+            return NowaitSocketStream(sock), (address[0], address[1])
         raise trio.ClosedResourceError("the listener is closed")
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from rocketpy.containment import Contained
 from rocketpy.remoting.limits.allow_list import IPNetwork, is_allowed
 from rocketpy.remoting.limits.connection_budget import ConnectionBudget
 from rocketpy.remoting.network import Address, Listener
+from rocketpy.remoting.nowait_stream import NowaitStream
 from rocketpy.remoting.server import ACCEPT_RETRY_SECONDS
 from rocketpy.store.ha.service import CONNECTIONS_MAX
 
@@ -47,7 +48,7 @@ class AcceptSocketService:
         self,
         *,
         listeners: Sequence[Listener],
-        serve: Callable[[trio.abc.Stream, str], Awaitable[None]],
+        serve: Callable[[NowaitStream, str], Awaitable[None]],
         allowed: Sequence[IPNetwork],
     ) -> None:
         self._listeners = list(listeners)
@@ -92,7 +93,7 @@ class AcceptSocketService:
             self._accepted_count += 1
             nursery.start_soon(self._serve_one, stream, address)
 
-    async def _serve_one(self, stream: trio.abc.Stream, address: Address) -> None:
+    async def _serve_one(self, stream: NowaitStream, address: Address) -> None:
         host, port = address
         try:
             with Contained(_log, "serving the connection of %s:%d to the replication port", host, port):

@@ -8,23 +8,50 @@ The connection ends when either side closes it, when the slave has been silent f
 report cannot be true (:mod:`.slave_progress`), and when the files that come next were deleted meanwhile.
 
 Compatibility: ``HAConnection`` (4.9.8), same bytes. RocketMQ's sender looks every 100 ms for new bytes, or when a
-synchronous producer waits; here appending wakes it. Timers use a monotonic clock.
+synchronous producer waits; here the end of a burst sends what the burst has written, without a task of its own, as far
+as the socket takes it. Timers use a monotonic clock.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Protocol
 
 import attrs
 import trio
 
-from rocketpy.errors import RemoteProtocolError
+from rocketpy.errors import RemoteProtocolError, ShortageError
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.ha.protocol import FRAME_BODY_MAX, ReportReader, encode_frame_header
 from rocketpy.store.ha.slave_progress import SlaveBehindError, SlaveProgress
 
 _READ_SIZE = 4096
+_NOWAIT_FRAMES_MAX = 4
+"""Frames that the end of one burst sends by itself; a task sends what is left, so that requests are served between."""
+
+
+class SlaveStream(Protocol):
+    """The stream to a slave: what a connection uses of ``trio.abc.Stream``, and sending without waiting."""
+
+    def send_nowait(self, data: bytes, /) -> int:
+        """Send without waiting; return how many bytes were taken, none when the connection has ended.
+
+        Never called while a task is within ``send_all``.
+        """
+        ...
+
+    async def send_all(self, data: bytes, /) -> None:
+        """Send bytes, however long that takes; trio.BrokenResourceError when the connection has ended."""
+        ...
+
+    async def receive_some(self, max_bytes: int, /) -> bytes | bytearray:
+        """Return what has arrived, no bytes at the end of the stream; trio.BrokenResourceError after a reset."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        ...
 
 
 class LogSource(Protocol):
@@ -80,7 +107,7 @@ class HAConnection:
 
     def __init__(
         self,
-        stream: trio.abc.Stream,
+        stream: SlaveStream,
         *,
         peer: str,
         log: LogSource,
@@ -89,7 +116,7 @@ class HAConnection:
     ) -> None:
         """Take a stream, which :meth:`run` closes.
 
-        ``settings`` are asked before each wait, because they may change. ``acknowledged`` is called after each report.
+        ``settings`` are asked again and again, because they may change. ``acknowledged`` is called after each report.
         """
         self.peer = peer
         self.progress = SlaveProgress()
@@ -98,10 +125,23 @@ class HAConnection:
         self._settings = settings
         self._acknowledged = acknowledged
         self._is_requested = trio.Event()
-        self._has_more = trio.Event()
+        self._is_idle = False  # the task that sends has nothing to do, so wake may send
+        self._has_more = trio.Event()  # for that task, while it is idle
+        self._rest = b""  # of a frame of which the stream has taken a part
+        # Trio time of the last frame or heartbeat, and of the last report.
+        self._sent_at = self._heard_at = -math.inf
 
     def wake(self) -> None:
-        """Send what was appended; cheap."""
+        """Send what was appended: now, as far as the stream takes it; the rest is left to a task."""
+        if not self._is_idle:
+            return  # the task looks again before it is idle
+        for _ in range(_NOWAIT_FRAMES_MAX):
+            size = self._next_size()
+            if size <= 0:
+                return
+            if not self._send_nowait(size):
+                break
+        self._is_idle = False
         self._has_more.set()
 
     async def run(self) -> None:
@@ -114,54 +154,108 @@ class HAConnection:
         except* (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the slave has gone: it connects again
         finally:
-            await trio.aclose_forcefully(self._stream)
+            self._is_idle = False
+            await close_forcefully(self._stream)
+
+    # ---- reports --------------------------------------------------------------------------------------------------
 
     async def _read_reports(self) -> None:
-        reports, log = ReportReader(), self._log
+        """Read until the slave closes; RemoteProtocolError when it is silent for too long."""
+        reports = ReportReader()
+        self._heard_at = trio.current_time()
         while True:
-            with trio.move_on_after(self._settings().housekeeping_s) as silence:
-                data = bytes(await self._stream.receive_some(_READ_SIZE))
-            if silence.cancelled_caught:
-                raise RemoteProtocolError(
-                    f"a slave: expected a report within {self._settings().housekeeping_s:g} s, found silence"
-                )
-            if not data:
+            # One scope for many reports: to enter one costs as much as to read a report. What ends it is only the time
+            # to look whether there was silence since the last one.
+            with trio.move_on_at(self._heard_at + self._settings().housekeeping_s):
+                await self._take_reports(reports)
                 return
-            for offset in reports.receive(data):
-                self.progress.report(offset, log_min=log.min_offset, log_max=log.end_offset, file_size=log.file_size)
-            if self.progress.is_slave:
+            silence_s = self._settings().housekeeping_s
+            if trio.current_time() >= self._heard_at + silence_s:
+                raise RemoteProtocolError(f"a slave: expected a report within {silence_s:g} s, found silence")
+
+    async def _take_reports(self, reports: ReportReader) -> None:
+        log, progress, receive_some = self._log, self.progress, self._stream.receive_some
+        while data := await receive_some(_READ_SIZE):
+            self._heard_at = trio.current_time()
+            for offset in reports.receive(bytes(data)):
+                progress.report(offset, log_min=log.min_offset, log_max=log.end_offset, file_size=log.file_size)
+            if progress.is_slave:
                 self._is_requested.set()
                 self._acknowledged()
 
+    # ---- the log --------------------------------------------------------------------------------------------------
+
     async def _send_log(self) -> None:
+        """Send heartbeats, and what :meth:`wake` has not sent."""
         await self._is_requested.wait()
-        progress, log, stream = self.progress, self._log, self._stream
         # A heartbeat first, as from RocketMQ, which sends it because its slave asks 5 s after it has connected: an idle
         # slave knows at once that its request was accepted.
-        await stream.send_all(encode_frame_header(progress.sent_offset, 0))
+        await self._send(encode_frame_header(self.progress.sent_offset, 0))
         while True:
-            offset = progress.sent_offset
-            size = min(log.end_offset - offset, self._settings().batch_size, FRAME_BODY_MAX)
-            if size <= 0:
-                await self._wait_for_more(offset)
-                continue
-            data = log.read_nowait(offset, size)
-            if data is None:
-                data = await log.read(offset, size)
-            if not data:
-                raise SlaveBehindError(
-                    f"a slave: expected the log from {offset} on, which it needs next, to be there; it begins at "
-                    f"{log.min_offset} by now"
-                )
-            # Recorded first: the acknowledgement may be read before this task runs again.
-            progress.note_sent(offset + len(data))
-            await stream.send_all(encode_frame_header(offset, len(data)) + data)
+            if self._rest:
+                rest, self._rest = self._rest, b""
+                await self._send(rest)
+            size = self._next_size()
+            if size > 0:
+                await self._send_frame(size)
+            else:
+                await self._wait_for_more()
 
-    async def _wait_for_more(self, offset: int) -> None:
-        """Return when there may be more to send; sends heartbeats meanwhile."""
-        with trio.move_on_after(self._settings().heartbeat_s) as silence:
-            await self._has_more.wait()
-        if silence.cancelled_caught:
-            await self._stream.send_all(encode_frame_header(offset, 0))
-        else:
-            self._has_more = trio.Event()
+    def _next_size(self) -> int:
+        """Return the size of the next frame, at most; 0 when everything is sent."""
+        left = self._log.end_offset - self.progress.sent_offset
+        return min(left, self._settings().batch_size, FRAME_BODY_MAX) if left > 0 else 0
+
+    async def _send_frame(self, size: int) -> None:
+        progress, log = self.progress, self._log
+        offset = progress.sent_offset
+        data = log.read_nowait(offset, size)
+        if data is None:
+            data = await log.read(offset, size)
+        if not data:
+            raise SlaveBehindError(
+                f"a slave: expected the log from {offset} on, which it needs next, to be there; it begins at "
+                f"{log.min_offset} by now"
+            )
+        # Recorded first: the acknowledgement may be read before this task runs again.
+        progress.note_sent(offset + len(data))
+        await self._send(encode_frame_header(offset, len(data)) + data)
+
+    def _send_nowait(self, size: int) -> bool:
+        """Send a frame, if its bytes are in the page cache; False if the task has to go on."""
+        progress = self.progress
+        offset = progress.sent_offset
+        try:
+            data = self._log.read_nowait(offset, size)
+        except ShortageError:
+            data = None
+        if not data:  # cold or deleted
+            return False
+        progress.note_sent(offset + len(data))
+        frame = encode_frame_header(offset, len(data)) + data
+        taken = self._stream.send_nowait(frame)
+        self._sent_at = trio.current_time()
+        self._rest = frame[taken:]
+        return taken == len(frame)
+
+    async def _send(self, frame: bytes) -> None:
+        await self._stream.send_all(frame)
+        self._sent_at = trio.current_time()
+
+    async def _wait_for_more(self) -> None:
+        """Be idle until :meth:`wake` leaves something to send, or a heartbeat was due and is sent."""
+        self._has_more = trio.Event()
+        self._is_idle = True
+        while self._is_idle:
+            with trio.move_on_at(self._sent_at + self._settings().heartbeat_s):
+                await self._has_more.wait()
+            if self._is_idle and trio.current_time() >= self._sent_at + self._settings().heartbeat_s:
+                self._is_idle = False
+                await self._send(encode_frame_header(self.progress.sent_offset, 0))
+
+
+async def close_forcefully(stream: SlaveStream) -> None:
+    """Close without waiting for anything; see ``trio.aclose_forcefully``."""
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await stream.aclose()

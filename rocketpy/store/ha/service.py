@@ -1,4 +1,4 @@
-"""The master's side of replication: accepts slaves, and wakes their connections when the log grows.
+"""The master's side of replication: accepts slaves, and lets their connections send when the log grows.
 
 Every connection is contained: what a peer sends ends that connection, with one log line. The number of connections is
 bounded, because any peer that reaches the port can open one.
@@ -13,11 +13,10 @@ import logging
 from collections.abc import Callable
 
 import attrs
-import trio
 
 from rocketpy.containment import Contained
 from rocketpy.errors import RemoteProtocolError
-from rocketpy.store.ha.connection import HAConnection, HATimes, LogSource
+from rocketpy.store.ha.connection import HAConnection, HATimes, LogSource, SlaveStream, close_forcefully
 from rocketpy.store.ha.slave_progress import SlaveAheadError, SlaveBehindError, SlaveProgress
 
 CONNECTIONS_MAX = 64
@@ -71,11 +70,11 @@ class HAService:
             len(self._connections), len(self.slaves()), self._refused_count, self._ahead_count, self._behind_count
         )
 
-    async def serve(self, stream: trio.abc.Stream, peer: str) -> None:
+    async def serve(self, stream: SlaveStream, peer: str) -> None:
         """Serve one connection until it ends; closes the stream."""
         if len(self._connections) >= CONNECTIONS_MAX:
             _log.warning("%s is refused: %d connections to the replication port are open", peer, CONNECTIONS_MAX)
-            await trio.aclose_forcefully(stream)
+            await close_forcefully(stream)
             return
         connection = HAConnection(
             stream, peer=peer, log=self._log, settings=self._settings, acknowledged=self._acknowledged

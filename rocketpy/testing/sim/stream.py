@@ -16,6 +16,8 @@ from typing import Protocol
 import attrs
 import trio
 
+from rocketpy.remoting.nowait_stream import NowaitStream
+
 BUFFER_SIZE = 256 << 10
 """Bytes that one direction of a connection takes before its sender waits."""
 
@@ -85,7 +87,7 @@ class Carrier(Protocol):
         ...
 
 
-class SimStream(trio.abc.HalfCloseableStream):
+class SimStream(NowaitStream, trio.abc.HalfCloseableStream):
     """One end of a connection."""
 
     def __init__(self, network: Carrier, outgoing: Pipe, incoming: Pipe) -> None:
@@ -106,6 +108,17 @@ class SimStream(trio.abc.HalfCloseableStream):
                 await self._wait_writable()
                 if content:
                     self._network.put(self.outgoing, content[position : position + _SEGMENT_SIZE])
+
+    def send_nowait(self, data: bytes) -> int:
+        """Send what there is room for; nothing on a connection that has ended."""
+        pipe = self.outgoing
+        assert not self._is_sending, "bytes would be mixed with those of send_all"
+        if self.is_closed or self._has_ended or self._is_refused():
+            return 0
+        taken = data[: max(0, BUFFER_SIZE - pipe.size)]
+        if taken:
+            self._network.put(pipe, taken)
+        return len(taken)
 
     async def wait_send_all_might_not_block(self) -> None:
         """Wait until there is room for some bytes."""
@@ -187,13 +200,20 @@ class SimStream(trio.abc.HalfCloseableStream):
         while True:
             if self.is_closed or self._has_ended:
                 raise trio.ClosedResourceError("the sending side is closed")
-            is_cut = self._network.is_cut(pipe.target, pipe.source)
-            if not is_cut and pipe.refused_at is not None and pipe.refused_at <= trio.current_time():
+            if self._is_refused():
                 raise trio.BrokenResourceError(f"the connection to {pipe.target} is broken")
             if pipe.size < BUFFER_SIZE:
                 return
+            is_cut = self._network.is_cut(pipe.target, pipe.source)
             with trio.move_on_at(math.inf if is_cut or pipe.refused_at is None else pipe.refused_at):
                 await pipe.changed.wait()
+
+    def _is_refused(self) -> bool:
+        """Whether our side knows that nothing can be sent any more."""
+        pipe = self.outgoing
+        if pipe.refused_at is None or self._network.is_cut(pipe.target, pipe.source):
+            return False
+        return pipe.refused_at <= trio.current_time()
 
     @contextmanager
     def _sending(self) -> Iterator[None]:

@@ -7,12 +7,11 @@ from contextlib import asynccontextmanager
 
 import attrs
 import trio
-import trio.testing
 
 from rocketpy.store.ha.connection import HATimes
 from rocketpy.store.ha.protocol import FrameReader
 from rocketpy.store.ha.service import HAService
-from tests.store.ha.slave_peer import MemoryLog, SlavePeer
+from tests.store.ha.slave_peer import MemoryLog, SlavePeer, stream_pair
 
 
 @attrs.define
@@ -33,7 +32,7 @@ class Master:
 
     def connect(self, request: int | None = None) -> SlavePeer:
         """Return a slave whose log ends at ``request``; None for an empty one."""
-        ours, theirs = trio.testing.memory_stream_pair()
+        ours, theirs = stream_pair()
         self.nursery.start_soon(self.service.serve, theirs, f"10.0.0.{len(self.acknowledged)}:1")
         return SlavePeer(ours, FrameReader(request, file_size=self.log.file_size))
 

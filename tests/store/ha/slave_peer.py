@@ -1,12 +1,25 @@
-"""The other end of a slave's connection, and a log in memory."""
+"""The two ends of a slave's connection, and a log in memory."""
 
 from __future__ import annotations
 
+from random import Random
+
 import attrs
 import trio
-import trio.testing
 
+from rocketpy.errors import DescriptorShortageError
 from rocketpy.store.ha.protocol import FramePart, FrameReader, encode_report
+from rocketpy.testing.sim.network import Link, SimNetwork
+from rocketpy.testing.sim.stream import Pipe, SimStream
+
+
+def stream_pair() -> tuple[SimStream, SimStream]:
+    """Return the slave's and the master's end of a connection whose bytes arrive at once."""
+    network = SimNetwork(randomness=Random(0))
+    for source, target in (("slave", "master"), ("master", "slave")):
+        network.set_link(source, target, Link(delay_s=0))
+    there, back = Pipe("slave", "master"), Pipe("master", "slave")
+    return SimStream(network, there, back), SimStream(network, back, there)
 
 
 @attrs.define
@@ -18,6 +31,8 @@ class MemoryLog:
     file_size: int = 1000
     is_cold: bool = False
     cold_reads: int = 0
+    shortages: int = 0
+    """Reads on the event loop that are still to fail for lack of a descriptor."""
 
     @property
     def end_offset(self) -> int:
@@ -30,6 +45,9 @@ class MemoryLog:
         self.content, self.min_offset = self.content[offset - self.min_offset :], offset
 
     def read_nowait(self, offset: int, size: int) -> bytes | None:
+        if self.shortages:
+            self.shortages -= 1
+            raise DescriptorShortageError("cannot open", path="the log")
         return None if self.is_cold else self._read(offset, size)
 
     async def read(self, offset: int, size: int) -> bytes:
@@ -48,7 +66,7 @@ class MemoryLog:
 class SlavePeer:
     """A slave, as the test plays it."""
 
-    stream: trio.testing.MemoryStream
+    stream: SimStream
     frames: FrameReader
     received: bytes = b""
     sizes: list[int] = attrs.Factory(list)

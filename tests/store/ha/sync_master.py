@@ -20,7 +20,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
-from tests.store.ha.slave_peer import SlavePeer
+from tests.store.ha.slave_peer import SlavePeer, stream_pair
 from tests.store.opened_store import config_for, send
 from tests.store.parts import STORE_HOST, Place
 from tests.turns import run_in_turn
@@ -28,7 +28,7 @@ from tests.turns import run_in_turn
 
 def connect_slave(store: MessageStore, nursery: trio.Nursery, request: int | None = None) -> SlavePeer:
     """Return a connected slave whose log ends at ``request``; None for an empty one. It reports when the test does."""
-    ours, theirs = trio.testing.memory_stream_pair()
+    ours, theirs = stream_pair()
     nursery.start_soon(store.ha_service.serve, theirs, "10.0.0.9:1")
     return SlavePeer(ours, FrameReader(request, file_size=store.log_source.file_size))
 

@@ -9,6 +9,8 @@ import trio.testing
 
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.ha.connection import HATimes
+from rocketpy.store.ha.protocol import FRAME_HEADER_SIZE, FrameReader
+from rocketpy.testing.sim.stream import BUFFER_SIZE
 from tests.store.ha.master import a_master
 
 
@@ -23,6 +25,67 @@ async def test_a_slave_gets_the_log_from_its_end_on_and_then_what_is_appended(
         began = trio.current_time()
         assert await slave.receive(2000) == master.log.content[1200:]
         assert trio.current_time() == began, "it is sent at once, not at the next look"
+
+
+async def test_what_is_appended_is_on_its_way_when_the_burst_has_ended(autojump_clock: trio.testing.MockClock) -> None:
+    """Without a step of any task in between: SYNC_MASTER waits for the way there and back."""
+    async with a_master() as master:
+        slave = master.connect(2500)
+        await slave.report(2500)
+        await slave.heartbeat()
+        await trio.testing.wait_all_tasks_blocked()
+        before = slave.stream.incoming.size
+        master.append(200)
+        assert slave.stream.incoming.size == before + FRAME_HEADER_SIZE + 200
+        assert await slave.receive(200) == master.log.content[2500:]
+
+
+async def test_the_end_of_a_burst_sends_a_few_frames_and_a_task_the_rest(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_master(batch_size=10) as master:
+        slave = master.connect(2500)
+        await slave.report(2500)
+        await slave.heartbeat()
+        await trio.testing.wait_all_tasks_blocked()
+        before = slave.stream.incoming.size
+        master.append(100)
+        assert slave.stream.incoming.size == before + 4 * (FRAME_HEADER_SIZE + 10)
+        master.append(100)
+        assert slave.stream.incoming.size == before + 4 * (FRAME_HEADER_SIZE + 10), "the task has begun"
+        assert await slave.receive(200) == master.log.content[2500:]
+        assert slave.sizes == [10] * 20
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_slow_slave_gets_everything_once_and_in_order(
+    count: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The stream takes a part of a frame; a task sends the rest before anything that is appended meanwhile."""
+    async with a_master(batch_size=100_000) as master:
+        master.log.file_size = 1 << 20
+        slave = master.connect(2500)
+        slave.frames = FrameReader(2500, file_size=1 << 20)
+        await slave.report(2500)
+        await slave.heartbeat()
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(count):
+            for _ in range(4):
+                master.append(99_000)
+            assert slave.stream.incoming.size == BUFFER_SIZE, "full"
+            assert await slave.receive(len(master.log.content) - 2500) == master.log.content[2500:]
+            await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_a_shortage_of_descriptors_does_not_end_a_burst(autojump_clock: trio.testing.MockClock) -> None:
+    async with a_master() as master:
+        slave = master.connect(2500)
+        await slave.report(2500)
+        await slave.heartbeat()
+        await trio.testing.wait_all_tasks_blocked()
+        master.log.shortages = 1
+        master.append(200)
+        assert await slave.receive(200) == master.log.content[2500:]
 
 
 @pytest.mark.parametrize("batch_size", [1, 12, 32_768])
@@ -72,6 +135,18 @@ async def test_an_idle_slave_gets_heartbeats(autojump_clock: trio.testing.MockCl
         assert len(await slave.receive(1)) == 1
 
 
+async def test_a_heartbeat_comes_when_nothing_was_sent_for_its_interval(autojump_clock: trio.testing.MockClock) -> None:
+    async with a_master(heartbeat_s=5.0) as master:
+        slave = master.connect(2500)
+        await slave.report(2500)
+        await slave.heartbeat()
+        await trio.sleep(3)
+        master.append(1)
+        assert await slave.heartbeat() == 2501
+        assert trio.current_time() == pytest.approx(8, abs=0.1)
+        assert len(slave.received) == 1
+
+
 async def test_a_request_is_answered_at_once_also_without_news(autojump_clock: trio.testing.MockClock) -> None:
     """RocketMQ's master does the same, because its slave reports 5 s after it has connected. An empty slave, too."""
     async with a_master() as master:
@@ -113,6 +188,19 @@ async def test_a_silent_slave_is_closed_in_time(
         assert await slave.is_closed()
         assert trio.current_time() == pytest.approx(20, abs=0.1)
     assert "expected a report within 20 s, found silence" in caplog.text
+
+
+async def test_silence_begins_with_the_last_report(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_master(housekeeping_s=20.0, heartbeat_s=1e6) as master:
+        slave = master.connect(2500)
+        for _ in range(3):
+            await slave.report(2500)
+            await trio.sleep(19)
+        assert caplog.text == ""
+        assert await slave.is_closed()
+        assert trio.current_time() == pytest.approx(58, abs=0.1)
 
 
 async def test_a_slave_whose_next_files_are_deleted_is_told_by_the_end_of_its_connection(

@@ -40,6 +40,30 @@ async def test_without_faults_it_is_a_stream_as_trio_defines_one(
     await trio.testing.check_half_closeable_stream(make, make_clogged)
 
 
+async def test_without_waiting_it_sends_what_there_is_room_for(
+    network: SimNetwork, autojump_clock: trio.testing.MockClock
+) -> None:
+    ours, theirs = await a_pair(network)
+    content = bytes(range(256)) * (BUFFER_SIZE // 256 + 1)
+    assert ours.send_nowait(content) == BUFFER_SIZE
+    assert ours.send_nowait(b"more") == 0
+    received = b""
+    while len(received) < BUFFER_SIZE:
+        received += await theirs.receive_some()
+    assert received == content[:BUFFER_SIZE]
+    assert ours.send_nowait(b"more") == 4
+
+
+async def test_without_waiting_nothing_is_sent_on_a_connection_that_has_ended(
+    network: SimNetwork, autojump_clock: trio.testing.MockClock
+) -> None:
+    ours, theirs = await a_pair(network)
+    network.reset(A, B)
+    assert ours.send_nowait(b"lost") == 0
+    await theirs.aclose()
+    assert theirs.send_nowait(b"closed") == 0
+
+
 @given(chunks=st.lists(st.binary(max_size=300_000 // 100), max_size=20), seed=st.integers(0, 1000))
 def test_bytes_arrive_in_order_whatever_the_jitter(chunks: list[bytes], seed: int) -> None:
     received = b""
