@@ -150,14 +150,16 @@ class Hub:
         monotonic = self._monotonic
         try:
             while True:
-                if not self._backlog:
+                # Either lets the other tasks run first.
+                if self._backlog:
+                    await trio.lowlevel.checkpoint()
+                else:
                     await trio.lowlevel.wait_readable(self._epoll.fileno())
                 # A wake-up costs as much as several requests, so poll again while peers are ready, up to the slice.
                 deadline = self._deadline = monotonic() + SLICE_SECONDS
                 while self._turn(deadline) and monotonic() < deadline:
                     pass
                 self._now = 0.0
-                await trio.lowlevel.checkpoint()
         finally:
             for connection in self.connections:
                 self.end(connection)
