@@ -182,7 +182,15 @@ class Connection:
     def reply_deferred(self, frame: bytes) -> None:
         """Queue the encoded response of a request whose processor returned DEFERRED."""
         self._deferred_count -= 1
-        self.reply_frame(frame)
+        # As reply_frame, without another call.
+        if self.is_closed:
+            self.dropped_replies += 1
+            return
+        self._outgoing.append(frame)
+        self.outgoing_size += len(frame)
+        if not self._dirty:
+            self._dirty = True
+            self._burst.mark_dirty(self)
 
     def answer_deferred(self, owed: Owed, frame: bytes) -> None:
         """Complete a deferred request with its encoded answer; a oneway is only counted as done."""

@@ -152,12 +152,13 @@ class FastSend:
                 self._refuse_fast(connection, request.opaque, status, body, stored)
             return True
         counter.count += 1
-        counter.size_bytes += self._appender.wrote_offset - physical_offset
+        end_offset = self._appender.wrote_offset
+        counter.size_bytes += end_offset - physical_offset
         if self._waits_for_storing:
             if not request.flag & ONEWAY_FLAG:
                 connection.count_deferred()
                 answer = partial(self._answer_fast, connection, request.opaque, physical_offset, queue_id, queue_offset)
-                self._store.wait_stored(self._store.wrote_offset, answer)
+                self._store.wait_stored(end_offset, answer)
             else:
                 self._store.flush_soon()
         elif not request.flag & ONEWAY_FLAG:

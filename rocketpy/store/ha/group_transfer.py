@@ -82,6 +82,7 @@ class GroupTransferService:
         self._began: list[float] = []
         self._callbacks: list[StoredCallback] = []
         self._idle = trio.lowlevel.ParkingLot()
+        self._is_idle = False  # the timer waits; asked for each message, which ParkingLot answers with a call
         self._answered_count = 0
         self._timeout_count = 0
         self._unavailable_count = 0
@@ -93,8 +94,8 @@ class GroupTransferService:
         """
         self._new_ends.append(end_offset)
         self._new_callbacks.append(callback)
-        if self._idle:
-            self._idle.unpark()
+        if self._is_idle:
+            self._start_timer()
 
     def wait_again(self, end_offset: int, began: float, callback: StoredCallback) -> None:
         """Let a request wait on that was called back with PUT_OK, and whose slave has gone before it was answered.
@@ -106,8 +107,8 @@ class GroupTransferService:
         self._ends.insert(at, end_offset)
         self._began.insert(at, max(began, self._began[at - 1]) if at else began)
         self._callbacks.insert(at, callback)
-        if self._idle:
-            self._idle.unpark()
+        if self._is_idle:
+            self._start_timer()
 
     def has(self, end_offset: int) -> bool:
         """Whether a live slave has acknowledged the record that ends at an offset."""
@@ -165,6 +166,7 @@ class GroupTransferService:
         try:
             while True:
                 while not self._ends and not self._new_ends:
+                    self._is_idle = True
                     await self._idle.park()
                 await trio.sleep(TICK_SECONDS)
                 if self._new_ends:
@@ -176,6 +178,10 @@ class GroupTransferService:
                 column.clear()
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    def _start_timer(self) -> None:
+        self._is_idle = False
+        self._idle.unpark()
 
     def _available_end(self, slaves: Iterable[SlaveProgress]) -> int:
         """Return the offset before which a message must end for its wait to make sense; 0 without a slave."""
