@@ -6,15 +6,22 @@ as a block lasts; a hunt is the machine itself, with the same examples each time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 import attrs
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from rocketpy.testing.store_world import LifeEnded
 from tests.task_order import TRIO_RANDOM
@@ -23,6 +30,15 @@ Machine = TypeVar("Machine", bound=RuleBasedStateMachine)
 Function = Callable[..., Any]
 Wrong = Callable[[Function], Function]
 """Makes the wrong function from the right one."""
+
+Change = tuple[object, str, Wrong]
+"""A class or module, the name of a function in it, and what makes the wrong function from the right one."""
+
+Strategies = Mapping[str, st.SearchStrategy[Any]]
+"""Where the arguments of a step come from."""
+
+Condition = Callable[[Any], bool]
+"""Whether a machine can do a step now."""
 
 # Trio shuffles tasks that are ready together. Hypothesis gives the shuffling a seed for each of its examples; a script,
 # which is played outside of it, has the seeds below, or the same script would be another one in each run.
@@ -60,6 +76,22 @@ def planted(owner: object, function_name: str, wrong: Wrong) -> Iterator[None]:
         yield
     finally:
         setattr(owner, function_name, original)
+
+
+@attrs.frozen
+class PlantedBug:
+    """A bug that can be switched on."""
+
+    what: str
+    changes: Sequence[Change]
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Have the bug as long as the block lasts."""
+        with ExitStack() as restored:
+            for change in self.changes:
+                restored.enter_context(planted(*change))
+            yield
 
 
 @contextmanager
@@ -102,6 +134,64 @@ def hunted(*, examples: int, steps: int) -> settings:
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
+
+
+@attrs.frozen
+class Hunt:
+    """Where a bug is looked for: the steps that may lead to it, and how the machine begins."""
+
+    invariants: Sequence[Enum]  # one of them is named: which one depends on what comes first
+    rules: Mapping[str, Strategies]
+    first_start: Strategies = attrs.Factory(dict)
+
+
+@attrs.frozen
+class Hunters:
+    """The hunts of one machine, which has an ``initialize`` step ``first_start``.
+
+    A hunter is the machine with the rules of one hunt only, each with these arguments; what it checks is the same.
+    ``conditions`` are those of its rules by their names, ``otherwise`` is that of all others.
+    """
+
+    machine: type[RuleBasedStateMachine]
+    broken: type[AssertionError]
+    """What the machine raises, with the ``invariant`` that is not true."""
+    how: settings
+    conditions: Mapping[str, Condition]
+    otherwise: Condition = lambda machine: True
+
+    def find(self, name: str, bug: PlantedBug, hunt: Hunt) -> None:
+        """Look for a bug; fail unless one of the invariants is broken that it is known to break."""
+        with bug.planted(), pytest.raises(self.broken) as raised:
+            run_state_machine_as_test(self._hunter(hunt), settings=self.how)
+        invariant: Enum = vars(raised.value)["invariant"]
+        assert invariant in hunt.invariants
+        print(f"planted bug found: {name}: {invariant.name}")
+
+    def find_nothing(self, hunts: Iterable[Hunt]) -> None:
+        """Hunt for a little where there is no bug: a hunter that finds something there finds no bug either."""
+        for hunt in hunts:
+            run_state_machine_as_test(self._hunter(hunt), settings=settings(self.how, max_examples=4))
+
+    def _hunter(self, hunt: Hunt) -> type[RuleBasedStateMachine]:
+        members: dict[str, object] = {}
+        for name, member in vars(self.machine).items():
+            if hasattr(member, "hypothesis_stateful_rule"):
+                members[name] = self._plain(name)
+        for name, strategies in hunt.rules.items():
+            condition = self.conditions.get(name, self.otherwise)
+            members[name] = precondition(condition)(rule(**strategies)(self._plain(name)))
+        members["first_start"] = initialize(**hunt.first_start)(self._plain("first_start"))
+        return type("Hunter", (self.machine,), members)
+
+    def _plain(self, name: str) -> Callable[..., None]:
+        """Return a step that is no rule."""
+
+        def step(machine: RuleBasedStateMachine, *positional: Any, **named: Any) -> None:
+            getattr(self.machine, name)(machine, *positional, **named)
+
+        step.__name__ = name
+        return step
 
 
 def hunt(machine: type[RuleBasedStateMachine], bug: Bug, *, examples: int = 2_000, steps: int = 30) -> None:

@@ -1,20 +1,16 @@
 """Deliberate bugs: what finds none of them proves nothing.
 
-Each is a small change of the real classes, switched on for a while by :func:`planted`. The bugs are of the kind that
-passes every test without a crash in it. The state machine in ``test_store_machine.py`` must find each of them, and the
-enumeration in ``crash/`` those that show within two lives.
+Each is a small change of the real classes, switched on for a while by ``PlantedBug.planted``. The bugs are of the kind
+that passes every test without a crash in it. The state machine in ``test_store_machine.py`` must find each of them, and
+the enumeration in ``crash/`` those that show within two lives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from typing import Any
 
-import attrs
-
-from property_tests import hunts
-from property_tests.hunts import Function, Wrong
+from property_tests.hunts import Function, PlantedBug
 from rocketpy.errors import StoreError
 from rocketpy.store.files.mapped_file_queue import MappedFileQueue
 from rocketpy.store.log import commit_log
@@ -31,27 +27,6 @@ from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService
 from rocketpy.store.services.flush_once import flush_once
 from rocketpy.store.services.group_commit import GroupCommitService
 from rocketpy.testing.sim.disk import SimDisk
-
-Change = tuple[object, str, Wrong]
-"""A class or module, the name of a function in it, and what makes the wrong function from the right one."""
-
-
-@attrs.frozen
-class PlantedBug:
-    """A bug that can be switched on."""
-
-    what: str
-    changes: Sequence[Change]
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Have a bug of :data:`PLANTED` as long as the block lasts."""
-    with ExitStack() as restored:
-        for change in PLANTED[name].changes:
-            restored.enter_context(hunts.planted(*change))
-        yield
-
 
 # ---- the changes: each takes the right function and returns the wrong one -------------------------------------------
 

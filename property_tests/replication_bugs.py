@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import trio
 
-from property_tests import hunts
-from property_tests.hunts import Function
-from property_tests.planted_bugs import PlantedBug
+from property_tests.hunts import Function, PlantedBug
 from rocketpy.broker.replication.comparison import LogComparison
 from rocketpy.errors import ShortageError, StoreError
 from rocketpy.store.append.appender import MessageAppender
@@ -23,16 +20,6 @@ from rocketpy.store.ha.slave_progress import SlaveProgress
 from rocketpy.store.ha.tail_cut import TailCut
 from rocketpy.store.ha.verified_stream import VerifiedPiece, VerifiedStream
 from rocketpy.store.results import PutMessageStatus
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Have a bug of :data:`PLANTED` as long as the block lasts."""
-    with ExitStack() as restored:
-        for change in PLANTED[name].changes:
-            restored.enter_context(hunts.planted(*change))
-        yield
-
 
 # ---- the master: each takes the right function and returns the wrong one --------------------------------------------
 

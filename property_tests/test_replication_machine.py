@@ -7,16 +7,13 @@ the deliberate bugs of ``replication_bugs.py``, each of which it must find.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-import attrs
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
-from property_tests.hunts import hunted, play
-from property_tests.replication_bugs import PLANTED, planted
+from property_tests.hunts import Hunt, Hunters, hunted, play
+from property_tests.replication_bugs import PLANTED
 from property_tests.replication_machine import ASYNC, SYNC, ReplicationMachine, has_master, has_pair
 from rocketpy.testing.replication_model import Invariant, ReplicationBroken
 
@@ -123,42 +120,9 @@ def test_scripts(script: Script) -> None:
 
 # ---- what it must find ----------------------------------------------------------------------------------------------
 
-Strategies = Mapping[str, st.SearchStrategy[Any]]
 ON_A_SLAVE, STATUS_IS_TRUE = Invariant.ACKNOWLEDGED_IS_ON_A_SLAVE, Invariant.STATUS_IS_TRUE
 NO_CLAIM_ABOVE_SENT, SLAVE_IS_A_PIECE = Invariant.NO_CLAIM_ABOVE_SENT, Invariant.SLAVE_IS_A_PIECE
 EQUAL_OR_ALARM, PROGRESS_OR_ALARM = Invariant.EQUAL_OR_ALARM, Invariant.PROGRESS_OR_ALARM
-
-
-@attrs.frozen
-class Hunt:
-    """Where a bug is looked for: the steps that may lead to it, and how such stores begin."""
-
-    invariants: Sequence[Invariant]  # one of them is named: which one depends on what comes first
-    rules: Mapping[str, Strategies]
-    first_start: Strategies = attrs.Factory(dict)
-
-    def machine(self) -> type[ReplicationMachine]:
-        """Return the machine with these rules only, each with these arguments; what it checks is the same."""
-        members: dict[str, object] = {}
-        for name, member in vars(ReplicationMachine).items():
-            if hasattr(member, "hypothesis_stateful_rule"):
-                members[name] = _plain(name)
-        for name, strategies in self.rules.items():
-            step = rule(**strategies)(_plain(name))
-            members[name] = precondition(CONDITIONS[name])(step) if name in CONDITIONS else step
-        members["first_start"] = initialize(**self.first_start)(_plain("first_start"))
-        return type("Hunter", (ReplicationMachine,), members)
-
-
-CONDITIONS = {**dict.fromkeys(("put", "put_batch", "fill_file", "wait_again", "forge"), has_master), "lie": has_pair}
-
-
-def _plain(name: str) -> Callable[..., None]:
-    def step(self: ReplicationMachine, *positional: Any, **named: Any) -> None:
-        getattr(ReplicationMachine, name)(self, *positional, **named)
-
-    step.__name__ = name
-    return step
 
 
 the_slave, the_master = {"name": st.just("b")}, {"name": st.just("a")}
@@ -232,7 +196,12 @@ HUNTS: Mapping[str, Hunt] = {
         {"flush": st.just(ASYNC)},
     ),
 }
-HUNTED = hunted(examples=300, steps=25)
+HUNTERS = Hunters(
+    ReplicationMachine,
+    ReplicationBroken,
+    hunted(examples=300, steps=25),
+    {**dict.fromkeys(("put", "put_batch", "fill_file", "wait_again", "forge"), has_master), "lie": has_pair},
+)
 
 
 def test_no_planted_bug_is_left_out() -> None:
@@ -241,13 +210,8 @@ def test_no_planted_bug_is_left_out() -> None:
 
 @pytest.mark.parametrize("name", HUNTS)
 def test_each_planted_bug_is_found(name: str) -> None:
-    hunt = HUNTS[name]
-    with planted(name), pytest.raises(ReplicationBroken) as raised:
-        run_state_machine_as_test(hunt.machine(), settings=HUNTED)
-    assert raised.value.invariant in hunt.invariants
-    print(f"planted bug found: {name}: {raised.value.invariant.name}")
+    HUNTERS.find(name, PLANTED[name], HUNTS[name])
 
 
 def test_hunters_find_nothing_in_stores_without_bugs() -> None:
-    for hunt in HUNTS.values():
-        run_state_machine_as_test(hunt.machine(), settings=settings(HUNTED, max_examples=4))
+    HUNTERS.find_nothing(HUNTS.values())

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
-import attrs
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
-from property_tests.hunts import SCHEDULES, hunted, play
-from property_tests.planted_bugs import PLANTED, planted
+from property_tests.hunts import SCHEDULES, Hunt, Hunters, hunted, play
+from property_tests.planted_bugs import PLANTED
 from property_tests.store_machine import ASYNC, NOTHING, SYNC, StoreMachine, is_closed, is_open, some
 from rocketpy.testing.store_model import Invariant, InvariantBroken
 
@@ -254,38 +251,6 @@ def test_deaths_in_a_recovery(scripts: Sequence[Script]) -> None:
 ABORT_FILE, ACKNOWLEDGED_IS_THERE = Invariant.ABORT_FILE, Invariant.ACKNOWLEDGED_IS_THERE
 CUT_STAYS_CUT, NO_HOLE, NOTHING_INVENTED = Invariant.CUT_STAYS_CUT, Invariant.NO_HOLE, Invariant.NOTHING_INVENTED
 FULL_DISK, TWICE_IS_ONCE = Invariant.FULL_DISK, Invariant.TWICE_IS_ONCE
-Strategies = Mapping[str, st.SearchStrategy[Any]]
-
-
-@attrs.frozen
-class Hunt:
-    """Where a bug is looked for: the steps that may lead to it, and how such a store begins."""
-
-    invariants: Sequence[Invariant]  # one of them is named: which one depends on what comes first
-    first_start: Strategies
-    rules: Mapping[str, Strategies]
-
-    def machine(self) -> type[StoreMachine]:
-        """Return the machine with these rules only, each with these arguments; what it checks is the same."""
-        members: dict[str, object] = {}
-        for name, member in vars(StoreMachine).items():
-            if hasattr(member, "hypothesis_stateful_rule"):
-                members[name] = _plain(name)
-        for name, strategies in self.rules.items():
-            members[name] = precondition(CONDITIONS.get(name, is_open))(rule(**strategies)(_plain(name)))
-        members["first_start"] = initialize(**self.first_start)(_plain("first_start"))
-        return type("Hunter", (StoreMachine,), members)
-
-
-CONDITIONS = dict.fromkeys(("start", "lose_power", "queues_are_deleted"), is_closed)
-
-
-def _plain(name: str) -> Callable[..., None]:
-    def step(self: StoreMachine, *positional: Any, **named: Any) -> None:
-        getattr(StoreMachine, name)(self, *positional, **named)
-
-    step.__name__ = name
-    return step
 
 
 one_queue = st.just(("T", 0))
@@ -295,27 +260,26 @@ anything = st.integers(0, 255).map(some)
 HUNTS: Mapping[str, Hunt] = {
     "acknowledge before sync": Hunt(
         [ACKNOWLEDGED_IS_THERE],
-        {"flush": st.just(SYNC)},
         {
             "put": put,
             "disk_is_slow": {"milliseconds": st.sampled_from([0, 15])},
             "time_passes": {"milliseconds": st.sampled_from([1, 20])},
             "crash_and_start": {"survives": st.just(NOTHING)},
         },
+        {"flush": st.just(SYNC)},
     ),
     "skip a directory sync": Hunt(
         [ACKNOWLEDGED_IS_THERE],
-        {"flush": st.sampled_from([SYNC, ASYNC])},
         {"put": put, "flush": {}, "crash_and_start": {"survives": st.just(NOTHING)}},
+        {"flush": st.sampled_from([SYNC, ASYNC])},
     ),
     "no CRC check": Hunt(
         [NOTHING_INVENTED],
-        {"flush": st.just(ASYNC), "sector_size": st.just(64)},
         {"put": put | {"size": st.just(500)}, "crash_and_start": {"survives": anything}},
+        {"flush": st.just(ASYNC), "sector_size": st.just(64)},
     ),
     "forget consume-queue truncation": Hunt(
         [NO_HOLE, ACKNOWLEDGED_IS_THERE, NOTHING_INVENTED],
-        {"flush": st.sampled_from([SYNC, ASYNC]), "sector_size": st.just(64), "units": st.just(3)},
         {
             "put_batch": {
                 "queue": two_queues,
@@ -325,25 +289,25 @@ HUNTS: Mapping[str, Hunt] = {
             "time_passes": {"milliseconds": st.just(6_000)},
             "crash_and_start": {"survives": anything},
         },
+        {"flush": st.sampled_from([SYNC, ASYNC]), "sector_size": st.just(64), "units": st.just(3)},
     ),
     "lose the abort file": Hunt(
         [ABORT_FILE],
-        {"flush": st.sampled_from([SYNC, ASYNC])},
         {"put": put, "crash_and_start": {"survives": st.none()}},
+        {"flush": st.sampled_from([SYNC, ASYNC])},
     ),
     "off-by-one at roll over": Hunt(
         [ACKNOWLEDGED_IS_THERE],
-        {"flush": st.sampled_from([SYNC, ASYNC])},
         {"put": put | {"size": st.just(1000)}, "crash_and_start": {"survives": st.none()}},
+        {"flush": st.sampled_from([SYNC, ASYNC])},
     ),
     "leave the stale tail": Hunt(
         [CUT_STAYS_CUT, NOTHING_INVENTED],
-        {"flush": st.just(ASYNC), "sector_size": st.just(64)},
         {"put": put, "crash_and_start": {"survives": anything}},
+        {"flush": st.just(ASYNC), "sector_size": st.just(64)},
     ),
     "sync again after a failed sync": Hunt(
         [ACKNOWLEDGED_IS_THERE],
-        {"flush": st.just(SYNC)},
         {
             "put": put,
             "disk_call_fails": {"method": st.just("sync"), "call": st.just(1)},
@@ -351,10 +315,10 @@ HUNTS: Mapping[str, Hunt] = {
             "crash_and_start": {"survives": st.just(NOTHING)},
             "start": {},
         },
+        {"flush": st.just(SYNC)},
     ),
     "trust what a record names": Hunt(
         [ACKNOWLEDGED_IS_THERE, NO_HOLE, NOTHING_INVENTED],
-        {"flush": st.sampled_from([SYNC, ASYNC])},
         {
             "put": put,
             "put_naming": {"queue": one_queue, "size": st.just(10), "offset": st.just(0), "and_end": st.just(True)},
@@ -362,9 +326,16 @@ HUNTS: Mapping[str, Hunt] = {
             "kill": {},
             "start": {},
         },
+        {"flush": st.sampled_from([SYNC, ASYNC])},
     ),
 }
-HUNTED = hunted(examples=6_000, steps=50)
+HUNTERS = Hunters(
+    StoreMachine,
+    InvariantBroken,
+    hunted(examples=6_000, steps=50),
+    dict.fromkeys(("start", "lose_power", "queues_are_deleted"), is_closed),
+    is_open,
+)
 
 
 SHOWN: Mapping[str, tuple[Sequence[Script], Sequence[Invariant]]] = {
@@ -382,7 +353,7 @@ SHOWN: Mapping[str, tuple[Sequence[Script], Sequence[Invariant]]] = {
 def test_a_rare_planted_bug_is_found_by_a_script(name: str) -> None:
     """The right code passes all scripts, above."""
     scripts, invariants = SHOWN[name]
-    with planted(name), pytest.raises(InvariantBroken) as raised:
+    with PLANTED[name].planted(), pytest.raises(InvariantBroken) as raised:
         for script in scripts:
             play(StoreMachine, script)
     assert raised.value.invariant in invariants
@@ -394,13 +365,8 @@ def test_no_planted_bug_is_left_out() -> None:
 
 @pytest.mark.parametrize("name", HUNTS)
 def test_each_planted_bug_is_found(name: str) -> None:
-    hunt = HUNTS[name]
-    with planted(name), pytest.raises(InvariantBroken) as raised:
-        run_state_machine_as_test(hunt.machine(), settings=HUNTED)
-    assert raised.value.invariant in hunt.invariants
-    print(f"planted bug found: {name}: {raised.value.invariant.name}")
+    HUNTERS.find(name, PLANTED[name], HUNTS[name])
 
 
 def test_hunters_find_nothing_in_a_store_without_bugs() -> None:
-    for hunt in HUNTS.values():
-        run_state_machine_as_test(hunt.machine(), settings=settings(HUNTED, max_examples=4))
+    HUNTERS.find_nothing(HUNTS.values())

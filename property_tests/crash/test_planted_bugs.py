@@ -11,7 +11,7 @@ import pytest
 from property_tests.crash.enumeration import Effort, Enumeration
 from property_tests.crash.history import replay
 from property_tests.crash.life import Setup
-from property_tests.planted_bugs import PLANTED, planted
+from property_tests.planted_bugs import PLANTED
 from rocketpy.testing.store_model import Invariant, InvariantBroken
 
 USUAL = Effort(2, samples=2, again_each=10, goes_on_each=10, lives_after_each=2000)
@@ -58,7 +58,7 @@ DISKS_MAX = 30_000
 @pytest.mark.parametrize("name", FOUND)
 def test_it_is_found(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     alphabet, effort, invariant = FOUND[name]
-    with planted(name):
+    with PLANTED[name].planted():
         enumeration = Enumeration(Setup(name, alphabet), effort)
         enumeration.run()
         (failure,) = enumeration.failures
@@ -76,7 +76,7 @@ def test_it_is_found(name: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_change_is_taken_back() -> None:
     for name, bug in PLANTED.items():
         before = [getattr(owner, function) for owner, function, _ in bug.changes]
-        with planted(name):
+        with PLANTED[name].planted():
             during = [getattr(owner, function) for owner, function, _ in bug.changes]
         after = [getattr(owner, function) for owner, function, _ in bug.changes]
         assert before == after
