@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,17 +20,25 @@ from tests.interop.pair import Member, open_pair
 
 pytestmark = pytest.mark.java
 
+Kinds = tuple[str, str]
+KINDS: Sequence[Kinds] = [("java", "rocketpy"), ("rocketpy", "java"), ("rocketpy", "rocketpy")]
+"""Of which make master and slave are."""
+
 TOPIC, GROUP = "tables", "readers"
 COMMIT, DELAY_OFFSETS = 15, 45
 COUNT = 20
 
 
-@pytest.fixture
-def namesrv(tmp_path: Path) -> Iterator[str]:
+@contextmanager
+def running_nameserver(directory: Path) -> Iterator[str]:
+    """A nameserver for the block, by its address."""
     port = processes.free_ports(1)
-    process = processes.start_nameserver(tmp_path, port)
-    yield f"127.0.0.1:{port}"
-    assert process.terminate() == 0, process.log()
+    process = processes.start_nameserver(directory, port)
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        status = process.terminate()
+    assert status == 0, process.log()
 
 
 def commit(member: Member, offset: int) -> None:
@@ -56,11 +66,10 @@ def stored_delays(member: Member) -> dict[str, str]:
     return dict(re.findall(r"(\d+):(\d+)", text.partition("}")[0]))
 
 
-@pytest.mark.parametrize("kinds", [("java", "rocketpy"), ("rocketpy", "java"), ("rocketpy", "rocketpy")])
-def test_a_slave_has_its_masters_tables_and_progress_comes_home(
-    kinds: tuple[str, str], tmp_path: Path, namesrv: str
-) -> None:
-    with open_pair(tmp_path, namesrv, kinds, "ASYNC_MASTER") as pair:
+def live(kinds: Kinds, directory: Path) -> None:
+    """Let a master and a slave of these kinds, with a nameserver of their own, live through all of it."""
+    directory.mkdir()
+    with running_nameserver(directory) as namesrv, open_pair(directory, namesrv, kinds, "ASYNC_MASTER") as pair:
         master, slave = pair.master, pair.slave
         pair.start()
         with Wire(master.address) as wire:
@@ -84,3 +93,18 @@ def test_a_slave_has_its_masters_tables_and_progress_comes_home(
         slave.wait(lambda: progress(slave) == 13, "it does not take the progress of another life")
         master.stop()
         slave.stop()
+
+
+@pytest.fixture(scope="module")
+def lives(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> Iterator[Mapping[Kinds, Future[None]]]:
+    """All pairs at the same time: each does little but wait for four rounds of its slave, which are 10 s apart."""
+    directory = tmp_path_factory.mktemp("pairs")
+    with ThreadPoolExecutor(len(KINDS)) as threads:
+        yield {kinds: threads.submit(live, kinds, directory / "-".join(kinds)) for kinds in KINDS}
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+def test_a_slave_has_its_masters_tables_and_progress_comes_home(
+    kinds: Kinds, lives: Mapping[Kinds, Future[None]]
+) -> None:
+    lives[kinds].result()
