@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -217,62 +218,73 @@ def nothing(count: int) -> int:
     return 0
 
 
+Loses = Callable[[int], int] | None
+"""What a loss of power takes away; None for a kill, which takes nothing."""
+
+
+@attrs.frozen
+class Death:
+    """A store whose opening was to cut it at its message 4, and was ended at a change of the disk, or later."""
+
+    world: StoreWorld
+    sent: Sequence[Sent]
+    order: CutOrder
+    tail: bytes
+    """What the log had from the cut on."""
+    is_in_the_middle: bool
+
+    def assert_kept(self, call: int) -> None:
+        """Check that the copy has all of the tail."""
+        assert joined(kept_of(self.world.disk), self.order.offset, self.order.end_offset) == self.tail, call
+
+
+def death_at(call: int, loses: Loses, *, is_stopped: bool = True) -> Death:
+    """Begin the opening that cuts, and let it die at a change of the disk; where there is none, when it is done."""
+    world, sent = a_store(is_stopped=is_stopped, count=12)
+    order = ordered(world, sent, 4)
+    tail = joined(log_bytes(world.disk), order.offset, order.end_offset)
+    world.disk.die_at_call(call)
+    is_in_the_middle = False
+    try:
+        world.begin()
+    except LifeEnded:
+        is_in_the_middle = True
+    if is_in_the_middle and loses is not None:
+        world.lose_power(loses)
+    else:
+        world.kill()
+    return Death(world, sent, order, tail, is_in_the_middle)
+
+
 @pytest.mark.parametrize("is_stopped", [True, False])
 @pytest.mark.parametrize("loses", [None, nothing, Random(5).randrange])
-def test_a_death_anywhere_leads_to_the_same_store(loses: Callable[[int], int] | None, is_stopped: bool) -> None:
+def test_a_death_anywhere_leads_to_the_same_store(loses: Loses, is_stopped: bool) -> None:
     """Killed, or with power lost, at each change of the disk: the next opening does it again, or it was done."""
-    call = 0
-    while True:
-        call += 1
-        world, sent = a_store(is_stopped=is_stopped, count=12)
-        order = ordered(world, sent, 4)
-        before = joined(log_bytes(world.disk), order.offset, order.end_offset)
-        world.disk.die_at_call(call)
-        try:
-            world.begin()
-        except LifeEnded:
-            if loses is None:
-                world.kill()
-            else:
-                world.lose_power(loses)
-        else:
-            world.kill()
+    for call in itertools.count(1):
+        death = death_at(call, loses, is_stopped=is_stopped)
+        if not death.is_in_the_middle:
             break
-        found = world.open()
-        assert found.log == sent[:4], call
+        found = death.world.open()
+        assert found.log == death.sent[:4], call
         assert sum(len(each) for each in found.queues.values()) == 4, call
-        assert joined(kept_of(world.disk), order.offset, order.end_offset) == before, call
-        assert load_order(world.disk, "/store") is None
-        world.kill()
+        death.assert_kept(call)
+        assert load_order(death.world.disk, "/store") is None
+        death.world.kill()
     assert call > 20, "it is cut in many steps"
 
 
 @pytest.mark.parametrize("loses", [None, nothing, Random(7).randrange])
-def test_a_slave_that_is_promoted_in_the_middle_opens_and_loses_nothing_without_a_copy(
-    loses: Callable[[int], int] | None,
-) -> None:
+def test_a_slave_that_is_promoted_in_the_middle_opens_and_loses_nothing_without_a_copy(loses: Loses) -> None:
     """A master never cuts: it opens with what is there, and what is not there is in the copy."""
     for call in range(1, 80):
-        world, sent = a_store(count=12)
-        order = ordered(world, sent, 4)
-        before = joined(log_bytes(world.disk), order.offset, order.end_offset)
-        world.disk.die_at_call(call)
-        try:
-            world.begin()
-        except LifeEnded:
-            if loses is None:
-                world.kill()
-            else:
-                world.lose_power(loses)
-        else:
-            world.kill()
-        world.config = MASTER
-        found = world.open()
-        assert found.log == sent[: len(found.log)], call
+        death = death_at(call, loses)
+        death.world.config = MASTER
+        found = death.world.open()
+        assert found.log == death.sent[: len(found.log)], call
         assert len(found.log) >= 4, call
-        if len(found.log) < len(sent):
-            assert joined(kept_of(world.disk), order.offset, order.end_offset) == before, call
-        world.kill()
+        if len(found.log) < len(death.sent):
+            death.assert_kept(call)
+        death.world.kill()
 
 
 def test_a_cut_that_was_done_is_never_done_again() -> None:
