@@ -71,15 +71,20 @@ async def open_broker_store(
         if store.index_behind:
             _log.info("%d bytes of the log are not indexed yet: the index is built while the broker serves, see "
                       "indexBehind in its runtime info", store.index_behind)  # fmt: skip
-        restored = tables.topics.restore_from_queues(store.queues())
-        if restored:
-            _log.warning("topics with messages that topics.json did not have: %s", ", ".join(restored))
-        if tables.offset_differences.has_followed and settings.store.broker_role is not BrokerRole.SLAVE:
-            count = set_back_to_queues(tables.offsets, tables.offset_resets, store.max_offset_in_queue)
-            if count:
-                _log.warning("%d consumer offsets were set back to the ends of their queues: the messages up to them "
-                             "had not arrived when this broker was a slave", count)  # fmt: skip
+        _fit_tables(tables, store, is_slave=settings.store.broker_role is BrokerRole.SLAVE)
         yield store
+
+
+def _fit_tables(tables: Tables, store: MessageStore, *, is_slave: bool) -> None:
+    """Give each queue a topic, and set offsets back that are past their queues on a master that was a slave."""
+    restored = tables.topics.restore_from_queues(store.queues())
+    if restored:
+        _log.warning("topics with messages that topics.json did not have: %s", ", ".join(restored))
+    if tables.offset_differences.has_followed and not is_slave:
+        count = set_back_to_queues(tables.offsets, tables.offset_resets, store.max_offset_in_queue)
+        if count:
+            _log.warning("%d consumer offsets were set back to the ends of their queues: the messages up to them "
+                         "had not arrived when this broker was a slave", count)  # fmt: skip
 
 
 def _log_recovered(report: RecoveryReport) -> None:

@@ -59,20 +59,15 @@ async def run_nameserver(
     server_tls = ServerTls(tls or TlsServerConfig(), report=lambda text: _log.info("%s", text))
     kv_config = _loaded_kv_config(config, disk, run_blocking)
     route_info: RouteInfoManager[Connection] = RouteInfoManager(route_limits(config))
-    processor = DefaultRequestProcessor(
-        route_info=route_info,
-        kv_config=kv_config,
-        configuration=NamesrvConfiguration(
-            namesrv=config,
-            server=server_config,
-            unknown=unknown or {},
-            disk=disk,
-            run_blocking=run_blocking,
-            log_level_changed=apply_log_level,
-        ),
-        current_time=trio.current_time,
+    configuration = NamesrvConfiguration(
+        namesrv=config,
+        server=server_config,
+        unknown=unknown or {},
+        disk=disk,
+        run_blocking=run_blocking,
+        log_level_changed=apply_log_level,
     )
-    dispatcher = _dispatcher(config, processor)
+    dispatcher = _dispatcher(config, route_info, kv_config, configuration)
     housekeeping = BrokerHousekeepingService(route_info=route_info, current_time=trio.current_time)
     network = network or SocketNetwork()
     server = RemotingServer(
@@ -117,7 +112,16 @@ def _loaded_kv_config(config: NamesrvConfig, disk: Disk, run_blocking: RunBlocki
     return kv_config
 
 
-def _dispatcher(config: NamesrvConfig, processor: DefaultRequestProcessor) -> Dispatcher:
+def _dispatcher(
+    config: NamesrvConfig,
+    route_info: RouteInfoManager[Connection],
+    kv_config: KVConfigManager,
+    configuration: NamesrvConfiguration,
+) -> Dispatcher:
+    """Return the dispatcher of every request; only peers of the allow list change routes, if there is one."""
+    processor = DefaultRequestProcessor(
+        route_info=route_info, kv_config=kv_config, configuration=configuration, current_time=trio.current_time
+    )
     allowed = networks(config.route_change_allow_list)
     dispatcher = Dispatcher(unsupported_log=_log_unsupported, authorize=RouteGuard(allowed) if allowed else None)
     processor.register_with(dispatcher)

@@ -66,16 +66,7 @@ class ReplicationFeature(Feature):
         self.ha_client: HAClient | None = None
         compared: Callable[[], ComparisonStatistics] | None = None
         if context.is_slave:
-            from rocketpy.broker.replication.comparison import LogComparison, client_address_of
-
-            comparison = LogComparison(
-                log=store.recorded_log,
-                client=with_account(
-                    client, accounts=context.tables.accounts, access_key=context.config.replication_account
-                ),
-                client_address=partial(client_address_of, self.master_addresses),
-                request_cut=store.order_cut,  # which says what forbids it
-            )
+            comparison = _comparison(context, client, self.master_addresses)
             compared = comparison.statistics
             self.ha_client = _ha_client(context, network, self.master_addresses, comparison)
             self.master_search = MasterSearch(self.master_addresses, statistics=self.ha_client.statistics)
@@ -96,6 +87,18 @@ class ReplicationFeature(Feature):
     def figures(self) -> dict[str, str]:
         """Return role, slaves and state."""
         return self._figures()
+
+
+def _comparison(context: BrokerContext, client: RemotingClient, master_addresses: MasterAddresses) -> LogComparison:
+    """Return what compares a slave's log with its master's; loaded on slaves alone."""
+    from rocketpy.broker.replication.comparison import LogComparison, client_address_of
+
+    return LogComparison(
+        log=context.store.recorded_log,
+        client=with_account(client, accounts=context.tables.accounts, access_key=context.config.replication_account),
+        client_address=partial(client_address_of, master_addresses),
+        request_cut=context.store.order_cut,  # which says what forbids it
+    )
 
 
 def _ha_client(

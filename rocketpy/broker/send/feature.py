@@ -47,13 +47,7 @@ class SendFeature(Feature):
         self.gate = SendGate()
         self.long_batches = LongBatches()
         self.consume_hooks = ConsumeHooks(hooks.consume)
-        self.fast_failure = FastFailureService(
-            store=store,
-            gate=self.gate,
-            config=config,
-            busy_timeout_ms=store_config.os_page_cache_busy_time_out_mills,
-            sync_timeout_ms=store_config.sync_flush_timeout if store_config.is_sync_flush else None,
-        )
+        self.fast_failure = _fast_failure(context, self.gate)
         self.end_burst = store.end_burst
         """Ends a burst of the store; what the dispatcher calls."""
         if config.broker_fast_failure_enable:
@@ -73,12 +67,7 @@ class SendFeature(Feature):
         self._shared = SendCollaborators(
             store=store,
             message_put=message_put,
-            check=SendCheck(
-                config=config,
-                topic_config_manager=context.tables.topics,
-                subscription_group_manager=context.tables.groups,
-                clock=context.clock,
-            ),
+            check=_check(context),
             gate=self.gate,
             answers=answers,
             outcome=SendOutcome(store=store, answers=answers),
@@ -150,3 +139,23 @@ class SendFeature(Feature):
             store_host=context.store_host,
             clock=context.clock,
         ).register(dispatcher)
+
+
+def _fast_failure(context: BrokerContext, gate: SendGate) -> FastFailureService:
+    store_config = context.store_config
+    return FastFailureService(
+        store=context.store,
+        gate=gate,
+        config=context.config,
+        busy_timeout_ms=store_config.os_page_cache_busy_time_out_mills,
+        sync_timeout_ms=store_config.sync_flush_timeout if store_config.is_sync_flush else None,
+    )
+
+
+def _check(context: BrokerContext) -> SendCheck:
+    return SendCheck(
+        config=context.config,
+        topic_config_manager=context.tables.topics,
+        subscription_group_manager=context.tables.groups,
+        clock=context.clock,
+    )

@@ -168,15 +168,9 @@ class SendMessageProcessor:
             reconsume_times=header.reconsume_times or 0,
         )
         if is_transactional(properties):
-            self._check_transactions_are_taken()
-            access_key = self._accounts.access_key(connection, request)
-            if access_key is not None:
-                properties[PROPERTY_ACCOUNT] = access_key
-            half_message(message)
-            stored = encode_properties(message.properties).encode()
-            refusal = self._store.refusal_of_waiting(stored)
-            if refusal is not None:
-                return self._outcome.not_stored(request, refusal, message.body, stored)
+            refused = self._make_half(connection, request, message)
+            if refused is not None:
+                return refused
         result = self._message_put.put(message)
         if not result.is_ok:
             stored = encode_properties(message.properties).encode()
@@ -189,6 +183,19 @@ class SendMessageProcessor:
         receipt = Receipt(request.opaque, request.serialize_type, msg_id, queue_id, result.queue_offset)
         self._stored(connection, request, receipt, wait, context, size)
         return None
+
+    def _make_half(
+        self, connection: Connection, request: RemotingCommand, message: MessageExtBrokerInner
+    ) -> RemotingCommand | None:
+        """Rewrite a prepared message; return the response if it could not be stored once it is committed."""
+        self._check_transactions_are_taken()
+        access_key = self._accounts.access_key(connection, request)
+        if access_key is not None:
+            message.properties[PROPERTY_ACCOUNT] = access_key
+        half_message(message)
+        stored = encode_properties(message.properties).encode()
+        refusal = self._store.refusal_of_waiting(stored)
+        return None if refusal is None else self._outcome.not_stored(request, refusal, message.body, stored)
 
     def _put_batch(
         self,

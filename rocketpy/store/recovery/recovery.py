@@ -137,14 +137,7 @@ class StoreRecovery:
             self.is_clean = begin.is_clean
             yield from self._recover_queues()
         if not files:
-            # An empty log is valid only if nothing of it was durable. RocketMQ deletes the queues in either case, and
-            # with them the only evidence that messages are lost.
-            self._require(durable_end, 0, "no file")
-            for recovery in self._recoveries:
-                if recovery.queue.files:
-                    recovery.remove_files()
-            self._queues.limit_deletions(0)
-            self._queues.forget_deletions(0)
+            self._remove_all_queues(durable_end)
             return
         scanner = yield from self._walk(begin)
         # Before anything of the log is removed: a log that ends too early is damage, and a tool may repair it.
@@ -199,6 +192,19 @@ class StoreRecovery:
             if recovery.queue.ext is not None and not recovery.queue.files:
                 recovery.remove_files()
                 yield
+
+    def _remove_all_queues(self, durable_end: int) -> None:
+        """Delete the files of all queues, because the log has none.
+
+        An empty log is valid only if nothing of it was durable. RocketMQ deletes the queues in either case, and with
+        them the only evidence that messages are lost.
+        """
+        self._require(durable_end, 0, "no file")
+        for recovery in self._recoveries:
+            if recovery.queue.files:
+                recovery.remove_files()
+        self._queues.limit_deletions(0)
+        self._queues.forget_deletions(0)
 
     def _remove_inconsistent_queues(self, log: LogEnds) -> None:
         """Delete the files of queues that cannot be right: the walk rebuilds them."""
