@@ -7,17 +7,15 @@ properties contain a NUL. The CRC covers the body only: the other checks detect 
 before a truncation. Between a record and its predecessor there may be units of records of other topics that name the
 queue (multi-dispatch). They are no more than claims, so the record may follow any number of them.
 
-A scan reads millions of records. So there is a fast path for plain ones (IPv4, with a queue, valid): a tight loop that
-yields them as :class:`Run`, column by column. Any other record takes the general path through :func:`check_message`,
-which decides and states the reason.
+A scan reads millions of records. So there is a fast path for plain ones (IPv4, with a queue, valid), the tight loop of
+:mod:`.plain_records`, and they are yielded as :class:`Run`, column by column. Any other record takes the general path
+through :func:`check_message`, which decides and states the reason.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from itertools import repeat
-from zlib import crc32
 
 import attrs
 
@@ -29,9 +27,10 @@ from rocketpy.protocol.stored_message import (
     RecordStatus,
     check_message,
 )
-from rocketpy.protocol.sysflag import BORN_HOST_V6_FLAG, NO_QUEUE_FLAG, STORE_HOST_V6_FLAG
+from rocketpy.protocol.sysflag import NO_QUEUE_FLAG
 from rocketpy.store.files.mapped_file import MappedFile
 from rocketpy.store.log.commit_log import CommitLog
+from rocketpy.store.log.plain_records import PlainRecords
 from rocketpy.store.queue.record_offsets import NamedUnits, follows, queue_offsets_of
 
 SLICE_RECORDS = 4000
@@ -43,12 +42,6 @@ WINDOW_SIZE = 1 << 20
 _HEAD = struct.Struct(">ii")  # totalSize and magic
 _WORD = 0xFFFF_FFFF
 _SIZE = struct.Struct(">i")
-_PLAIN = struct.Struct(">iiii4xqqiq8xq12x8xi")
-"""The checked fields of a record with IPv4 hosts: totalSize, magic, bodyCRC, queueId, queueOffset, physicalOffset,
-sysFlag, bornTimestamp, storeTimestamp, bodyLen."""
-_PLAIN_SIZE = 88
-assert _PLAIN.size == _PLAIN_SIZE
-_NOT_PLAIN_FLAGS = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG | NO_QUEUE_FLAG
 _MULTI_DISPATCH = PROPERTY_INNER_MULTI_DISPATCH.encode()
 _NOTHING = CheckedMessage(RecordStatus.NOTHING)
 
@@ -123,7 +116,7 @@ class LogScanner:
         self._base_offset = 0  # of that file
         self._is_window_plain = True  # no record in it is in several queues
         self._position = 0  # in the file, of the next record
-        self._queues: dict[tuple[bytes, int], _Queue] = {}
+        self._queues: PlainRecords[_Queue] = PlainRecords()
         self.first_file = first_file
         self.begin_offset = self._files[first_file].base_offset if begin_offset is None else begin_offset
         self.end_offset = self.begin_offset
@@ -168,58 +161,30 @@ class LogScanner:
 
     def _take_plain(self, touched: list[_Queue]) -> int:
         """Fast path: take at most a slice of plain records; return how many. Stops at any other record."""
-        window, window_begin = self._window, self._window_begin
-        view, last_begin, window_size = memoryview(window), len(window) - _PLAIN_SIZE - 3, len(window)
-        queues, check_crc, not_plain = self._queues, self._check_crc, _NOT_PLAIN_FLAGS
-        unpack_from, find = _PLAIN.unpack_from, window.find
-        timestamp_ms = self.timestamp_ms
-        begin = self._position - window_begin  # of the record, in the window
-        first = self._base_offset + window_begin  # of the window, in the log
-        count = 0
-        for _ in repeat(None, SLICE_RECORDS):
-            if begin > last_begin:
-                break
-            size, magic, crc, queue_id, queue_offset, physical_offset, sys_flag, _, stored_ms, body_size = unpack_from(
-                window, begin
-            )
-            end = begin + size
-            body_begin = begin + 88
-            body_end = body_begin + body_size
-            if (
-                magic != MESSAGE_MAGIC_CODE
-                or physical_offset != first + begin
-                or sys_flag & not_plain
-                or body_size < 0
-                or not body_end + 3 <= end <= window_size
-            ):
-                break
-            topic_end = body_end + 1 + window[body_end]
-            properties_begin = topic_end + 2
-            if (
-                properties_begin > end
-                or window[topic_end] << 8 | window[topic_end + 1] != end - properties_begin
-                or find(0, properties_begin, end) >= 0
-                or (check_crc and crc32(view[body_begin:body_end]) & 0x7FFFFFFF != crc)
-            ):
-                break
-            queue = queues.get((window[body_end + 1 : topic_end], queue_id))
-            if queue is None or queue_offset != queue.next_offset:
-                break  # the first record of a queue takes the general path
-            queue.next_offset = queue_offset + 1
+        window, position = self._window, self._position
+        begin = position - self._window_begin
+        records = self._queues.take(
+            window,
+            begin,
+            len(window),
+            self._base_offset + position,
+            count_max=SLICE_RECORDS,
+            check_crc=self._check_crc,
+        )
+        if not records:
+            return 0
+        for queue, _, physical_offset, size, _, _ in records:
             if physical_offset + size > queue.built_end:
                 if not queue.sizes:
                     touched.append(queue)
                 queue.physical_offsets.append(physical_offset)
                 queue.sizes.append(size)
-            if stored_ms > timestamp_ms:
-                timestamp_ms = stored_ms
-            count += 1
-            begin = end
-        self._position = window_begin + begin
-        self.end_offset = max(self.end_offset, first + begin)
-        self.timestamp_ms = timestamp_ms
-        self.record_count += count
-        return count
+        _, _, physical_offset, size, _, _ = records[-1]
+        self.end_offset = physical_offset + size
+        self._position = self.end_offset - self._base_offset
+        self.timestamp_ms = max(self.timestamp_ms, max([record[4] for record in records]))
+        self.record_count += len(records)
+        return len(records)
 
     def _take_one(self, mapped_file: MappedFile) -> tuple[bool, CheckedMessage | None]:
         """General path for one record: return whether the file continues, and the record if it needs a unit."""
@@ -250,7 +215,7 @@ class LogScanner:
     def _take_names(self, record: CheckedMessage) -> None:
         """Note the units of a record in the queues that it names, if they have records of their own."""
         for (topic, queue_id), queue_offset in queue_offsets_of(record, is_multi_dispatch=True)[1:]:
-            queue = self._queues.get((topic.encode("utf-8", "replace"), queue_id))
+            queue = self._queues.find(topic.encode("utf-8", "replace"), queue_id)
             if queue is not None:
                 queue.named = NamedUnits.taken(queue.named, queue.next_offset, queue_offset)
 
@@ -265,11 +230,12 @@ class LogScanner:
             )
 
     def _queue_of(self, record: CheckedMessage) -> _Queue:
-        key = record.topic.encode("utf-8", "replace"), record.queue_id
-        queue = self._queues.get(key)
+        topic = record.topic.encode("utf-8", "replace")
+        queue = self._queues.find(topic, record.queue_id)
         if queue is None:
             built_end = self._built_end(record.topic, record.queue_id)
-            queue = self._queues[key] = _Queue(record.topic, record.queue_id, record.queue_offset, built_end)
+            queue = _Queue(record.topic, record.queue_id, record.queue_offset, built_end)
+            self._queues.add(topic, record.queue_id, queue)
         return queue
 
     def _record_at(self, mapped_file: MappedFile, position: int) -> CheckedMessage:
