@@ -1,8 +1,8 @@
 """What dispatch reads from the properties of many records at once: the codes of their tags and their index keys.
 
 Most producers set a unique key, some set keys and tags, and nothing else matters to queues and index. So the texts are
-searched for these three names only, and no property is decoded. :func:`~rocketpy.protocol.properties.decode_properties`
-defines what a text means: a text in which a name is repeated, or has no value, is decoded by it.
+searched for these three names only, and no property is decoded. What a text means is defined by
+:func:`~rocketpy.protocol.properties.decode_properties`, which is asked where a name is repeated or has no value.
 """
 
 from __future__ import annotations
@@ -30,34 +30,33 @@ _CACHED_TAGS_MAX = 64
 """Bytes of tags whose code is kept: long ones could fill the memory."""
 
 
-class PropertyColumns:
-    """The properties of some records, as they are stored. No text contains a NUL."""
+def tags_codes_and_index_keys(texts: Sequence[bytes]) -> tuple[list[int], list[tuple[bytes, ...]]]:
+    """Return the hash of each record's tags, 0 without tags, and the keys under which the index has it.
+
+    ``texts`` are properties as they are stored, without NUL. For a few of them decoding costs less.
+    """
+    columns = _Columns(texts)
+    tags, unique_keys, keys = (
+        columns.values(name) for name in (PROPERTY_TAGS, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX, PROPERTY_KEYS)
+    )
+    codes = [0] * len(texts) if tags is None else list(map(_CODES.__getitem__, tags))
+    if keys is not None:
+        return codes, list(map(_all_keys, unique_keys or [b""] * len(keys), keys))
+    if unique_keys is None:
+        return codes, [()] * len(texts)
+    return codes, list(zip(unique_keys)) if all(unique_keys) else [(key,) if key else () for key in unique_keys]
+
+
+class _Columns:
+    """The properties of some records, as they are stored."""
 
     def __init__(self, texts: Sequence[bytes]) -> None:
         self._texts = texts
-        # An entry begins behind a separator, the first one of a text too.
-        self._joined = _ENTRY_END + _BETWEEN_TEXTS.join(texts) if texts else b""
-        self._entries: list[bytes] = []  # each text behind a separator, once they are needed
+        # An entry follows a separator, the first one of a text too.
+        self._joined = _ENTRY_END + _BETWEEN_TEXTS.join(texts)
+        self._entries: list[bytes] = []  # each text after a separator, once they are needed
 
-    def __contains__(self, part: bytes) -> bool:
-        """Whether a text contains some bytes, as far as can be seen without decoding."""
-        return part in self._joined
-
-    def tags_codes(self) -> list[int]:
-        """Return the hash of each record's tags, 0 without tags."""
-        tags = self._values(PROPERTY_TAGS)
-        return [0] * len(self._texts) if tags is None else list(map(_CODES.__getitem__, tags))
-
-    def index_keys(self) -> list[tuple[bytes, ...]]:
-        """Return the index keys of each record, as :func:`~rocketpy.protocol.properties.index_keys_of` does."""
-        unique_keys, keys = self._values(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX), self._values(PROPERTY_KEYS)
-        if keys is not None:
-            return list(map(_all_keys, unique_keys or [b""] * len(keys), keys))
-        if unique_keys is None:
-            return [()] * len(self._texts)
-        return list(zip(unique_keys)) if all(unique_keys) else [(key,) if key else () for key in unique_keys]
-
-    def _values(self, name: str) -> list[bytes] | None:
+    def values(self, name: str) -> list[bytes] | None:
         """Return the value of a property in each text in valid UTF-8, empty where it has none; None if none has one."""
         mark = _ENTRY_END + name.encode() + _NAME_END
         count = self._joined.count(mark)
@@ -73,8 +72,8 @@ class PropertyColumns:
         return [value.decode("utf-8", "replace").encode() for value in values]
 
 
-class _TagsCodes(dict[bytes, int]):
-    """Codes by tags; forgets everything when it is full."""
+class TagsCodes(dict[bytes, int]):
+    """Codes by tags, computed when they are first asked for; forgets everything when it is full."""
 
     def __missing__(self, tags: bytes) -> int:
         code = tags_code(tags.decode("utf-8", "replace"))
@@ -85,12 +84,13 @@ class _TagsCodes(dict[bytes, int]):
         return code
 
 
-_CODES = _TagsCodes()
+_CODES = TagsCodes()
 
 
 def _all_keys(unique_key: bytes, keys: bytes) -> tuple[bytes, ...]:
-    parts = [unique_key, *keys.split(_BETWEEN_KEYS)] if keys else [unique_key]
-    return tuple([part for part in parts if part][:INDEX_KEYS_MAX])
+    if not keys:
+        return (unique_key,) if unique_key else ()
+    return tuple([part for part in (unique_key, *keys.split(_BETWEEN_KEYS)) if part][:INDEX_KEYS_MAX])
 
 
 def _decoded(text: bytes) -> dict[str, str]:

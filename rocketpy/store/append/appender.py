@@ -25,7 +25,7 @@ from zlib import crc32
 from rocketpy.clock import Clock
 from rocketpy.errors import StoreError
 from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX
-from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RECORD_HEAD
+from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RECORD_HEAD, Buffer
 from rocketpy.protocol.sysflag import BORN_HOST_V6_FLAG, NO_QUEUE_FLAG, STORE_HOST_V6_FLAG
 from rocketpy.store import layout
 from rocketpy.store.append.burst_counts import BurstCounts
@@ -85,7 +85,7 @@ class MessageAppender:
         self.wrote_offset = commit_log.wrote_offset  # the end of the log, what is pending included
         # A record must end here or before: end of the file or of its reserved space, pending bytes, or not writable.
         self.room_end = -1
-        self._parts: list[bytes] = []  # pending bytes of the log, from commit_log.wrote_offset on
+        self._parts: list[Buffer] = []  # pending bytes of the log, from commit_log.wrote_offset on
         self._touched: list[ConsumeQueue] = []  # with pending units
         self.burst_timestamp_ms = commit_log.wrote_timestamp_ms
         self.counts = BurstCounts(clock)
@@ -247,7 +247,7 @@ class MessageAppender:
 
     def append_records(
         self,
-        content: bytes,
+        content: Buffer,
         units: Mapping[ConsumeQueue, Sequence[bytes]],
         index_work: Sequence[IndexWork],
         timestamp_ms: int,
@@ -275,7 +275,7 @@ class MessageAppender:
         """Number of queues with pending units."""
         return len(self._touched)
 
-    def add_file(self, blank: bytes | None = None) -> None:
+    def add_file(self, blank: Buffer | None = None) -> None:
         """Roll to the next file of the log, see :meth:`CommitLog.add_file`; nothing is pending."""
         self._commit_log.add_file(blank)
         self.wrote_offset = self._commit_log.wrote_offset
@@ -333,7 +333,7 @@ class MessageAppender:
             self.keep_burst()
             parts, timestamp_ms = self.pool.take()
         if parts:
-            content = b"".join(parts)
+            content = parts[0] if len(parts) == 1 else b"".join(parts)
             parts.clear()
             self.counts.put_bytes += len(content)
             self._commit_log.write(content, timestamp_ms)

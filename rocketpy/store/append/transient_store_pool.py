@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rocketpy.protocol.stored_message import Buffer
 from rocketpy.store.disk.interface import PAGE_SIZE
 
 
@@ -22,7 +23,7 @@ class TransientStorePool:
         self.size_bytes = size_bytes
         self.is_fail_fast = is_fail_fast
         self.committed_offset = 0  # the log before it is in the files, and so are its units
-        self._parts: list[bytes] = []
+        self._parts: list[Buffer] = []
         self._timestamp_ms = 0
 
     @property
@@ -30,12 +31,12 @@ class TransientStorePool:
         """The physical offset up to which the pool has room."""
         return self.committed_offset + self.size_bytes
 
-    def keep(self, parts: Sequence[bytes], timestamp_ms: int) -> None:
+    def keep(self, parts: Sequence[Buffer], timestamp_ms: int) -> None:
         """Add bytes at the end, stored no later than a time."""
         self._parts += parts
         self._timestamp_ms = max(self._timestamp_ms, timestamp_ms)
 
-    def take(self) -> tuple[list[bytes], int]:
+    def take(self) -> tuple[list[Buffer], int]:
         """Return everything that was kept, and how late it was stored at most: to be written now."""
         parts, self._parts = self._parts, []
         return parts, self._timestamp_ms

@@ -34,7 +34,7 @@ RETRY_SECONDS = 5.0
 FIRST_RETRY_SECONDS = 0.2
 """The pause after replication has ended; twice as long after each attempt that fails."""
 
-_READ_SIZE = 256 << 10
+_READ_SIZE = 512 << 10
 
 _log = logging.getLogger("rocketpy.store.ha")
 
@@ -214,7 +214,7 @@ class HAClient:
                 if parts and verified is None:
                     verified = VerifiedStream(parts[0].offset, file_size=log.file_size)
                 if verified is not None:
-                    self._store(verified.receive(b"".join([part.data for part in parts])))
+                    self._store(verified.receive(*[part.data for part in parts]))
             elif now >= silent_at:
                 raise RemoteProtocolError(
                     f"expected a frame or a heartbeat within {settings().housekeeping_s:g} s, found silence"

@@ -17,17 +17,19 @@ topic that was deleted and created again until it has as many messages as before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+
+import attrs
 
 from rocketpy.errors import RemoteProtocolError, ShortageError, StoreError
-from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH
-from rocketpy.protocol.stored_message import BLANK_SIZE_MIN, RECORD_HEAD, CheckedMessage
-from rocketpy.protocol.sysflag import NO_QUEUE_FLAG
+from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, decode_properties, index_keys_of
+from rocketpy.protocol.property_columns import tags_codes_and_index_keys
+from rocketpy.protocol.stored_message import BLANK_SIZE_MIN, RECORD_HEAD, Buffer, CheckedMessage, check_message
+from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store import layout
 from rocketpy.store.append.appender import MessageAppender
-from rocketpy.store.ha.verified_stream import VerifiedPiece
+from rocketpy.store.ha.verified_stream import QueueRun, VerifiedPiece, VerifiedRecord
 from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.queue.consume_queue import ConsumeQueue
@@ -37,6 +39,24 @@ from rocketpy.store.queue.table import ConsumeQueueTable
 
 _MULTI_DISPATCH = PROPERTY_INNER_MULTI_DISPATCH.encode()
 _pack_unit = layout.UNIT.pack
+_NO_QUEUES: Mapping[int, ConsumeQueue] = {}
+_FEW = 8
+"""So many records take less time one by one than column by column."""
+
+
+@attrs.define
+class _Plain:
+    """What is stored with records that continue queues."""
+
+    count: int
+    """Of the records."""
+    units: Mapping[ConsumeQueue, list[bytes]]
+    work: Sequence[IndexWork]
+    timestamp_ms: int
+    """The latest storeTimestamp."""
+
+
+_NOTHING = _Plain(0, {}, (), 0)
 
 
 class FollowingCommitLog:
@@ -93,9 +113,7 @@ class FollowingCommitLog:
             self._check_place(piece)
             if not piece.records:
                 self._close_file(piece)
-            done, count = 0, len(piece.records)
-            while done < count:
-                done += self._append_plain(piece, done) or self._append_one(piece, done)
+            self._append_records(piece)
         except ShortageError:
             raise
         except StoreError as error:
@@ -145,56 +163,104 @@ class FollowingCommitLog:
 
     # ---- records --------------------------------------------------------------------------------------------------
 
-    def _append_plain(self, piece: VerifiedPiece, first: int) -> int:
-        """Fast path: store records that continue queues, from one on; return how many. It stops at any other."""
-        topics, queues_max, is_multi_dispatch = self._queues.topics, self._queues.pending_max, self._is_multi_dispatch
-        tags_code, no_queue, multi_dispatch = self._units.tags_code, NO_QUEUE_FLAG, _MULTI_DISPATCH
+    def _append_records(self, piece: VerifiedPiece) -> None:
+        done, count = 0, len(piece.records)
+        count_max = count
+        while done < count:
+            records = piece.records[done : done + count_max]
+            found = self._few_plain(records) if len(records) <= _FEW else self._plain(records)
+            if found.count:
+                self._store_plain(_content(piece, done, done + found.count), found)
+            # After a record that is not plain there may be more: then few are looked at for each that is stored.
+            count_max = 2 * count_max if found.count else _FEW
+            done += found.count or self._append_one(piece, done)
+
+    def _plain(self, records: Sequence[VerifiedRecord]) -> _Plain:
+        """Fast path: return what is stored of records that continue queues, up to any other record; by columns."""
+        runs, queue_offsets, physical_offsets, sizes, timestamps_ms, texts = zip(*records, strict=True)
+        units, units_of, count = self._continued(runs, queue_offsets)
+        if self._is_multi_dispatch:
+            count = _first_with(_MULTI_DISPATCH, texts[:count])
+        if count < len(records):
+            return self._plain(records[:count]) if count else _NOTHING
+        topics = [run.topic for run in runs]
+        tags_codes, all_keys = tags_codes_and_index_keys(texts)
+        if SCHEDULE_TOPIC in topics:
+            tags_codes = self._units.with_delivery_times(tags_codes, topics, texts, timestamps_ms)
+        for run, unit in zip(runs, map(_pack_unit, physical_offsets, sizes, tags_codes), strict=True):
+            units_of[run].append(unit)
+        work: list[IndexWork] = list(zip(topics, all_keys, physical_offsets, timestamps_ms, strict=True))
+        if not all(all_keys):
+            work = [each for each in work if each[1]]
+        return _Plain(count, units, work, max(timestamps_ms))
+
+    def _few_plain(self, records: Sequence[VerifiedRecord]) -> _Plain:
+        """Return the same of records that are too few for columns to save time."""
+        topics, queues_max, tags_code = self._queues.topics, self._queues.pending_max, self._units.tags_code
         units: dict[ConsumeQueue, list[bytes]] = {}
         work: list[IndexWork] = []
         count = timestamp_ms = 0
-        for record in islice(piece.records, first, None):
-            topic, stored_ms, physical_offset = record.topic, record.store_timestamp, record.physical_offset
-            if not record.sys_flag & no_queue:
-                try:
-                    queue = topics[topic][record.queue_id]
-                except KeyError:
+        for run, queue_offset, physical_offset, size, stored_ms, text in records:
+            queue = topics.get(run.topic, _NO_QUEUES).get(run.queue_id) if run is not None else None
+            if run is None or queue is None or (self._is_multi_dispatch and _MULTI_DISPATCH in text):
+                break
+            added = units.get(queue)
+            if added is None:
+                if len(units) >= queues_max or queue.writes_ext or queue_offset != queue.next_offset:
                     break
-                added = units.get(queue)
-                if (
-                    record.queue_offset != queue.next_offset + (0 if added is None else len(added))
-                    or (is_multi_dispatch and multi_dispatch in record.properties_text)
-                    or (added is None and (len(units) >= queues_max or queue.writes_ext))
-                ):
-                    break
-                if added is None:
-                    added = units[queue] = []
-                added.append(_pack_unit(physical_offset, record.size, tags_code(topic, record.properties, stored_ms)))
-            keys = record.index_keys()
+                added = units[queue] = []
+            elif queue_offset != queue.next_offset + len(added):
+                break
+            properties = decode_properties(text.decode("utf-8", "replace"))
+            added.append(_pack_unit(physical_offset, size, tags_code(run.topic, properties, stored_ms)))
+            keys = index_keys_of(properties)
             if keys:
-                work.append((topic, keys, physical_offset, stored_ms))
-            if stored_ms > timestamp_ms:
-                timestamp_ms = stored_ms
+                work.append((run.topic, keys, physical_offset, stored_ms))
+            timestamp_ms = max(timestamp_ms, stored_ms)
             count += 1
-        if count:
-            self._store_plain(_content(piece, first, first + count), units, work, timestamp_ms)
-        return count
+        return _Plain(count, units, work, timestamp_ms)
 
-    def _store_plain(
-        self, content: bytes, units: Mapping[ConsumeQueue, list[bytes]], work: list[IndexWork], timestamp_ms: int
-    ) -> None:
+    def _continued(
+        self, runs: Sequence[QueueRun | None], queue_offsets: Sequence[int]
+    ) -> tuple[dict[ConsumeQueue, list[bytes]], dict[QueueRun, list[bytes]], int]:
+        """Return room for the units of records, by queue and by run, and how many of the records continue queues.
+
+        The records of a run follow each other, so its first one decides.
+        """
+        topics, queues_max = self._queues.topics, self._queues.pending_max
+        units: dict[ConsumeQueue, list[bytes]] = {}
+        units_of: dict[QueueRun, list[bytes]] = {}
+        first_offset_of = dict(zip(reversed(runs), reversed(queue_offsets), strict=True))
+        for run in dict.fromkeys(runs):
+            queue = topics.get(run.topic, _NO_QUEUES).get(run.queue_id) if run is not None else None
+            if (
+                run is None
+                or queue is None
+                or queue in units
+                or first_offset_of[run] != queue.next_offset
+                or len(units) >= queues_max
+                or queue.writes_ext
+            ):
+                return units, units_of, runs.index(run)
+            units[queue] = units_of[run] = []
+        return units, units_of, len(runs)
+
+    def _store_plain(self, content: Buffer, plain: _Plain) -> None:
         self._make_room(content)
+        units = plain.units
         with _expecting(units):
             for queue, added in units.items():
                 if queue.next_offset + len(added) > queue.reserved_offset:
                     queue.make_room(len(added))
-            self._appender.append_records(content, units, work, timestamp_ms)
+            self._appender.append_records(content, units, plain.work, plain.timestamp_ms)
             self._end_burst()
         for queue in units:
             queue.own_end = queue.next_offset
 
     def _append_one(self, piece: VerifiedPiece, index: int) -> int:
         """General path: store one record, moving the ends of its queues to where it says; return 1."""
-        record, content = piece.records[index], _content(piece, index, index + 1)
+        content = _content(piece, index, index + 1)
+        record = check_message(content, 0, len(content), check_crc=False)
         offsets_by_queue = queue_offsets_of(record, is_multi_dispatch=self._is_multi_dispatch)
         if offsets_by_queue:
             self._check_queue_offset(record)
@@ -220,7 +286,7 @@ class FollowingCommitLog:
             queue.own_end = queue.next_offset
         return 1
 
-    def _make_room(self, content: bytes) -> None:
+    def _make_room(self, content: Buffer) -> None:
         """Make room in index and log."""
         self._appender.make_index_room()
         self._commit_log.make_room(self._commit_log.wrote_offset + len(content))
@@ -267,11 +333,15 @@ def _expecting(queues: Collection[ConsumeQueue]) -> Iterator[None]:
             queue.is_expecting = False
 
 
-def _content(piece: VerifiedPiece, first: int, end: int) -> bytes:
+def _first_with(part: bytes, texts: Sequence[bytes]) -> int:
+    """Return the index of the first text with a part, or how many texts there are."""
+    if part not in b"\0".join(texts):
+        return len(texts)
+    return next(index for index, text in enumerate(texts) if part in text)
+
+
+def _content(piece: VerifiedPiece, first: int, end: int) -> Buffer:
     """Return the bytes of some records of a piece."""
-    records = piece.records
-    if not first and end == len(records):
-        return piece.data
-    last = records[end - 1]
-    begin_offset = records[first].physical_offset
-    return piece.data[begin_offset - piece.offset : last.physical_offset + last.size - piece.offset]
+    _, _, begin_offset, _, _, _ = piece.records[first]
+    _, _, physical_offset, size, _, _ = piece.records[end - 1]
+    return piece.data[begin_offset - piece.offset : physical_offset + size - piece.offset]

@@ -67,10 +67,10 @@ class ReportReader:
 
 @attrs.frozen
 class FramePart:
-    """Received bytes of the log, of one frame or a part of one; no bytes for a heartbeat."""
+    """Received bytes of the log, of one frame or a part of one; no bytes for a heartbeat. They are not copied."""
 
     offset: int
-    data: bytes
+    data: memoryview
 
 
 class FrameReader:
@@ -95,10 +95,11 @@ class FrameReader:
     def receive(self, data: bytes) -> list[FramePart]:
         """Return the parts in ``data``; RemoteProtocolError, naming offsets, for a header that cannot be right."""
         parts: list[FramePart] = []
+        view = memoryview(data)
         position, end = 0, len(data)
         while position < end:
             if self._left:
-                part = data[position : position + self._left]
+                part = view[position : position + self._left]
                 assert self.next_offset is not None
                 parts.append(FramePart(self.next_offset, part))
                 self.next_offset += len(part)
@@ -114,7 +115,7 @@ class FrameReader:
                 self._check(offset, size)
                 self.next_offset, self._left = offset, size
                 if size == 0:
-                    parts.append(FramePart(offset, b""))
+                    parts.append(FramePart(offset, view[:0]))
         return parts
 
     def _check(self, offset: int, size: int) -> None:

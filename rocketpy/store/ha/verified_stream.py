@@ -3,11 +3,12 @@
 A record is valid if recovery would accept it: its size fits into the file, its physical offset is its position in the
 log, its lengths add up, its body matches its CRC, and neither topic nor properties contain a NUL. The rest of a file is
 a BLANK that ends exactly with the file. An incomplete record is kept in memory until the rest arrives, so a slave's log
-always ends with a record. As in the scanner of recovery there is a fast path for plain records, a tight loop, and a
-general path that decides about all others. Records leave decoded, so that nothing is parsed twice.
+always ends with a record. As in the scanner of recovery there is a fast path for plain records
+(:mod:`rocketpy.store.log.plain_records`), and a general path that decides about all others.
 
 That the records are those of *this* log's master, not of another with the same offsets, cannot be seen here: the logs
-are compared before anything is requested.
+are compared before anything is requested. Nor is it checked here that queue offsets follow those in the queues; records
+of one queue that follow each other have the same :class:`QueueRun`.
 
 Compatibility: RocketMQ 4.9.8 appends what comes. A damaged record then stops the slave's dispatch for good while it
 goes on acknowledging.
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from zlib import crc32
+from typing import TypeAlias
 
 import attrs
 
@@ -26,25 +27,36 @@ from rocketpy.protocol.stored_message import (
     BLANK_MAGIC_CODE,
     BLANK_SIZE_MIN,
     MESSAGE_MAGIC_CODE,
-    RECORD_HEADS,
     RECORD_SIZE_MAX,
     RECORD_SIZE_MIN,
+    Buffer,
     CheckedMessage,
     RecordStatus,
     check_message,
 )
-from rocketpy.protocol.sysflag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
+from rocketpy.protocol.sysflag import NO_QUEUE_FLAG
+from rocketpy.store.log.plain_records import PlainRecords
 from rocketpy.store.log.scanner import objection
 
 _TOTAL_AND_MAGIC = Struct(">ii")
 _PHYSICAL_OFFSET = Struct(">28xq")
-_PLAIN = Struct(">iiii4xqqiq8xq12xqi")
-"""The checked fields of a record with IPv4 hosts: totalSize, magic, bodyCRC, queueId, queueOffset, physicalOffset,
-sysFlag, bornTimestamp, storeTimestamp, preparedTransactionOffset, bodyLen."""
-_PLAIN_SIZE_MAX = 4 << 20
-_NOT_PLAIN_FLAGS = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
-_TOPICS_MAX = 10_000
-assert _PLAIN.size == RECORD_HEADS[0].size
+_QUEUES_MAX = 100_000
+"""Queues that are known at a time. With more of them records take the general path more often."""
+
+
+class QueueRun:
+    """Records of one queue whose queue offsets follow each other."""
+
+    __slots__ = ("next_offset", "queue_id", "topic")
+
+    def __init__(self, topic: str, queue_id: int, next_offset: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.next_offset = next_offset
+
+
+VerifiedRecord: TypeAlias = tuple[QueueRun | None, int, int, int, int, bytes]
+"""The run, None for a record without a queue; queue offset, physical offset, size, storeTimestamp and properties."""
 
 
 @attrs.frozen
@@ -52,9 +64,9 @@ class VerifiedPiece:
     """Whole records that follow each other within one file, or the BLANK at its end."""
 
     offset: int
-    data: bytes
-    records: Sequence[CheckedMessage]
-    """The records, decoded; none for a BLANK."""
+    data: Buffer
+    records: Sequence[VerifiedRecord]
+    """The records; none for a BLANK."""
 
     @property
     def end_offset(self) -> int:
@@ -76,94 +88,84 @@ class VerifiedStream:
         self._file_size = file_size
         self._pending = bytearray()  # begins at next_offset: the incomplete record
         self._wanted = 0  # fewer pending bytes than this are not looked at again
-        self._topics: dict[bytes, str] = {}  # of records that took the general path
+        self._plain: PlainRecords[QueueRun] = PlainRecords(_QUEUES_MAX)
 
     @property
     def pending_bytes(self) -> int:
         """The received bytes of an incomplete record."""
         return len(self._pending)
 
-    def receive(self, data: bytes) -> list[VerifiedPiece]:
-        """Return what is complete now, in order.
+    def receive(self, *parts: Buffer) -> list[VerifiedPiece]:
+        """Return what is complete now, in order. ``parts`` follow each other, and are copied.
 
         RemoteProtocolError, naming the offset, for bytes that are no valid record; what was complete before them has
         been lost with the call, and the master sends it again from ``next_offset``.
         """
-        if self._pending:
-            self._pending += data
-            if len(self._pending) < self._wanted:
-                return []
-            data = bytes(self._pending)
+        if self._pending and len(self._pending) + sum(map(len, parts)) < self._wanted:
+            for part in parts:
+                self._pending += part
+            return []
+        data = b"".join((self._pending, *parts))
+        pieces, end = self._pieces_in(data)
+        if self._pending or end < len(data):
+            self._pending = bytearray(data[end:])
+        self.next_offset += end
+        return pieces
+
+    def _pieces_in(self, data: bytes) -> tuple[list[VerifiedPiece], int]:
+        """Return the pieces that are complete, and where the first incomplete record begins."""
         base, position, begin = self.next_offset, 0, 0
+        view = memoryview(data)
         pieces: list[VerifiedPiece] = []
-        records: list[CheckedMessage] = []
+        records: list[VerifiedRecord] = []
         while True:
             position = self._take_plain(data, base, position, records)
             found = self._take_one(data, base, position) if position < len(data) else None
             if found is None:
                 break
             if found.status is RecordStatus.MESSAGE:
-                records.append(found)
+                records.append(self._run_of(found))
                 position += found.size
                 continue
             if records:
-                pieces.append(VerifiedPiece(base + begin, data[begin:position], records))
+                pieces.append(VerifiedPiece(base + begin, view[begin:position], records))
                 records = []
             begin, position = position, position + found.size
-            pieces.append(VerifiedPiece(base + begin, data[begin:position], ()))
+            pieces.append(VerifiedPiece(base + begin, view[begin:position], ()))
             begin = position
         if records:
-            pieces.append(VerifiedPiece(base + begin, data[begin:position], records))
-        self._pending = bytearray(data[position:])
-        self.next_offset = base + position
-        return pieces
+            pieces.append(VerifiedPiece(base + begin, view[begin:position], records))
+        return pieces, position
 
-    def _take_plain(self, data: bytes, base: int, begin: int, records: list[CheckedMessage]) -> int:
-        """Fast path: add the plain records from a position on; return the end of the last. Stops at any other record.
+    def _take_plain(self, data: bytes, base: int, begin: int, records: list[VerifiedRecord]) -> int:
+        """Fast path: add the plain records from a position on, up to any other; return the end of the last."""
+        offset = base + begin
+        end_max = min(len(data), begin + self._left_in_file(offset) - BLANK_SIZE_MIN)
+        found = self._plain.take(data, begin, end_max, offset, count_max=len(data) // RECORD_SIZE_MIN)
+        if not found:
+            return begin
+        records += found
+        _, _, physical_offset, size, _, _ = found[-1]
+        return physical_offset + size - base
 
-        Plain are valid whole records with IPv4 hosts, of topics that were seen before.
-        """
-        view, last_begin = memoryview(data), len(data) - RECORD_SIZE_MIN
-        end_max = min(len(data), begin + self._left_in_file(base + begin) - BLANK_SIZE_MIN)
-        topics, add, unpack_from, find = self._topics, records.append, _PLAIN.unpack_from, data.find
-        message, magic_code, not_plain = RecordStatus.MESSAGE, MESSAGE_MAGIC_CODE, _NOT_PLAIN_FLAGS
-        while begin <= last_begin:
-            (
-                size, magic, crc, queue_id, queue_offset, physical_offset, sys_flag, born_timestamp, store_timestamp,
-                prepared_transaction_offset, body_size,
-            ) = unpack_from(data, begin)  # fmt: skip
-            end = begin + size
-            body_begin = begin + 88
-            body_end = body_begin + body_size
-            if (
-                magic != magic_code
-                or physical_offset != base + begin
-                or sys_flag & not_plain
-                or body_size < 0
-                or size > _PLAIN_SIZE_MAX
-                or not body_end + 3 <= end <= end_max
-            ):
-                break
-            topic_end = body_end + 1 + data[body_end]
-            properties_begin = topic_end + 2
-            topic = topics.get(data[body_end + 1 : topic_end])
-            if (
-                topic is None
-                or properties_begin > end
-                or data[topic_end] << 8 | data[topic_end + 1] != end - properties_begin
-                or data[topic_end] > 0x7F
-                or find(0, properties_begin, end) >= 0
-                or crc32(view[body_begin:body_end]) & 0x7FFFFFFF != crc
-            ):
-                break
-            add(
-                CheckedMessage(
-                    message, size, topic, queue_id, queue_offset, physical_offset, sys_flag, born_timestamp,
-                    store_timestamp, prepared_transaction_offset, data[properties_begin:end],
-                )
-            )  # fmt: skip
-            begin = end
-        return begin
+    def _run_of(self, record: CheckedMessage) -> VerifiedRecord:
+        """Return a record of the general path with its run; a queue that is new, or does not go on, begins one."""
+        run = None
+        if not record.sys_flag & NO_QUEUE_FLAG:
+            topic = record.topic.encode("utf-8", "replace")
+            run = self._plain.find(topic, record.queue_id)
+            if run is None or run.next_offset != record.queue_offset:
+                run = QueueRun(record.topic, record.queue_id, record.queue_offset)
+                self._plain.add(topic, record.queue_id, run)
+            run.next_offset = record.queue_offset + 1
+        return (
+            run,
+            record.queue_offset,
+            record.physical_offset,
+            record.size,
+            record.store_timestamp,
+            record.properties_text,
+        )
 
     def _take_one(self, data: bytes, base: int, position: int) -> CheckedMessage | None:
         """General path: return the valid record or BLANK at a position, None while it is incomplete."""
@@ -191,9 +193,6 @@ class VerifiedStream:
         why = checked.why if checked.status is not RecordStatus.MESSAGE else objection(checked, offset)
         if why:
             raise RemoteProtocolError(f"replicated log at {offset}: {why}")
-        if len(self._topics) >= _TOPICS_MAX:
-            self._topics.clear()
-        checked.topic = self._topics.setdefault(checked.topic.encode("utf-8", "replace"), checked.topic)
         return checked
 
     def _check_head(self, size: int, magic: int, offset: int) -> None:

@@ -20,7 +20,7 @@ from typing import Protocol
 import attrs
 
 from rocketpy.errors import DiskFullError, ShortageError
-from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, encode_blank, store_timestamp_position
+from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, Buffer, encode_blank, store_timestamp_position
 from rocketpy.store import layout
 from rocketpy.store.disk.interface import PAGE_SIZE, Disk, DiskFile
 from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
@@ -121,7 +121,7 @@ class CommitLog:
             last.hold()
             self._become_last(last)
 
-    def add_file(self, blank: bytes | None = None) -> None:
+    def add_file(self, blank: Buffer | None = None) -> None:
         """Roll to the next file: the rest of this one becomes a BLANK. ShortageError changes nothing.
 
         ``blank`` is the whole rest if its bytes are given, as in the log of a slave. The new file was prepared in
@@ -200,7 +200,7 @@ class CommitLog:
             last.file().reserve(begin - last.base_offset, step_end - begin)
         self.reserved_offset = step_end
 
-    def write(self, content: bytes, timestamp_ms: int) -> None:
+    def write(self, content: Buffer, timestamp_ms: int) -> None:
         """Write records at the end; the caller has made sure that they fit into the last file. StoreError is final."""
         last = self._last
         assert last is not None, "a file was made for these bytes"

@@ -41,9 +41,14 @@ PlainRecord: TypeAlias = tuple[Queue, int, int, int, int, bytes]
 
 
 class PlainRecords(Generic[Queue]):
-    """The queues that are known, and the loop over their records."""
+    """The queues that are known, and the loop over their records.
 
-    def __init__(self) -> None:
+    With ``queues_max`` all are forgotten when there are so many: where a peer names them.
+    """
+
+    def __init__(self, queues_max: int | None = None) -> None:
+        self._queues_max = queues_max
+        self._added_count = 0
         self._topics: dict[bytes, dict[int, Queue]] = {}
         # What is between body and properties, the sizes of topic and properties included: one look-up finds the queues
         # of the topic, and checks both sizes.
@@ -56,12 +61,12 @@ class PlainRecords(Generic[Queue]):
 
     def add(self, topic: bytes, queue_id: int, queue: Queue) -> None:
         """Let a queue be known, instead of the one that was known before."""
+        if self._added_count == self._queues_max:
+            self._added_count = 0
+            self._topics.clear()
+            self._tails.clear()
+        self._added_count += 1
         self._topics.setdefault(topic, {})[queue_id] = queue
-
-    def clear(self) -> None:
-        """Let no queue be known."""
-        self._topics.clear()
-        self._tails.clear()
 
     def take(
         self, data: bytes, begin: int, end_max: int, offset: int, *, count_max: int, check_crc: bool = True

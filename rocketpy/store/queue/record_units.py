@@ -7,17 +7,19 @@ names and offsets, and a client may have written them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from rocketpy.protocol.properties import decode_properties
 from rocketpy.protocol.stored_message import CheckedMessage
-from rocketpy.protocol.topic_name import LMQ_PREFIX
+from rocketpy.protocol.topic_name import LMQ_PREFIX, SCHEDULE_TOPIC
 from rocketpy.store import layout
 from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.queue.extension import BitMapOf
 
 TagsCodeOf: TypeAlias = Callable[[str, Mapping[str, str], int], int]
-"""The tags code of a unit, from topic, properties and storeTimestamp."""
+"""The tags code of a unit, from topic, properties and storeTimestamp. In all topics but SCHEDULE_TOPIC, where it may be
+the time of delivery, it is the hash of the tags."""
 
 
 class RecordUnits:
@@ -41,6 +43,20 @@ class RecordUnits:
             return tags_code
         bit_map = self._bit_map_of(record.topic, record.properties) if self._bit_map_of is not None else None
         return queue.extended_tags_code(tags_code, record.store_timestamp, bit_map)
+
+    def with_delivery_times(
+        self, tags_codes: Sequence[int], topics: Sequence[str], texts: Sequence[bytes], timestamps_ms: Sequence[int]
+    ) -> list[int]:
+        """Return the hashes of the tags of some records, or what is in their place in units of SCHEDULE_TOPIC.
+
+        ``texts`` are their properties, ``timestamps_ms`` their storeTimestamps.
+        """
+        return [
+            tags_code
+            if topic != SCHEDULE_TOPIC
+            else self.tags_code(topic, decode_properties(text.decode("utf-8", "replace")), timestamp_ms)
+            for tags_code, topic, text, timestamp_ms in zip(tags_codes, topics, texts, timestamps_ms, strict=True)
+        ]
 
 
 def may_take(queue: ConsumeQueue, queue_offset: int, *, is_gap_final: bool) -> bool:

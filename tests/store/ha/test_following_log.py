@@ -87,6 +87,39 @@ async def test_what_is_stored_is_what_a_recovery_of_the_same_log_makes(seed: int
         assert bool(stored.queue_files) is not has_ext
 
 
+@pytest.mark.parametrize("has_ext", [False, True])
+@pytest.mark.parametrize("is_multi_dispatch", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+async def test_many_records_at_once_are_stored_as_recovery_would(
+    seed: int, is_multi_dispatch: bool, has_ext: bool, place: Place
+) -> None:
+    """Records of all kinds, so many in a piece that they are looked at column by column."""
+    changes = {
+        "mapped_file_size_commit_log": 1 << 16,
+        "enable_multi_dispatch": is_multi_dispatch,
+        "enable_consume_queue_ext": has_ext,
+    }
+    ours, theirs = Place(place.disk, f"{place.root}/m"), Place(place.disk, f"{place.root}/s")
+    clock = ManualClock()
+    async with opened_as(MASTER, ours, clock=clock, **changes) as master, opened_as(SLAVE, theirs, **changes) as slave:
+        producers = Producers(master, Random(seed), clock)
+        for round_number in range(4):
+            if is_multi_dispatch or round_number % 2:
+                producers.put_some(60)
+            else:
+                for _ in range(60):
+                    producers.random.choice((producers.plain, producers.batch, producers.delayed))()
+                master.end_burst()
+            if round_number == 2:
+                producers.delete_topic()
+            for each in pieces(master, log_of(slave).end_offset, size_max=1 << 16):
+                log_of(slave).append(each)
+        assert log_bytes(slave) == log_bytes(master)
+        stored = await dispatched(slave, theirs, key_count=producers.number)
+        assert stored == await recovered(theirs, key_count=producers.number, **changes)
+        assert any(stored.found.values())
+
+
 async def test_readers_of_the_slave_find_what_those_of_the_master_find(place: Place) -> None:
     async with a_pair(place) as pair:
         pair.producers.put_some(60)

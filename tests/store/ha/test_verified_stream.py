@@ -95,6 +95,16 @@ def test_what_is_no_record_is_refused_with_its_offset(change: Callable[[bytes], 
     assert stream.next_offset == len(first)
 
 
+def test_records_of_a_queue_that_follow_each_other_are_one_run() -> None:
+    log = b""
+    for queue_offset in (4, 5, 5, 6, 0, 1, 2):
+        log += a_record(len(log), queue_offset=queue_offset)
+    stream = VerifiedStream(0, file_size=FILE)
+    runs = [run for piece in stream.receive(log) for run, *_ in piece.records]
+    assert [runs.index(run) for run in runs] == [0, 0, 2, 2, 4, 4, 4]
+    assert {(run.topic, run.queue_id) for run in runs if run is not None} == {("Topic", 0)}
+
+
 def test_a_lying_size_is_refused_before_its_bytes_arrive() -> None:
     """Otherwise a peer could make the slave wait for, and keep, as much as it claims."""
     for size, file_size in ((RECORD_SIZE_MAX + 1, 1 << 30), (FILE, FILE)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.protocol.stored_message import CheckedMessage, RecordStatus
+from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.layout import UNIT
 from rocketpy.store.queue.extension import ExtLocation
@@ -34,6 +35,11 @@ UNITS = RecordUnits(
 def test_a_unit_says_where_its_record_is_and_what_its_tags_are(place: Place) -> None:
     queue = table_at(place).find("T", 0)
     assert UNIT.unpack(UNITS.unit(queue, RECORD)) == (500, 100, 5)
+
+
+def test_only_delayed_messages_get_another_tags_code_than_their_tags_have() -> None:
+    topics, texts = ["T", SCHEDULE_TOPIC, "U"], [b"TAGS\x01a", b"DELAY\x011\x02TAGS\x01abcd", b""]
+    assert UNITS.with_delivery_times([97, 8, 0], topics, texts, [1, 2, 3]) == [97, 4 + 2, 0]
 
 
 def test_only_the_own_queue_has_an_extension(place: Place) -> None:
