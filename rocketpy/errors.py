@@ -10,7 +10,7 @@ Messages say what was expected, what was found and where; they have no trailing 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 
 class RocketpyError(Exception):
@@ -124,6 +124,20 @@ class BrokerError(RocketpyError):
         self.response_code = response_code
         self.remark = remark
         self.address = address
+
+
+class BrokersError(RocketpyError):
+    """A call to several brokers or nameservers failed at some of them; all of them were asked.
+
+    ``failures`` has the error of each that failed, ``results`` what the others answered, both by address.
+    """
+
+    def __init__(self, failures: Mapping[str, RocketpyError], results: Mapping[str, object]) -> None:
+        count = len(failures) + len(results)
+        texts = "; ".join(f"{address}: {failure}" for address, failure in failures.items())
+        super().__init__(f"{len(failures)} of {count} failed: {texts}")
+        self.failures = dict(failures)
+        self.results = dict(results)
 
 
 def single_failures(failure: BaseException) -> Iterator[BaseException]:

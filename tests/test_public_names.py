@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rocketpy import client, errors
+from rocketpy.client import admin
 
 CLIENT_NAMES = {
     "AdminClient",
@@ -41,8 +42,57 @@ CLIENT_NAMES = {
     "open_pull_consumer",
 }
 
+ADMIN_NAMES = {
+    "TO_END",
+    "AccountAdmin",
+    "AdminClient",
+    "BrokerAdmin",
+    "BrokerStatsData",
+    "BrokerStatsItem",
+    "CMResult",
+    "CleaningAdmin",
+    "ClientAdmin",
+    "ClusterAclVersionInfo",
+    "Connection",
+    "ConsumeMessageDirectlyResult",
+    "ConsumeQueueData",
+    "ConsumeStats",
+    "ConsumeStatsList",
+    "ConsumeStatus",
+    "ConsumerConnection",
+    "ConsumerRunningInfo",
+    "DataVersion",
+    "GroupAdmin",
+    "MessageAdmin",
+    "MessageTrack",
+    "NameServerAdmin",
+    "OffsetAdmin",
+    "OffsetWrapper",
+    "PlainAccessConfig",
+    "ProcessQueueInfo",
+    "ProducerConnection",
+    "ProducerInfo",
+    "ProducerTableInfo",
+    "QueryConsumeQueueResponseBody",
+    "QueryResult",
+    "QueueTimeSpan",
+    "ResetAdmin",
+    "RollbackStats",
+    "SubscriptionData",
+    "SubscriptionGroupConfig",
+    "SubscriptionGroupWrapper",
+    "TopicAdmin",
+    "TopicConfig",
+    "TopicConfigSerializeWrapper",
+    "TopicFilterType",
+    "TopicOffset",
+    "TopicStatsTable",
+    "TrackType",
+}
+
 ERROR_NAMES = {
     "BrokerError",
+    "BrokersError",
     "ClientError",
     "DamagedStoreError",
     "DescriptorShortageError",
@@ -68,17 +118,26 @@ def test_the_client_package_has_its_public_names() -> None:
     assert {name for name in CLIENT_NAMES if not hasattr(client, name)} == set()
 
 
+def test_the_admin_package_has_its_public_names() -> None:
+    assert set(admin.__all__) == ADMIN_NAMES
+    assert {name for name in ADMIN_NAMES if not hasattr(admin, name)} == set()
+
+
+def test_each_subject_of_the_admin_client_is_public() -> None:
+    assert {value for name, value in _subjects().items() if value not in _public()} == set()
+
+
 def test_the_errors_module_has_its_public_names() -> None:
     assert {name for name, value in vars(errors).items() if _is_error(value)} == ERROR_NAMES
 
 
-@pytest.mark.parametrize("name", sorted(CLIENT_NAMES))
+@pytest.mark.parametrize("name", sorted(CLIENT_NAMES | (ADMIN_NAMES - {"TO_END"})))
 def test_public_calls_take_and_return_public_types(name: str) -> None:
     """Annotating the result of a call needs no internal module."""
-    public = {getattr(client, each) for each in CLIENT_NAMES}
+    public = _public()
     internal = {
         each
-        for function in _public_calls(getattr(client, name))
+        for function in _public_calls(getattr(client, name, None) or getattr(admin, name))
         for hint in typing.get_type_hints(function).values()
         for each in _types_in(hint)
         if each.__module__.startswith("rocketpy.") and each not in public
@@ -92,6 +151,16 @@ def test_the_client_package_imports_neither_broker_nor_store_nor_spark() -> None
     assert "rocketpy.client.producer.producer" in output
     foreign = ("rocketpy.broker", "rocketpy.nameserver", "rocketpy.store", "rocketpy.spark", "pyspark", "typer", "rich")
     assert [name for name in output if name.startswith(foreign)] == []
+
+
+def _public() -> set[object]:
+    return {getattr(client, each) for each in CLIENT_NAMES} | {getattr(admin, each) for each in ADMIN_NAMES}
+
+
+def _subjects() -> dict[str, type]:
+    """The classes of the attributes of an admin client."""
+    made = client.AdminClient(instance=typing.cast(typing.Any, None))
+    return {name: type(value) for name, value in vars(made).items() if not name.startswith("_")}
 
 
 def _is_error(value: object) -> bool:

@@ -61,7 +61,7 @@ async def _topic_rows(namesrv: str, config: ClientConfig, names_only: bool) -> l
     from rocketpy.client.client import open_admin_client
 
     async with open_admin_client(namesrv, config=config) as admin:
-        topics = await admin.topics()
+        topics = await admin.topics.names()
         if names_only:
             return [(topic,) for topic in topics]
         routes = await admin.routes(topics)

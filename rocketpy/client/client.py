@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from rocketpy.client.admin.admin_client import AdminClient
+from rocketpy.client.admin.requests import DEFAULT_TIMEOUT_MS
 from rocketpy.client.config import DEFAULT_NAME_SERVER, ClientConfig, client_config
 from rocketpy.client.consumer.config import PullConfig
 from rocketpy.client.consumer.pull_consumer import PullConsumer, pull_consumer_role
@@ -76,9 +77,9 @@ class Client:
         async with pull_consumer_role(self._instance, group, config or PullConfig()) as consumer:
             yield consumer
 
-    def admin(self) -> AdminClient:
-        """Return an admin client; it needs no block of its own."""
-        return AdminClient(instance=self._instance)
+    def admin(self, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> AdminClient:
+        """Return an admin client; it needs no block of its own. ``timeout_ms`` bounds each of its requests."""
+        return AdminClient(instance=self._instance, timeout_ms=timeout_ms)
 
 
 @asynccontextmanager

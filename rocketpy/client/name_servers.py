@@ -39,7 +39,11 @@ class NameServers:
         self._chosen = 0
 
     async def request(
-        self, request: RemotingCommand, expected: Collection[int] = (ResponseCode.SUCCESS,)
+        self,
+        request: RemotingCommand,
+        expected: Collection[int] = (ResponseCode.SUCCESS,),
+        *,
+        timeout_s: float | None = None,
     ) -> RemotingCommand:
         """Send a request to the chosen nameserver, and to the others in turn when it does not answer.
 
@@ -49,7 +53,7 @@ class NameServers:
         for _ in self.addresses:
             address = self.addresses[self._chosen]
             try:
-                return await self._request(address, request, expected)
+                return await self._request(address, request, expected, timeout_s=timeout_s)
             except RemotingError as failure:
                 failures.append(failure)
                 if self.addresses[self._chosen] == address:  # no other task has switched meanwhile

@@ -72,6 +72,7 @@ class Scripted:
         self.address = ""
         self._refusals: dict[int, tuple[int, str]] = {}
         self._silent: set[int] = set()
+        self._processors: dict[int, Processor] = {}
 
     def refuse(self, code: int, response_code: int, remark: str = "no") -> None:
         """Answer requests of this code with an error from now on."""
@@ -91,7 +92,11 @@ class Scripted:
         return [each for each in self.requests if each.code == code]
 
     def register(self, code: int, processor: Processor) -> None:
-        """Serve a code, as far as the script allows."""
+        """Serve a code, as far as the script allows; a second processor of a code takes the place of the first."""
+        is_new = code not in self._processors
+        self._processors[code] = processor
+        if not is_new:
+            return
 
         def scripted(connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
             self.requests.append(request)
@@ -101,7 +106,7 @@ class Scripted:
                 return DEFERRED
             if request.code in self._refusals:
                 raise RequestError(*self._refusals[request.code])
-            return processor(connection, request)
+            return self._processors[request.code](connection, request)
 
         self.dispatcher.register(code, scripted)
 

@@ -32,7 +32,11 @@ class RealCluster:
 
 @asynccontextmanager
 async def open_real_cluster(
-    directory: Path, *, tls_server: TlsServerConfig | None = None, tls_client: TlsClientConfig | None = None
+    directory: Path,
+    *,
+    tls_server: TlsServerConfig | None = None,
+    tls_client: TlsClientConfig | None = None,
+    **broker_settings: object,
 ) -> AsyncIterator[RealCluster]:
     """Run both until the block ends, then shut down in order; both listen with ``tls_server``."""
     tls_server = tls_server or TlsServerConfig()
@@ -42,6 +46,7 @@ async def open_real_cluster(
         address = f"127.0.0.1:{port}"
         stop = trio.Event()
         settings = _broker_settings(directory, address, tls_server, tls_client)
+        settings = attrs.evolve(settings, broker=attrs.evolve(settings.broker, **broker_settings))  # type: ignore[arg-type]
         broker: BrokerAddress = await nursery.start(_run_broker, settings, stop)
         try:
             yield RealCluster(address, broker.address)

@@ -23,7 +23,7 @@ async def test_roles_share_connections_routes_and_heartbeats(cluster: FakeCluste
         await producer.send(Message(TOPIC, b"one"))
         await other.send(Message(TOPIC, b"two"))
         assert len(await consumer.queues(TOPIC)) == 4
-        assert TOPIC in await client.admin().topics()
+        assert TOPIC in await client.admin().topics.names()
         await until(lambda: cluster.broker.heartbeats)
         heartbeat = cluster.broker.heartbeats[-1]
         assert heartbeat.client_id == client.client_id
@@ -64,7 +64,7 @@ async def test_the_shorthands_open_a_client_with_one_role(cluster: FakeCluster) 
     async with open_pull_consumer(cluster.address, group="g") as consumer:
         assert len(await consumer.queues(TOPIC)) == 4
     async with open_admin_client(cluster.address) as admin:
-        assert TOPIC in await admin.topics()
+        assert TOPIC in await admin.topics.names()
     assert [each.group_name for each in cluster.broker.heartbeats[0].producer_data_set] == ["rocketpy_producer"]
 
 

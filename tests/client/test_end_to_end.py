@@ -39,7 +39,7 @@ async def everything(consumer: PullConsumer, topic: str = TOPIC, **options: obje
 
 async def test_topics_are_created_and_found(real: RealCluster) -> None:
     async with open_admin_client(real.address) as admin:
-        assert TOPIC in await admin.topics()
+        assert TOPIC in await admin.topics.names()
         route = await admin.route(TOPIC)
         assert route is not None
         assert [(each.broker_name, each.read_queue_nums, each.perm) for each in route.queue_datas] == [
@@ -171,7 +171,7 @@ async def test_a_cluster_that_takes_tls_only_and_known_clients_only(tmp_path: Pa
         for stranger in (ClientConfig(), ClientConfig(use_tls=True)):
             with pytest.raises(RemotingConnectError, match="no nameserver answers"):
                 async with open_admin_client(cluster.address, config=stranger) as admin:
-                    await admin.topics()
+                    await admin.topics.names()
     with pytest.raises(SettingsError, match=r"^tls\.client\.trustCertPath"):
         async with open_admin_client(
             cluster.address, config=ClientConfig(use_tls=True, tls=tls_files.client_config(trust_cert_path="/no/such"))

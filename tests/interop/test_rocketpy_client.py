@@ -53,7 +53,7 @@ async def _bodies(consumer: PullConsumer, topic: str, **options: object) -> list
 
 async def test_topics_routes_and_clusters(java_cluster: Cluster, java_topic: str) -> None:
     async with open_admin_client(java_cluster.namesrv) as admin:
-        assert java_topic in await admin.topics()
+        assert java_topic in await admin.topics.names()
         route = await admin.route(java_topic)
         assert route is not None
         assert {each.broker_name: each.write_queue_nums for each in route.queue_datas} == dict.fromkeys(

@@ -1,13 +1,13 @@
-"""What operators ask."""
+"""The admin client as a whole: its subjects, its shorthands, its time."""
 
 from __future__ import annotations
 
 import pytest
+import trio
+import trio.testing
 
-from rocketpy.client.admin.admin_client import masters
-from rocketpy.client.client import open_admin_client
-from rocketpy.errors import BrokerError, ClientError
-from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo
+from rocketpy.client.client import open_admin_client, open_client
+from rocketpy.errors import BrokerError, ClientError, RemotingTimeoutError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
@@ -16,7 +16,7 @@ from tests.client.fake_cluster import FakeCluster
 async def test_topics_and_their_routes(cluster: FakeCluster) -> None:
     cluster.add_topic("Another", 2)
     async with open_admin_client(cluster.address) as admin:
-        assert await admin.topics() == ["Another", "TBW102", TOPIC]
+        assert await admin.topics.names() == ["Another", "TBW102", TOPIC]
         routes = await admin.routes([TOPIC, "Gone", "Another"])
         assert list(routes) == [TOPIC, "Another"]
         assert routes["Another"].queue_datas[0].read_queue_nums == 2
@@ -25,14 +25,6 @@ async def test_topics_and_their_routes(cluster: FakeCluster) -> None:
         assert route.broker_datas[0].broker_addrs == {0: cluster.broker.address}
         assert await admin.route("Gone") is None
         assert await admin.cluster_info() == cluster.name_server.cluster_info
-
-
-async def test_many_routes_that_cannot_be_had_fail_once_and_not_in_a_group(cluster: FakeCluster) -> None:
-    cluster.name_server.refuse(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SYSTEM_ERROR, "broken")
-    async with open_admin_client(cluster.address) as admin:
-        with pytest.raises(BrokerError, match="broken"):
-            await admin.routes([f"T{number}" for number in range(100)])
-    assert len(cluster.name_server.requests) <= 32
 
 
 async def test_a_topic_is_created_on_every_master(two_brokers: FakeCluster) -> None:
@@ -56,18 +48,13 @@ async def test_refusals_are_named(cluster: FakeCluster) -> None:
             await admin.create_topic("T", cluster="elsewhere")
 
 
-def test_masters_of_a_cluster() -> None:
-    info = ClusterInfo(
-        broker_addr_table={
-            "a": BrokerData("one", "a", {0: "a:1", 1: "a:2"}),
-            "b": BrokerData("two", "b", {0: "b:1"}),
-            "slave": BrokerData("two", "slave", {1: "s:1"}),
-        },
-        cluster_addr_table={"one": ["a"], "two": ["b", "slave", "forgotten"], "empty": []},
-    )
-    assert masters(info, None) == ["a:1", "b:1"]
-    assert masters(info, "two") == ["b:1"]
-    with pytest.raises(ClientError, match="no master broker is registered"):
-        masters(info, "empty")
-    with pytest.raises(ClientError, match="known: none"):
-        masters(ClusterInfo(), "one")
+async def test_the_time_of_requests_is_chosen_with_the_role(
+    cluster: FakeCluster, mock_clock: trio.testing.MockClock
+) -> None:
+    mock_clock.autojump_threshold = 0.05
+    cluster.broker.be_silent(RequestCode.UPDATE_AND_CREATE_TOPIC)
+    async with open_client(cluster.address) as client:
+        begun = trio.current_time()
+        with pytest.raises(RemotingTimeoutError):
+            await client.admin(timeout_ms=200).create_topic("New")
+        assert trio.current_time() - begun == pytest.approx(0.2, abs=0.1)

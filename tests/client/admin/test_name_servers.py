@@ -1,0 +1,84 @@
+"""Nameservers as operators see them."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy.client.client import open_admin_client
+from rocketpy.errors import BrokerError, BrokersError, RemotingConnectError
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import make_response
+from tests.client.admin.conftest import BROKER, RealScene, T
+from tests.client.fake_cluster import FakeCluster, open_fake_cluster
+
+
+async def test_keys_are_put_read_listed_and_deleted(real: RealScene) -> None:
+    name_servers = real.admin.name_servers
+    assert name_servers.addresses == [real.cluster.address]
+    assert await name_servers.kv("ns", "k") is None
+    assert await name_servers.kv_list("ns") == {}
+    await name_servers.put_kv("ns", "k", "v")
+    await name_servers.put_kv("ns", "other", "w")
+    assert await name_servers.kv("ns", "k") == "v"
+    assert await name_servers.kv_list("ns") == {"k": "v", "other": "w"}
+    await name_servers.delete_kv("ns", "k")
+    await name_servers.delete_kv("ns", "k")
+    assert await name_servers.kv_list("ns") == {"other": "w"}
+
+
+async def test_the_order_list_of_a_topic_as_a_whole_and_broker_by_broker(real: RealScene) -> None:
+    name_servers = real.admin.name_servers
+    assert await name_servers.order_conf(T) is None
+    await name_servers.put_order_conf(T, "broker-a:4;broker-b:2")
+    assert await name_servers.order_conf(T) == "broker-a:4;broker-b:2"
+    await name_servers.put_order_conf(T, "broker-b:3", is_cluster=False)
+    await name_servers.put_order_conf(T, "broker-c:1", is_cluster=False)
+    assert await name_servers.order_conf(T) == "broker-a:4;broker-b:3;broker-c:1"
+    await name_servers.delete_order_conf(T)
+    await name_servers.put_order_conf(T, "broker-b:3", is_cluster=False)
+    assert await name_servers.order_conf(T) == "broker-b:3"
+
+
+async def test_the_write_permission_of_a_broker(real: RealScene) -> None:
+    name_servers = real.admin.name_servers
+    (count,) = (await name_servers.wipe_write_perm(BROKER)).values()
+    assert count > 0
+    route = await real.admin.route(T)
+    assert route is not None
+    assert route.queue_datas[0].perm == 4
+    assert await name_servers.add_write_perm(BROKER) == {real.cluster.address: count}
+    route = await real.admin.route(T)
+    assert route is not None
+    assert route.queue_datas[0].perm == 6
+    assert await name_servers.wipe_write_perm("elsewhere", addresses=[real.cluster.address]) == {
+        real.cluster.address: 0
+    }
+
+
+async def test_settings_of_nameservers(real: RealScene) -> None:
+    name_servers = real.admin.name_servers
+    await name_servers.update_config({"orderMessageEnable": "true"})
+    await name_servers.update_config({})
+    shown = await name_servers.config()
+    assert shown[real.cluster.address]["orderMessageEnable"] == "true"
+    assert list(await name_servers.config([real.cluster.address])) == [real.cluster.address]
+    with pytest.raises(BrokerError):
+        await name_servers.update_config({"kvConfigPath": "/elsewhere"})
+
+
+async def test_every_nameserver_is_told_and_those_that_fail_are_named(cluster: FakeCluster) -> None:
+    code = RequestCode.PUT_KV_CONFIG
+    async with open_fake_cluster() as other:
+        for each in (cluster, other):
+            each.name_server.register(code, lambda connection, request: make_response(request))
+        async with open_admin_client(f"{cluster.address};{other.address}") as admin:
+            await admin.name_servers.put_kv("ns", "k", "v")
+            assert all(len(each.name_server.asked(code)) == 1 for each in (cluster, other))
+            cluster.name_server.refuse(code, ResponseCode.SYSTEM_ERROR, "read only")
+            with pytest.raises(BrokersError, match=r"1 of 2 failed: .*read only") as caught:
+                await admin.name_servers.put_kv("ns", "k", "v")
+            assert list(caught.value.failures) == [cluster.address]
+            assert len(other.name_server.asked(code)) == 2
+    async with open_admin_client("127.0.0.1:1") as admin:
+        with pytest.raises(RemotingConnectError):
+            await admin.name_servers.put_kv("ns", "k", "v")
