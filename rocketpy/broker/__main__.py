@@ -34,6 +34,7 @@ from rocketpy.broker.start_settings import (
 from rocketpy.clock import SystemClock
 from rocketpy.errors import RocketpyError, SettingsError, StartError, StoreError, single_failures
 from rocketpy.other_distribution import other_rocketpy_warning
+from rocketpy.ready_file import ReadyFile
 from rocketpy.remoting.limits.descriptors import raise_descriptor_limit
 from rocketpy.settings import format_settings
 from rocketpy.store.disk.os_disk import OsDisk
@@ -67,10 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log_directory=given.log_directory,
     )
     started: list[BrokerAddress] = []
+    ready_file = ReadyFile(given.ready_file)
     status = 0
     try:
         if given.cluster is not None:
-            _run_sample_cluster(given.cluster, options, started)
+            with ready_file.removed_around():
+                _run_sample_cluster(given.cluster, options, started, ready_file)
             return 0
         settings = load_broker_settings(options)
         if given.print_config_item or given.print_important_config:
@@ -80,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for warning in (*settings.warnings, *([other] if other else [])):
             print(f"warning: {warning}", file=sys.stderr)
         _prepare_process(settings)
-        trio.run(_serve, settings, started)
+        with ready_file.removed_around():
+            trio.run(_serve, settings, started, ready_file)
     except* (SettingsError, StartError, StoreError) as group:
         status = report_failure(group, is_start=not started)
     except* RocketpyError:
@@ -106,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--store", metavar="DIR", help="store directory")
     parser.add_argument("--log-directory", metavar="DIR", help="directory for log files (default: standard error)")
     parser.add_argument("--port", type=_port, metavar="N", help="port to listen on (default: 10911; 0: any free port)")
+    parser.add_argument("--ready-file", metavar="FILE", help="file with the addresses, as JSON, while it serves")
     parser.add_argument(
         "--cluster",
         choices=sorted(SAMPLE_CLUSTERS),
@@ -130,7 +135,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
-async def _serve(settings: BrokerSettings, started: list[BrokerAddress]) -> None:
+async def _serve(settings: BrokerSettings, started: list[BrokerAddress], ready_file: ReadyFile) -> None:
     """Run the broker, with its embedded nameserver if configured, until a signal."""
     stop = trio.Event()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -147,6 +152,7 @@ async def _serve(settings: BrokerSettings, started: list[BrokerAddress]) -> None
             started.append(address)
             _settle_memory()
             _say_ready(settings, address)
+            ready_file.write({"role": "broker", **ready_values(settings, address)})
 
 
 async def _run_broker(
@@ -170,7 +176,7 @@ def _settle_memory() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-def _run_sample_cluster(name: str, options: StartOptions, started: list[BrokerAddress]) -> None:
+def _run_sample_cluster(name: str, options: StartOptions, started: list[BrokerAddress], ready_file: ReadyFile) -> None:
     """Run a sample cluster until a signal; raises what a broker raises."""
     if options.config_file is not None:
         raise SettingsError(f"-c {options.config_file}: expected no file with --cluster, which has its own settings")
@@ -180,17 +186,19 @@ def _run_sample_cluster(name: str, options: StartOptions, started: list[BrokerAd
     members = sample_members(name, directory=directory, namesrv_addr=namesrv_addr, port=port)
     broker = attrs.evolve(members[0].broker, log_directory=options.log_directory or "")
     _prepare_process(attrs.evolve(members[0], broker=broker))
-    trio.run(_serve_sample_cluster, members, options.namesrv_addr is None, directory, started)
+    has_nameserver = options.namesrv_addr is None
+    trio.run(_serve_sample_cluster, members, directory if has_nameserver else None, started, ready_file)
 
 
 async def _serve_sample_cluster(
-    members: Sequence[BrokerSettings], has_nameserver: bool, directory: str, started: list[BrokerAddress]
+    members: Sequence[BrokerSettings], directory: str | None, started: list[BrokerAddress], ready_file: ReadyFile
 ) -> None:
+    """Run brokers until a signal, with a nameserver whose files are in ``directory``, or without one."""
     stop = trio.Event()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as outer:
             outer.start_soon(obey_signals, signals, stop)
-            if has_nameserver:
+            if directory is not None:
                 await outer.start(_run_embedded_nameserver, members[0], os.path.join(directory, "nameserver"))
 
             async def run(task_status: trio.TaskStatus[list[Member]]) -> None:
@@ -203,6 +211,8 @@ async def _serve_sample_cluster(
             print("\n".join(table_of(running, namesrv_addr=members[0].broker.namesrv_addr)))
             print("try it: rocketpy produce -t hello, rocketpy consume -t hello -o beginning; Ctrl-C ends all of it")
             sys.stdout.flush()
+            brokers = [ready_values(member.settings, member.at) for member in running]
+            ready_file.write({"role": "cluster", "namesrvAddr": members[0].broker.namesrv_addr, "brokers": brokers})
 
 
 async def _run_embedded_nameserver(
@@ -251,6 +261,21 @@ def _say_ready(settings: BrokerSettings, address: BrokerAddress) -> None:
         print(f"  nameserver  {namesrv} (in this process): what clients connect to")
         print("  try it      rocketpy produce -t hello, rocketpy consume -t hello -o beginning")
     sys.stdout.flush()
+
+
+def ready_values(settings: BrokerSettings, address: BrokerAddress) -> dict[str, object]:
+    """Return what the ready file says of a broker."""
+    return {
+        "brokerName": settings.broker.broker_name,
+        "brokerId": settings.broker.broker_id,
+        "brokerClusterName": settings.broker.broker_cluster_name,
+        "brokerAddr": address.address,
+        "namesrvAddr": settings.broker.namesrv_addr,
+        "listenPort": address.port,
+        "vipPort": address.vip_port,
+        "haListenPort": address.ha_port,
+        "storePathRootDir": os.path.abspath(settings.store.root),
+    }
 
 
 def report_failure(group: BaseExceptionGroup[RocketpyError], *, is_start: bool) -> int:

@@ -17,7 +17,7 @@ process ends with a status that is not 0.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from random import Random
@@ -84,6 +84,7 @@ class _Surroundings:
     plug_ins: Sequence[StoreFactory]
     hooks: BrokerHooks
     network: Network
+    peer_time: Callable[[], float]
     tls: ServerTls
 
 
@@ -98,12 +99,14 @@ async def run_broker(
     open_runner: OpenRunner | None = None,
     hooks: BrokerHooks = NO_HOOKS,
     network: Network | None = None,
+    peer_time: Callable[[], float] = trio.current_time,
     task_status: trio.TaskStatus[BrokerAddress] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run until ``stop`` is set, then shut down in order; reports started when clients may connect.
 
-    Without ``network`` it listens and connects through TCP sockets. A slave that must cut its log shuts down in order
-    and begins again, because only the opening of a store cuts.
+    Without ``network`` it listens and connects through TCP sockets. ``peer_time`` is seconds that never step, by which
+    clients and their locks expire: another clock than Trio's where that one runs ahead of the clients'. A slave that
+    must cut its log shuts down in order and begins again, because only the opening of a store cuts.
 
     Raises StartError or SettingsError before anything is written; later, the exception that ended a service.
     """
@@ -118,6 +121,7 @@ async def run_broker(
         plug_ins=load_factories(settings.broker.message_store_plug_in),
         hooks=hooks.with_configured(settings.broker.send_message_hooks, settings.broker.consume_message_hooks),
         network=network or SocketNetwork(),
+        peer_time=peer_time,
         tls=ServerTls(settings.tls_server, report=lambda text: _log.info("%s", text)),
     )
     while await _run_once(surroundings, task_status):
@@ -130,7 +134,7 @@ async def _run_once(given: _Surroundings, task_status: trio.TaskStatus[BrokerAdd
     settings, disk, clock, run_blocking = given.settings, given.disk, given.clock, given.run_blocking
     servers: list[RemotingServer] = []
     async with _open_all_listeners(settings, given.network) as listeners:
-        tables = Tables.load(settings, disk=disk, clock=clock, run_blocking=run_blocking)
+        tables = Tables.load(settings, disk=disk, clock=clock, run_blocking=run_blocking, peer_time=given.peer_time)
         hold_service = PullRequestHoldService(serves_itself=settings.store.broker_role is BrokerRole.SLAVE)
         port = listeners.clients[0].port
         store_host = pack_host(resolved_host(settings.broker.broker_ip1), port)
@@ -166,6 +170,7 @@ async def _run_once(given: _Surroundings, task_status: trio.TaskStatus[BrokerAdd
                 live_settings=settings.live(disk=disk, run_blocking=run_blocking, clock=clock),
                 client=client,
                 network=given.network,
+                peer_time=given.peer_time,
                 ha_listeners=listeners.slaves,
                 hold_service=hold_service,
                 stop=given.stop,

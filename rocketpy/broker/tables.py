@@ -55,8 +55,16 @@ class Tables:
     offset_differences: OffsetDifferences  # noted by a slave
 
     @classmethod
-    def load(cls, settings: BrokerSettings, *, disk: Disk, clock: Clock, run_blocking: RunBlocking) -> Tables:
-        """Read the files; StartError names one that is invalid."""
+    def load(
+        cls,
+        settings: BrokerSettings,
+        *,
+        disk: Disk,
+        clock: Clock,
+        run_blocking: RunBlocking,
+        peer_time: Callable[[], float] = trio.current_time,
+    ) -> Tables:
+        """Read the files; StartError names one that is invalid. Clients and locks expire by ``peer_time``."""
         tables = make_tables(
             settings.broker,
             settings.store,
@@ -71,7 +79,7 @@ class Tables:
             ),
             disk=disk,
             clock=clock,
-            current_time=trio.current_time,
+            current_time=peer_time,
             run_blocking=run_blocking,
         )
         tables.topics.load()

@@ -7,7 +7,7 @@ has it; a new feature is one line here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -63,6 +63,7 @@ class Wiring:
         tls: ServerTls,
         hooks: BrokerHooks,
         run_blocking: RunBlocking,
+        peer_time: Callable[[], float] = trio.current_time,
     ) -> None:
         self.live_settings = live_settings
         self.hold_service = hold_service
@@ -70,7 +71,7 @@ class Wiring:
         self.registration = _registration(context, self.replication.master_search, client)
         self.acl = AclFeature(context.tables.accounts)
         self.metadata = MetadataFeature(context)
-        self.clients = ClientsFeature(context, current_time=trio.current_time, is_stopping=stop.is_set)
+        self.clients = ClientsFeature(context, current_time=peer_time, is_stopping=stop.is_set)
         self.delay = DelayFeature(context, serve_woken=hold_service.serve_woken)
         message_put = self.delay.message_put
         self.transaction = TransactionFeature(context, message_put=message_put)

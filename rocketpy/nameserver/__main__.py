@@ -19,6 +19,7 @@ from rocketpy.errors import SettingsError, StartError, single_failures
 from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig, default_server_config
 from rocketpy.nameserver.logs import configure_logging
+from rocketpy.ready_file import ReadyFile
 from rocketpy.remoting.config import NettyServerConfig, TlsClientConfig, TlsServerConfig
 from rocketpy.remoting.limits.descriptors import raise_descriptor_limit
 from rocketpy.remoting.tls.contexts import with_config_file
@@ -60,7 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             host = server_config.bind_address or (LOOPBACK if options.config_file is None else None)
             if host in EVERY_ADDRESS and not namesrv.route_change_allow_list:
                 print(f"warning: listening on every address, port {server_config.listen_port}, {OPEN}", file=sys.stderr)
-            trio.run(serve, namesrv, server_config, tls, host, loaded.unknown)
+            ready_file = ReadyFile(options.ready_file)
+            with ready_file.removed_around():
+                trio.run(serve, namesrv, server_config, tls, host, loaded.unknown, ready_file)
     except* (SettingsError, StartError) as group:
         print(next(single_failures(group)), file=sys.stderr)
         status = EXIT_WRONG
@@ -78,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         "-n", "--namesrvAddr", dest="ignored", metavar="ADDRESSES", help="accepted without effect, as in RocketMQ"
     )
     parser.add_argument("--log-directory", metavar="DIR", help="directory for log files (default: standard error)")
+    parser.add_argument("--ready-file", metavar="FILE", help="file with the port, as JSON, while it serves")
     parser.add_argument(
         "-p", "--printConfigItem", dest="print_config_item", action="store_true", help="print every setting and exit"
     )
@@ -90,6 +94,7 @@ async def serve(
     tls: TlsServerConfig,
     host: str | None,
     unknown: Mapping[str, str],
+    ready_file: ReadyFile,
 ) -> None:
     """Run until SIGTERM or SIGINT."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -111,6 +116,7 @@ async def serve(
             gc.set_threshold(*GC_THRESHOLDS)
             print("The Name Server boot success. serializeType=JSON")
             print(f"Listening on {host or 'every address'}, port {port}", flush=True)
+            ready_file.write({"role": "nameserver", "bindAddress": host or "", "listenPort": port})
             async for _ in signals:
                 nursery.cancel_scope.cancel()
 

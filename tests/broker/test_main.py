@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -262,3 +265,58 @@ async def test_a_shutdown_that_hangs_is_ended(
         await broker_main.obey_signals(signals, stop)
     assert stop.is_set()
     assert trio.current_time() - begun == pytest.approx(0 if is_signalled_again else broker_main.SHUTDOWN_SECONDS)
+
+
+# ---- the ready file ------------------------------------------------------------------------------------------------
+
+
+def test_the_ready_file_has_the_addresses_of_a_broker_while_it_serves(started: list[Process], tmp_path: Path) -> None:
+    ready = tmp_path / "ready.json"
+    ready.write_text("left by another process")
+    process = start(started, tmp_path, "-n", "127.0.0.1:1", "--port", "0", "--ready-file", str(ready))
+    found = wait_ready_file(process, ready)
+    port = found["listenPort"]
+    assert found == {
+        "pid": process.pid,
+        "role": "broker",
+        "brokerName": found["brokerName"],
+        "brokerId": 0,
+        "brokerClusterName": "DefaultCluster",
+        "brokerAddr": f"127.0.0.1:{port}",
+        "namesrvAddr": "127.0.0.1:1",
+        "listenPort": port,
+        "vipPort": None,
+        "haListenPort": found["haListenPort"],
+        "storePathRootDir": str(tmp_path / "store"),
+    }
+    socket.create_connection(("127.0.0.1", port)).close()
+    assert process.terminate() == 0
+    assert not ready.exists()
+
+
+def test_the_ready_file_of_a_sample_cluster_has_all_of_its_brokers(started: list[Process], tmp_path: Path) -> None:
+    ready = tmp_path / "ready.json"
+    options = ("--cluster", "2m-noslave", "--port", "0", "-n", "127.0.0.1:1", "--ready-file", str(ready))
+    process = start(started, tmp_path, *options)
+    found = wait_ready_file(process, ready)
+    assert (found["role"], found["namesrvAddr"]) == ("cluster", "127.0.0.1:1")
+    assert [each["brokerName"] for each in found["brokers"]] == ["broker-a", "broker-b"]
+    assert process.terminate() == 0
+
+
+def test_a_ready_file_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    result = run(tmp_path, "-n", "127.0.0.1:1", "--port", "0", "--ready-file", str(tmp_path / "no" / "ready"))
+    assert result.returncode == 2
+    assert result.stderr.splitlines() == [
+        f"--ready-file {tmp_path}/no/ready: expected a directory that can be written, {tmp_path}/no is not"
+    ]
+
+
+def wait_ready_file(process: Process, path: Path) -> dict[str, Any]:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (path.exists() and path.read_text().startswith("{")):
+        assert process.is_running(), process.log()
+        assert time.monotonic() < deadline, process.log()
+        time.sleep(0.01)
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +45,22 @@ def process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
         finally:
             if running.poll() is None:
                 running.kill()
+
+
+def test_the_ready_file_has_the_port_while_it_serves(conf: Path, tmp_path: Path) -> None:
+    ready = tmp_path / "ready.json"
+    with process("-c", str(conf), "--ready-file", str(ready)) as running:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not ready.exists():
+            assert running.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        found = json.loads(ready.read_text())
+        assert (found["pid"], found["role"], found["bindAddress"]) == (running.pid, "nameserver", "127.0.0.1")
+        socket.create_connection(("127.0.0.1", found["listenPort"])).close()
+        running.terminate()
+        running.communicate(timeout=PATIENCE_SECONDS)
+    assert not ready.exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -1,0 +1,62 @@
+"""The ready file: a file that exists exactly while a program serves, for scripts, test fixtures and probes.
+
+It is removed when the program starts, appears whole once clients may connect, and is removed when the program has ended
+in order. After a kill it stays; its ``pid`` tells whether that process still runs.
+
+The content is one JSON object on one line, its keys spelled as the settings are: ``pid``, ``role`` (``broker``,
+``nameserver`` or ``cluster``), and what is said in docs/containers.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from rocketpy.errors import StartError
+
+
+class ReadyFile:
+    """The file at a path, or nothing at all without a path."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+
+    @contextmanager
+    def removed_around(self) -> Iterator[None]:
+        """Remove the file before the block and after it; StartError if a file cannot be made there."""
+        if self._path is None:
+            yield
+            return
+        self._remove()
+        directory = os.path.dirname(self._path) or "."
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise StartError(f"--ready-file {self._path}: expected a directory that can be written, {directory} is not")
+        try:
+            yield
+        finally:
+            self._remove()
+
+    def write(self, content: Mapping[str, object]) -> None:
+        """Let the file appear, whole, with this process's id added; StartError if that fails."""
+        if self._path is None:
+            return
+        new = f"{self._path}.{os.getpid()}.new"
+        try:
+            with open(new, "w", encoding="utf-8") as file:
+                file.write(json.dumps({"pid": os.getpid(), **content}) + "\n")
+            os.replace(new, self._path)
+        except OSError as failure:
+            with suppress(OSError):
+                os.unlink(new)
+            raise StartError(f"--ready-file {self._path}: cannot be written: {failure.strerror}") from failure
+
+    def _remove(self) -> None:
+        assert self._path is not None
+        try:
+            os.unlink(self._path)
+        except FileNotFoundError:
+            pass
+        except OSError as failure:
+            raise StartError(f"--ready-file {self._path}: cannot be removed: {failure.strerror}") from failure

@@ -1,0 +1,131 @@
+"""Pytest plugin: a RocketMQ broker as a fixture.
+
+::
+
+    def test_an_order_is_announced(rocketmq):
+        place_order(rocketmq.name_server)
+        assert [message.body for message in rocketmq.messages("orders")] == [b"42"]
+
+| fixture | broker | scope |
+|---|---|---|
+| ``rocketmq`` | in a thread of the test's process | one test |
+| ``rocketmq_session`` | the same | all tests |
+| ``rocketmq_process`` | a process, for programs that are not Python | one test |
+| ``rocketmq_process_session`` | the same | all tests |
+
+``@pytest.mark.rocketmq(transactionCheckInterval=1000, disk="simulated")`` has settings of ``broker.conf`` for one test,
+the ini option ``rocketmq_settings`` (lines ``key=value``) for all. Pytest finds the plugin by its entry point. Rule:
+it imports nothing of a broker until a test asks for one, because every run of pytest on the machine loads this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+if TYPE_CHECKING:
+    from rocketpy.testing.fixture.in_process import BrokerInProcess
+    from rocketpy.testing.fixture.in_thread import BrokerInThread
+    from rocketpy.testing.fixture.options import BrokerOptions
+
+    BrokerT = TypeVar("BrokerT", BrokerInThread, BrokerInProcess)
+
+MARKER = "rocketmq"
+INI_SETTINGS = "rocketmq_settings"
+
+_MARKER_HELP = (
+    "rocketmq(disk=..., **settings): the broker of the fixtures rocketmq and rocketmq_process of one test; "
+    "disk is 'temporary' or 'simulated', the settings have the names of broker.conf"
+)
+
+
+class _Brokers:
+    """The brokers that are open, which the plugin looks after."""
+
+    def __init__(self) -> None:
+        self.running: list[BrokerInThread | BrokerInProcess] = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Fail the test during which a broker has died, with its reason; also one that fails because of it."""
+        try:
+            return (yield)
+        finally:
+            for broker in list(self.running):
+                broker.check()
+
+
+_BROKERS = pytest.StashKey[_Brokers]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the ini option."""
+    parser.addini(INI_SETTINGS, "settings of broker.conf for every broker of a fixture, key=value", type="linelist")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker, and look after brokers."""
+    config.addinivalue_line("markers", _MARKER_HELP)
+    brokers = config.stash[_BROKERS] = _Brokers()
+    config.pluginmanager.register(brokers, "rocketmq-brokers")
+
+
+@pytest.fixture
+def rocketmq(request: pytest.FixtureRequest) -> Iterator[BrokerInThread]:
+    """A broker and a nameserver in a thread, for one test; ``rocketmq.name_server`` is what clients are given."""
+    from rocketpy.testing.fixture.in_thread import open_broker_in_thread
+
+    yield from _opened(request, open_broker_in_thread(_options(request, request.node)))
+
+
+@pytest.fixture(scope="session")
+def rocketmq_session(request: pytest.FixtureRequest) -> Iterator[BrokerInThread]:
+    """A broker and a nameserver in a thread, one for all tests: they should use topics of their own."""
+    from rocketpy.testing.fixture.in_thread import open_broker_in_thread
+
+    yield from _opened(request, open_broker_in_thread(_options(request, None)))
+
+
+@pytest.fixture
+def rocketmq_process(request: pytest.FixtureRequest) -> Iterator[BrokerInProcess]:
+    """A broker in a process of its own, for one test."""
+    from rocketpy.testing.fixture.in_process import open_broker_in_process
+
+    yield from _opened(request, open_broker_in_process(_options(request, request.node)))
+
+
+@pytest.fixture(scope="session")
+def rocketmq_process_session(request: pytest.FixtureRequest) -> Iterator[BrokerInProcess]:
+    """A broker in a process of its own, one for all tests."""
+    from rocketpy.testing.fixture.in_process import open_broker_in_process
+
+    yield from _opened(request, open_broker_in_process(_options(request, None)))
+
+
+def _opened(request: pytest.FixtureRequest, opening: AbstractContextManager[BrokerT]) -> Iterator[BrokerT]:
+    """Open a broker and look after it; its end is that of the fixture, whatever the test did."""
+    running = request.config.stash[_BROKERS].running
+    with opening as broker:
+        running.append(broker)
+        try:
+            yield broker
+        finally:
+            running.remove(broker)
+
+
+def _options(request: pytest.FixtureRequest, node: pytest.Item | None) -> BrokerOptions:
+    """Return the options of the ini file, with those of a test's markers over them, the closest one last."""
+    from rocketpy.testing.fixture.options import TEMPORARY, BrokerOptions, parse_settings
+
+    settings = parse_settings(request.config.getini(INI_SETTINGS))
+    disk = TEMPORARY
+    for marker in reversed(list(node.iter_markers(MARKER))) if node is not None else ():
+        own = dict(marker.kwargs)
+        disk = own.pop("disk", disk)
+        settings.update(own)
+        if marker.args:
+            pytest.fail(f"@pytest.mark.rocketmq{marker.args!r}: expected settings by name", pytrace=False)
+    return BrokerOptions(settings=settings, disk=disk)

@@ -1,0 +1,107 @@
+"""A Trio loop in a thread: results, failures, interrupts, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+import trio
+import trio.lowlevel
+
+from rocketpy.client.loop_thread import LoopCall, LoopThread
+from rocketpy.errors import LocalProtocolError
+
+
+@pytest.fixture
+def loop():  # type: ignore[no-untyped-def]
+    loop = LoopThread("test")
+    loop.start()
+    yield loop
+    loop.stop()
+
+
+async def double(number: int) -> int:
+    await trio.lowlevel.checkpoint()
+    return 2 * number
+
+
+def test_a_call_returns_what_its_function_returns(loop: LoopThread) -> None:
+    assert loop.call(double, 21) == 42
+
+
+def test_a_call_raises_what_its_function_raises(loop: LoopThread) -> None:
+    async def fail() -> None:
+        raise ZeroDivisionError("planted")
+
+    with pytest.raises(ZeroDivisionError, match="planted"):
+        loop.call(fail)
+    assert loop.call(double, 1) == 2
+
+
+def test_an_interrupt_cancels_the_call_and_is_raised_once_it_has_ended(loop: LoopThread) -> None:
+    ended = []
+
+    async def hang() -> None:
+        trio.lowlevel.current_trio_token()
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        loop.call(hang)
+    assert ended == [True]
+    assert loop.call(double, 1) == 2
+
+
+def test_the_end_of_the_loop_ends_calls_and_refuses_others(loop: LoopThread) -> None:
+    begun = threading.Event()
+    found: list[object] = []
+
+    async def hang() -> None:
+        begun.set()
+        await trio.sleep_forever()
+
+    def call() -> None:
+        try:
+            loop.call(hang)
+        except LocalProtocolError as failure:
+            found.append(str(failure))
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    begun.wait()
+    loop.stop()
+    thread.join()
+    assert found == ["the client was closed while the call was in progress"]
+    with pytest.raises(LocalProtocolError, match="the client is closed"):
+        loop.call(double, 1)
+    loop.stop()
+    assert not loop.is_running
+
+
+def test_a_call_of_a_nursery_that_has_ended_is_refused(loop: LoopThread) -> None:
+    async def closed_nursery() -> trio.Nursery:
+        async with trio.open_nursery() as nursery:
+            pass
+        return nursery
+
+    nursery = loop.call(closed_nursery)
+    with pytest.raises(LocalProtocolError, match="the client is closed"):
+        loop.call(double, 1, nursery=nursery)
+
+
+def test_the_end_of_a_submitted_call_is_announced_once(loop: LoopThread) -> None:
+    ended: list[LoopCall[int]] = []
+    done = threading.Event()
+
+    def on_end(call: LoopCall[int]) -> None:
+        ended.append(call)
+        done.set()
+
+    loop.submit(LoopCall(double, (4,), on_end))
+    done.wait()
+    assert [call.result.unwrap() for call in ended] == [8]

@@ -1,0 +1,54 @@
+"""The ready file: there exactly while a program serves, and whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from rocketpy.errors import StartError
+from rocketpy.ready_file import ReadyFile
+
+
+def test_the_file_is_there_from_writing_to_the_end_of_the_block(tmp_path: Path) -> None:
+    path = tmp_path / "ready"
+    path.write_text("left by a process that was killed")
+    ready = ReadyFile(str(path))
+    with ready.removed_around():
+        assert not path.exists()
+        ready.write({"role": "broker"})
+        assert json.loads(path.read_text()) == {"pid": os.getpid(), "role": "broker"}
+        assert os.listdir(tmp_path) == ["ready"]
+    assert not path.exists()
+
+
+def test_it_appears_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "ready"
+    seen: list[str] = []
+    replace = os.replace
+
+    def noted(source: str, target: str) -> None:
+        assert not path.exists()
+        seen.append(Path(source).read_text())
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", noted)
+    ReadyFile(str(path)).write({"role": "x"})
+    assert seen == [path.read_text()]
+
+
+def test_without_a_path_nothing_happens() -> None:
+    ready = ReadyFile(None)
+    with ready.removed_around():
+        ready.write({})
+
+
+def test_a_place_where_no_file_can_be_is_a_start_error(tmp_path: Path) -> None:
+    ready = ReadyFile(str(tmp_path / "missing" / "ready"))
+    with pytest.raises(StartError, match="expected a directory that can be written"), ready.removed_around():
+        pass
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(StartError, match="cannot be removed"), ReadyFile(str(tmp_path / "directory")).removed_around():
+        pass
