@@ -116,24 +116,50 @@ class RemotingClient:
         connection ended meanwhile, and RemotingTooMuchRequestError.
         """
         deadline = trio.current_time() + timeout_s
-        connection = await self._connected(address, timeout_s)
-        if self._before_request is not None:
-            self._before_request(request)
+        connection = await self.connect(address, timeout_s)
+        self.sign(request)
         try:
             return await connection.request(request, max(0.0, deadline - trio.current_time()))
         except RemotingTimeoutError:
-            if self._config.client_close_socket_if_timeout:
-                connection.close()
+            self.note_timeout(connection)
             raise
 
     async def oneway(self, address: str, request: RemotingCommand) -> None:
         """Send a request without an answer; waits only for the connection."""
-        connection = await self._connected(address, self._config.connect_timeout_millis / 1000)
+        connection = await self.connect(address, self._config.connect_timeout_millis / 1000)
         if connection.is_closed:
             raise RemotingSendRequestError(f"the connection to {address} is closed")
+        self.sign(request)
+        connection.oneway(request)
+
+    async def connect(self, address: str, timeout_s: float) -> Connection:
+        """Return the open connection to an address, or open one; RemotingConnectError when that fails."""
+        connection = self._connections.get(address)
+        if connection is not None and not connection.is_closed:
+            return connection
+        lock = self._connecting.setdefault(address, trio.Lock())
+        with trio.move_on_after(min(timeout_s, self._config.connect_timeout_millis / 1000)):
+            async with lock:
+                connection = self._connections.get(address)
+                if connection is None or connection.is_closed:
+                    connection = await self._connect(address)
+                return connection
+        raise RemotingConnectError(f"cannot connect to {address}: no answer in {timeout_s:g} s")
+
+    @property
+    def signs_requests(self) -> bool:
+        """Whether :meth:`sign` has to see each request; frames encoded in another way are not signed."""
+        return self._before_request is not None
+
+    def sign(self, request: RemotingCommand) -> None:
+        """Sign a request, if the client signs them; it must not change afterwards."""
         if self._before_request is not None:
             self._before_request(request)
-        connection.oneway(request)
+
+    def note_timeout(self, connection: Connection) -> None:
+        """Close a connection on which a request was not answered in time, where that is set."""
+        if self._config.client_close_socket_if_timeout:
+            connection.close()
 
     def close_connection(self, address: str) -> None:
         """Close the connection to an address, if there is one; the next request opens a new one."""
@@ -155,19 +181,6 @@ class RemotingClient:
                     connection.close()
 
     # ---- private --------------------------------------------------------------------------------------------------
-
-    async def _connected(self, address: str, timeout_s: float) -> Connection:
-        connection = self._connections.get(address)
-        if connection is not None and not connection.is_closed:
-            return connection
-        lock = self._connecting.setdefault(address, trio.Lock())
-        with trio.move_on_after(min(timeout_s, self._config.connect_timeout_millis / 1000)):
-            async with lock:
-                connection = self._connections.get(address)
-                if connection is None or connection.is_closed:
-                    connection = await self._connect(address)
-                return connection
-        raise RemotingConnectError(f"cannot connect to {address}: no answer in {timeout_s:g} s")
 
     async def _connect(self, address: str) -> Connection:
         plain = await self._network.connect(address)

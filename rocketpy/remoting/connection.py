@@ -95,6 +95,18 @@ class RequestDispatcher(Protocol):
         ...
 
 
+class PendingResponse(Protocol):
+    """A request that :meth:`Connection.request_nowait` sends, and what happens with its response. Neither call awaits."""
+
+    def encode(self, opaque: int) -> bytes:
+        """Return the frame of the request."""
+        ...
+
+    def complete(self, response: RemotingCommand | None) -> None:
+        """Take the response; None when the connection ended before it came. Sends nothing itself."""
+        ...
+
+
 class Connection:
     """One peer, as processors, services and clients see it.
 
@@ -156,7 +168,7 @@ class Connection:
         self._outgoing: list[bytes] = []
         self._dirty = False  # the burst will flush it
         self._deferred_count = 0
-        self._in_flight: dict[int, _PendingRequest] = {}
+        self._in_flight: dict[int, PendingResponse] = {}
         self._next_opaque = 0
 
     def __repr__(self) -> str:
@@ -247,11 +259,11 @@ class Connection:
         self.reply_frame(encode_frame(request))
         self.flush()
 
-    async def request(self, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        """Send a request to the peer and wait for its response.
+    def request_nowait(self, pending: PendingResponse) -> int:
+        """Send a request and return its opaque; ``pending`` is completed once, unless it is forgotten first.
 
-        Raises RemotingTimeoutError, RemotingSendRequestError when the connection ends first, and
-        RemotingTooMuchRequestError above the bound on requests in flight.
+        Raises RemotingSendRequestError when the connection is closed, RemotingTooMuchRequestError above the bounds on
+        requests in flight and on unsent bytes, and what ``encode`` raises; then nothing was sent.
         """
         if self.is_closed:
             raise RemotingSendRequestError(f"the connection to {self.peer} is closed")
@@ -261,16 +273,34 @@ class Connection:
                 f"{self._limits.requests_in_flight_max}"
             )
         opaque = self._take_opaque()
-        pending = _PendingRequest()
+        frame = pending.encode(opaque)
+        if self.outgoing_size and self.outgoing_size + len(frame) > self._limits.outgoing_bytes_max:
+            raise RemotingTooMuchRequestError(
+                f"{self.outgoing_size} bytes wait to be sent to {self.peer}, the limit is "
+                f"{self._limits.outgoing_bytes_max}"
+            )
         self._in_flight[opaque] = pending
+        self.reply_frame(frame)
+        self.flush()
+        return opaque
+
+    def forget(self, opaque: int) -> None:
+        """Drop the response to a request, if it has not come."""
+        self._in_flight.pop(opaque, None)
+
+    async def request(self, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Send a request to the peer and wait for its response.
+
+        Raises RemotingTimeoutError, RemotingSendRequestError when the connection ends first, and
+        RemotingTooMuchRequestError above the bound on requests in flight.
+        """
+        pending = _AwaitedResponse(request)
+        opaque = self.request_nowait(pending)
         try:
-            request.opaque = opaque
-            self.reply_frame(encode_frame(request))
-            self.flush()
             with trio.move_on_after(timeout_s):
                 await pending.done.wait()
         finally:
-            self._in_flight.pop(opaque, None)
+            self.forget(opaque)
         if pending.response is not None:
             return pending.response
         if pending.done.is_set():
@@ -286,10 +316,9 @@ class Connection:
 
     def complete_request(self, response: RemotingCommand) -> None:
         """Deliver a response to the pending request with its opaque; drop it if there is none."""
-        pending = self._in_flight.get(response.opaque)
+        pending = self._in_flight.pop(response.opaque, None)
         if pending is not None:
-            pending.response = response
-            pending.done.set()
+            pending.complete(response)
 
     def start_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> bool:
         """Run a task that waits for the disk; False at the limit. Its failure ends this connection only."""
@@ -408,9 +437,9 @@ class Connection:
         self.is_closed = True
         self.drop_outgoing()
         self._cut_frames = _NO_FRAMES
-        for pending in self._in_flight.values():
-            pending.done.set()
-        self._in_flight.clear()
+        in_flight, self._in_flight = self._in_flight, {}
+        for pending in in_flight.values():
+            pending.complete(None)
 
     async def _run_task(self, function: Callable[..., Awaitable[None]], *arguments: object) -> None:
         with Contained(_log, "a task of %s, whose connection is closed,", self.peer) as work:
@@ -424,14 +453,23 @@ class Connection:
         return opaque
 
 
-class _PendingRequest:
-    """A request in flight: ``done`` without a response means that the connection ended."""
+class _AwaitedResponse:
+    """A request of :meth:`Connection.request`: ``done`` without a response means that the connection ended."""
 
-    __slots__ = ("done", "response")
+    __slots__ = ("_request", "done", "response")
 
-    def __init__(self) -> None:
+    def __init__(self, request: RemotingCommand) -> None:
+        self._request = request
         self.done = trio.Event()
         self.response: RemotingCommand | None = None
+
+    def encode(self, opaque: int) -> bytes:
+        self._request.opaque = opaque
+        return encode_frame(self._request)
+
+    def complete(self, response: RemotingCommand | None) -> None:
+        self.response = response
+        self.done.set()
 
 
 def pack_host(address: str, port: int) -> bytes:

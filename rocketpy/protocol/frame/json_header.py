@@ -111,7 +111,7 @@ def encode_json_header(command: RemotingCommand) -> bytes:
         )
     ext_fields = "" if command.ext_fields is None else f'"extFields":{_fields_text(command.ext_fields)},'
     language = "" if command.language is None else f'"language":"{_LANGUAGE_NAMES[command.language]}",'
-    remark = "" if command.remark is None else f'"remark":"{_escaped(command.remark)}",'
+    remark = "" if command.remark is None else f'"remark":"{escaped(command.remark)}",'
     return (
         f'{{"code":{code},{ext_fields}"flag":{flag},{language}"opaque":{opaque},{remark}'
         f'"serializeTypeCurrentRPC":"JSON","version":{version}}}'
@@ -123,7 +123,7 @@ def _fields_text(fields: dict[str, str]) -> str:
         return "{}"
     if _is_plain("".join((*fields, *fields.values()))):
         return '{"' + '","'.join([f'{key}":"{value}' for key, value in fields.items()]) + '"}'
-    return '{"' + '","'.join([f'{_escaped(key)}":"{_escaped(value)}' for key, value in fields.items()]) + '"}'
+    return '{"' + '","'.join([f'{escaped(key)}":"{escaped(value)}' for key, value in fields.items()]) + '"}'
 
 
 def _is_plain(text: str) -> bool:
@@ -131,7 +131,8 @@ def _is_plain(text: str) -> bool:
     return text.isprintable() and '"' not in text and "\\" not in text
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return a text as it stands between quotes in a header."""
     if _is_plain(text):
         return text
     text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\x01", "\\u0001").replace("\x02", "\\u0002")

@@ -1,0 +1,88 @@
+"""The fast path of sends writes the same bytes as the general one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketpy.errors import LocalProtocolError
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.command import make_request
+from rocketpy.protocol.frame import FRAME_LENGTH_MAX, encode_frame
+from rocketpy.protocol.frame.send_frame import SendFrames, escape_properties
+from rocketpy.protocol.headers.send import SendMessageRequestHeaderV2
+from rocketpy.protocol.properties import encode_properties
+
+names = st.from_regex(r"[%|a-zA-Z0-9_-]{1,20}", fullmatch=True)
+int32 = st.integers(-(2**31), 2**31 - 1)
+texts = st.text(max_size=12)
+
+
+@given(
+    code=st.sampled_from(
+        [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2]
+    ),
+    group=names,
+    topic=names,
+    template=names,
+    broker=texts,
+    queue_id=int32,
+    sys_flag=int32,
+    flag=int32,
+    born=st.integers(0, 2**62),
+    properties=st.dictionaries(texts, texts, max_size=4),
+    body=st.binary(min_size=1, max_size=40),
+    unit_mode=st.booleans(),
+    batch=st.booleans(),
+    opaque=st.integers(0, 2**31 - 1),
+    oneway=st.booleans(),
+)
+def test_the_bytes_are_those_of_the_general_path(
+    code: RequestCode,
+    group: str,
+    topic: str,
+    template: str,
+    broker: str,
+    queue_id: int,
+    sys_flag: int,
+    flag: int,
+    born: int,
+    properties: dict[str, str],
+    body: bytes,
+    unit_mode: bool,
+    batch: bool,
+    opaque: int,
+    oneway: bool,
+) -> None:
+    header = SendMessageRequestHeaderV2(
+        producer_group=group,
+        topic=topic,
+        default_topic=template,
+        default_topic_queue_nums=4,
+        queue_id=queue_id,
+        sys_flag=sys_flag,
+        born_timestamp=born,
+        flag=flag,
+        properties=encode_properties(properties),
+        reconsume_times=0,
+        unit_mode=unit_mode,
+        batch=batch,
+        broker_name=broker,
+    )
+    general = make_request(code, header, body, oneway=oneway)
+    general.opaque = opaque
+    frames = SendFrames(producer_group=group, default_topic=template, default_topic_queue_nums=4, unit_mode=unit_mode)
+    escaped, size = escape_properties(properties)
+    fields = frames.fields(code, topic, escaped, body, sys_flag=sys_flag, born_timestamp=born, flag=flag, batch=batch)
+    assert fields.frame(queue_id, broker, opaque, flag=2 if oneway else 0) == encode_frame(general)
+    assert size == len(encode_properties(properties).encode("utf-8", "replace"))
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    frames = SendFrames(producer_group="g", default_topic="TBW102", default_topic_queue_nums=4)
+    with pytest.raises(LocalProtocolError, match="expected int32"):
+        frames.fields(310, "T", "", b"x", sys_flag=0, born_timestamp=0, flag=2**31, batch=False)
+    long = frames.fields(310, "T", "", bytes(FRAME_LENGTH_MAX), sys_flag=0, born_timestamp=0, flag=0, batch=False)
+    with pytest.raises(LocalProtocolError, match="expected at most"):
+        long.frame(0, "b", 0)
