@@ -90,6 +90,7 @@ BROAD_CATCHES = {
     "nameserver/kv_config.py::_write_waiting": "BaseException: others' changes wait for the next writer; raised again",
     "remoting/stream_driver.py::_serve": "a slice of frames, inside a burst that must end all the same",
     "client/loop_thread.py::call": "BaseException: an interrupt of the waiting thread cancels the call; raised again",
+    "client/producer/delivery.py::select": "a program's queue selector: its failure becomes a ClientError, as in Java",
     "client/scope.py::unwrapped": "BaseException: distinguished from a group that holds it; raised again",
     "testing/fixture/life.py::_run": "the failure of a program is kept for the test; a cancellation is raised again",
     "testing/replica.py::run": "notes a death that was arranged; everything is raised again",

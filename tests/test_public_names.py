@@ -16,14 +16,19 @@ from rocketpy.client import admin
 CLIENT_NAMES = {
     "AdminClient",
     "BrokerData",
+    "CheckForbiddenHook",
     "Client",
     "ClientConfig",
     "ClientEnvironment",
     "ClusterInfo",
+    "CommunicationMode",
+    "CompressionType",
     "Message",
     "MessageExt",
     "MessageQueue",
     "MessageStream",
+    "MessageType",
+    "PendingSend",
     "Producer",
     "ProducerConfig",
     "PullConfig",
@@ -31,6 +36,9 @@ CLIENT_NAMES = {
     "PullResult",
     "PullStatus",
     "QueueData",
+    "QueueSelector",
+    "SendMessageContext",
+    "SendMessageHook",
     "SendResult",
     "SendStatus",
     "SessionCredentials",
@@ -40,6 +48,8 @@ CLIENT_NAMES = {
     "open_client",
     "open_producer",
     "open_pull_consumer",
+    "queue_by_hash",
+    "queue_by_random",
 }
 
 ADMIN_NAMES = {

@@ -10,10 +10,20 @@ from rocketpy.client.consumer.config import PullConfig
 from rocketpy.client.consumer.message_stream import MessageStream
 from rocketpy.client.consumer.pull_consumer import PullConsumer
 from rocketpy.client.environment import ClientEnvironment
+from rocketpy.client.hooks import (
+    CheckForbiddenHook,
+    CommunicationMode,
+    MessageType,
+    SendMessageContext,
+    SendMessageHook,
+)
 from rocketpy.client.producer.config import ProducerConfig
+from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.producer import Producer
+from rocketpy.client.producer.selectors import QueueSelector, queue_by_hash, queue_by_random
 from rocketpy.client.results import PullResult, PullStatus, SendResult, SendStatus
 from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from rocketpy.protocol.compression import CompressionType
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue
 from rocketpy.protocol.signature import SessionCredentials
 from rocketpy.remoting.config import TlsClientConfig
@@ -21,14 +31,19 @@ from rocketpy.remoting.config import TlsClientConfig
 __all__ = [
     "AdminClient",
     "BrokerData",
+    "CheckForbiddenHook",
     "Client",
     "ClientConfig",
     "ClientEnvironment",
     "ClusterInfo",
+    "CommunicationMode",
+    "CompressionType",
     "Message",
     "MessageExt",
     "MessageQueue",
     "MessageStream",
+    "MessageType",
+    "PendingSend",
     "Producer",
     "ProducerConfig",
     "PullConfig",
@@ -36,6 +51,9 @@ __all__ = [
     "PullResult",
     "PullStatus",
     "QueueData",
+    "QueueSelector",
+    "SendMessageContext",
+    "SendMessageHook",
     "SendResult",
     "SendStatus",
     "SessionCredentials",
@@ -45,4 +63,6 @@ __all__ = [
     "open_client",
     "open_producer",
     "open_pull_consumer",
+    "queue_by_hash",
+    "queue_by_random",
 ]

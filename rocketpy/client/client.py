@@ -24,6 +24,7 @@ from rocketpy.client.config import DEFAULT_NAME_SERVER, ClientConfig, client_con
 from rocketpy.client.consumer.config import PullConfig
 from rocketpy.client.consumer.pull_consumer import PullConsumer, pull_consumer_role
 from rocketpy.client.environment import ClientEnvironment
+from rocketpy.client.hooks import CheckForbiddenHook, SendMessageHook
 from rocketpy.client.instance import ClientInstance, open_client_instance
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.producer import Producer, producer_role
@@ -59,13 +60,24 @@ class Client:
 
     @asynccontextmanager
     async def producer(
-        self, group: str = DEFAULT_PRODUCER_GROUP, *, config: ProducerConfig | None = None
+        self,
+        group: str = DEFAULT_PRODUCER_GROUP,
+        *,
+        config: ProducerConfig | None = None,
+        send_hooks: Sequence[SendMessageHook] = (),
+        check_forbidden_hooks: Sequence[CheckForbiddenHook] = (),
     ) -> AsyncIterator[Producer]:
         """Open a producer of a group; at the end of the block it is unregistered from the brokers.
 
         ClientError for an illegal group, or one that this client has a producer of.
         """
-        async with producer_role(self._instance, group, config or ProducerConfig()) as producer:
+        async with producer_role(
+            self._instance,
+            group,
+            config or ProducerConfig(),
+            send_hooks=send_hooks,
+            check_forbidden_hooks=check_forbidden_hooks,
+        ) as producer:
             yield producer
 
     @asynccontextmanager

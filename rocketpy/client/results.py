@@ -32,7 +32,11 @@ class PullStatus(Enum):
 
 @attrs.frozen
 class SendResult:
-    """Queue and offset of a stored message or batch. ``msg_id`` is the unique key; a batch's are joined by commas."""
+    """Queue and offset of a stored message or batch. ``msg_id`` is the unique key; a batch's are joined by commas.
+
+    ``transaction_id`` is what the broker returns of a half message. ``trace_on`` is False where the broker wants no
+    message trace.
+    """
 
     status: SendStatus
     msg_id: str
@@ -40,6 +44,8 @@ class SendResult:
     message_queue: MessageQueue
     queue_offset: int
     region_id: str
+    transaction_id: str | None = None
+    trace_on: bool = True
 
 
 @attrs.frozen

@@ -107,9 +107,8 @@ def check_properties(properties: Mapping[str, str]) -> None:
                 )
 
 
-def check_properties_size(text: str) -> None:
-    """Refuse properties whose text does not fit into a record."""
-    size = len(text.encode())
+def check_properties_bytes(size: int) -> None:
+    """Refuse properties whose text, of so many bytes, does not fit into a record."""
     if size > PROPERTIES_SIZE_MAX:
         raise ClientError(
             ResponseCode.MESSAGE_ILLEGAL, f"the properties have {size} bytes, the limit is {PROPERTIES_SIZE_MAX}"

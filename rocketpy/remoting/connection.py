@@ -96,7 +96,7 @@ class RequestDispatcher(Protocol):
 
 
 class PendingResponse(Protocol):
-    """A request that :meth:`Connection.request_nowait` sends, and what happens with its response. Neither call awaits."""
+    """A request that :meth:`Connection.request_nowait` sends, and what takes its response. Neither call awaits."""
 
     def encode(self, opaque: int) -> bytes:
         """Return the frame of the request."""

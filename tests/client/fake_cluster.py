@@ -73,6 +73,7 @@ class Scripted:
         self._refusals: dict[int, tuple[int, str]] = {}
         self._silent: set[int] = set()
         self._processors: dict[int, Processor] = {}
+        self._answers: dict[int, Processor] = {}
 
     def refuse(self, code: int, response_code: int, remark: str = "no") -> None:
         """Answer requests of this code with an error from now on."""
@@ -82,8 +83,13 @@ class Scripted:
         """Do not answer requests of this code from now on."""
         self._silent.add(code)
 
+    def answer_with(self, code: int, processor: Processor) -> None:
+        """Answer requests of this code with another processor from now on."""
+        self._answers[code] = processor
+
     def behave(self) -> None:
         """Answer as a broker should from now on."""
+        self._answers.clear()
         self._refusals.clear()
         self._silent.clear()
 
@@ -106,6 +112,8 @@ class Scripted:
                 return DEFERRED
             if request.code in self._refusals:
                 raise RequestError(*self._refusals[request.code])
+            if request.code in self._answers:
+                return self._answers[request.code](connection, request)
             return self._processors[request.code](connection, request)
 
         self.dispatcher.register(code, scripted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.client.validators import check_body_size, check_group, check_message, check_properties_size, check_topic
+from rocketpy.client.validators import check_body_size, check_group, check_message, check_properties_bytes, check_topic
 from rocketpy.errors import ClientError
 from rocketpy.protocol.message import Message
 
@@ -86,6 +86,6 @@ def test_the_separators_are_refused_because_they_would_cut_the_value(name: str, 
 
 
 def test_properties_are_measured_in_bytes() -> None:
-    check_properties_size("a" * 32767)
+    check_properties_bytes(32767)
     with pytest.raises(ClientError, match="32768 bytes, the limit is 32767"):
-        check_properties_size("é" * 16384)
+        check_properties_bytes(32768)

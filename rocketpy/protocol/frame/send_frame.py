@@ -1,8 +1,8 @@
 """Fast path of a producer: the frame of a send, straight from its fields.
 
-The bytes are those of ``encode_frame(make_request(code, SendMessageRequestHeaderV2(...), body))`` (a property test holds
-this module to it) for a third of the price: names, topic and template are legal names and need no escaping, and the
-properties of a message are escaped once for all of its attempts.
+The bytes are those of ``encode_frame(make_request(code, SendMessageRequestHeaderV2(...), body))`` (a property test
+holds this module to it) for a third of the price: names, topic and template are legal names and need no escaping, and
+the properties of a message are escaped once for all of its attempts.
 
 Only JSON headers, and only for requests that nobody signs: a signature is one more field.
 """

@@ -10,8 +10,7 @@ import trio
 import trio.testing
 
 from rocketpy.client.client import open_producer
-from rocketpy.client.producer.config import ProducerConfig
-from rocketpy.client.producer.producer import RETRY_CODES
+from rocketpy.client.producer.config import RETRY_RESPONSE_CODES, ProducerConfig
 from rocketpy.client.results import SendStatus
 from rocketpy.errors import (
     BrokerError,
@@ -237,7 +236,7 @@ async def test_a_stored_message_is_no_failure_whatever_the_other_broker_says(
     assert {each.status for each in results} == {SendStatus.SLAVE_NOT_AVAILABLE}
 
 
-@pytest.mark.parametrize("code", sorted(RETRY_CODES))
+@pytest.mark.parametrize("code", sorted(RETRY_RESPONSE_CODES))
 async def test_codes_that_mean_another_broker_may_do_it_are_repeated_there(two_brokers: FakeCluster, code: int) -> None:
     first, second = two_brokers.brokers
     first.refuse(SEND, code)

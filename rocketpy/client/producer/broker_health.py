@@ -1,0 +1,78 @@
+"""Which brokers a producer avoids for a while: those that were slow to answer, or did not.
+
+A pure table; the caller passes the time. Rule: a latency makes its broker unavailable for as long as the largest
+threshold that it reaches says, counted from the answer. The next answer of the broker replaces what the last one said.
+
+==============  ====  ====  =======  ========  ========  ========  ========
+latency, ms       50   100      550      1000      2000      3000     15000
+unavailable, s     0     0       30        60       120       180       600
+==============  ====  ====  =======  ========  ========  ========  ========
+
+Compatibility: ``MQFaultStrategy`` and ``LatencyFaultToleranceImpl`` (4.9.8). Among unavailable brokers that are alike
+in every respect Java takes a random one, here they take turns in the order in which they became known.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import attrs
+
+LATENCY_MAX_MS = (50, 100, 550, 1000, 2000, 3000, 15_000)
+NOT_AVAILABLE_DURATION_MS = (0, 0, 30_000, 60_000, 120_000, 180_000, 600_000)
+ISOLATION_LATENCY_MS = 30_000
+"""The latency that a failed request counts as."""
+
+assert len(LATENCY_MAX_MS) == len(NOT_AVAILABLE_DURATION_MS)
+
+
+@attrs.frozen
+class FaultItem:
+    """What the last request to a broker said of it."""
+
+    latency_ms: float
+    available_from: float
+    """Trio's time, in seconds."""
+
+
+class BrokerHealth:
+    """Latencies of brokers by name. ``now`` is ``trio.current_time()`` everywhere."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, FaultItem] = {}
+        self._turn = 0
+
+    def update(self, broker_name: str, latency_ms: float, *, now: float, isolation: bool) -> None:
+        """Note an answer and how long it took; with ``isolation`` there was none, or a refusal."""
+        duration_ms = not_available_duration_ms(ISOLATION_LATENCY_MS if isolation else latency_ms)
+        self._items[broker_name] = FaultItem(latency_ms, now + duration_ms / 1000)
+
+    def is_available(self, broker_name: str, now: float) -> bool:
+        """Whether a broker may be chosen; an unknown one may."""
+        item = self._items.get(broker_name)
+        return item is None or now >= item.available_from
+
+    def pick_one_at_least(self, now: float) -> str | None:
+        """Return one of the better half of the known brokers, in turns; None when none is known."""
+        if not self._items:
+            return None
+        best = sorted(self._items, key=lambda name: self._rank(name, now))
+        half = len(best) // 2
+        if half == 0:
+            return best[0]
+        self._turn += 1
+        return best[self._turn % half]
+
+    def remove(self, broker_name: str) -> None:
+        """Forget a broker: it no longer has the topic."""
+        self._items.pop(broker_name, None)
+
+    def _rank(self, broker_name: str, now: float) -> tuple[bool, float, float]:
+        item = self._items[broker_name]
+        return (now < item.available_from, item.latency_ms, item.available_from)
+
+
+def not_available_duration_ms(latency_ms: float) -> int:
+    """Return how long a broker with this latency is avoided."""
+    threshold = bisect_right(LATENCY_MAX_MS, latency_ms)
+    return NOT_AVAILABLE_DURATION_MS[threshold - 1] if threshold else 0

@@ -1,0 +1,125 @@
+"""State of one send: what travels, where to, how far its attempts have come. The rules are the pipeline's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from rocketpy.client.producer.pending_send import PendingSend
+from rocketpy.client.producer.retry_rules import RetryRules
+from rocketpy.client.producer.selectors import QueueSelector
+from rocketpy.client.producer.send_request import SendRequest
+from rocketpy.client.results import SendResult
+from rocketpy.client.validators import UNSPECIFIED
+from rocketpy.errors import BrokerError, ClientError, RemotingError
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.message import MessageQueue
+from rocketpy.remoting.connection import Connection
+
+if TYPE_CHECKING:
+    from rocketpy.client.producer.pipeline import Pipeline
+
+
+class Delivery:
+    """One send. ``queue`` is the caller's choice, ``selector`` chooses when the queues are known, else turns count."""
+
+    __slots__ = (
+        "address",
+        "attempt_s",
+        "attempts",
+        "began",
+        "brokers",
+        "chosen",
+        "connection",
+        "deadline",
+        "failure",
+        "hook_context",
+        "is_async",
+        "is_over",
+        "is_refused",
+        "is_waiting",
+        "on_end",
+        "opaque",
+        "pending",
+        "pipeline",
+        "queue",
+        "request",
+        "rules",
+        "selector",
+        "stored",
+    )
+
+    pipeline: Pipeline
+
+    def __init__(
+        self,
+        request: SendRequest,
+        rules: RetryRules,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        is_async: bool = False,
+        on_end: Callable[[Delivery], None] | None = None,
+    ) -> None:
+        self.request = request
+        self.rules = rules
+        self.queue = queue
+        self.selector = selector
+        self.is_async = is_async
+        self.on_end = on_end
+        self.pending = PendingSend()
+        self.deadline = 0.0
+        self.is_over = False
+        """Whether the send has ended; attempts that wait are skipped."""
+        self.brokers: list[str] = []
+        """The broker of each attempt that got as far as choosing one."""
+        self.attempts = 0
+        self.failure: BrokerError | RemotingError | ClientError | None = None
+        self.is_refused = False
+        """Whether the failure is a refusal after which no other broker is tried."""
+        self.stored: SendResult | None = None
+        # The attempt under way: it waits in a lane, or for an answer on a connection.
+        self.attempt_s = 0.0
+        self.began = 0.0
+        self.is_waiting = False
+        self.chosen: MessageQueue | None = None
+        self.address = ""
+        self.connection: Connection | None = None
+        self.opaque = 0
+        self.hook_context: object = None
+
+    def waits_in(self, attempt: int) -> bool:
+        """Whether this attempt still waits in a lane."""
+        return self.is_waiting and self.attempts == attempt
+
+    def select(self, queues: Sequence[MessageQueue]) -> MessageQueue:
+        """Return the queue that the selector chooses; ClientError when it fails, as in Java."""
+        assert self.selector is not None
+        try:
+            selected = self.selector(queues, self.request.message)
+        except Exception as failure:
+            raise ClientError(UNSPECIFIED, f"select message queue threw exception: {failure!r}") from failure
+        if selected is None:
+            raise ClientError(UNSPECIFIED, "select message queue return null.")
+        return selected
+
+    # ---- PendingResponse and Expiring -----------------------------------------------------------------------------
+
+    def encode(self, opaque: int) -> bytes:
+        """Return the frame of the attempt."""
+        assert self.chosen is not None
+        if not self.pipeline.signs_requests:
+            return self.request.frame(self.chosen, opaque)
+        command = self.request.command(self.chosen)
+        self.pipeline.sign(command)
+        command.opaque = opaque
+        return encode_frame(command)
+
+    def complete(self, response: RemotingCommand | None) -> None:
+        """Take the answer."""
+        self.pipeline.answered(self, response)
+
+    def expire(self) -> None:
+        """Give up the attempt."""
+        self.pipeline.expired(self)

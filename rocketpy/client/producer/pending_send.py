@@ -1,0 +1,95 @@
+"""The result of a send that is still under way."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from typing import Any
+
+import trio
+
+from rocketpy.client.results import SendResult
+
+_log = logging.getLogger("rocketpy.client")
+
+
+class PendingSend:
+    """A send under way: ``await`` it for its result, as often as you like.
+
+    Waiting may be cancelled; that does not end the send. A failure that is never asked for is logged when the object is
+    dropped.
+    """
+
+    __slots__ = ("_failure", "_result", "_waiting")
+
+    def __init__(self) -> None:
+        self._result: SendResult | None = None
+        self._failure: _Failure | None = None
+        self._waiting: list[trio.lowlevel.Task] = []
+
+    def __await__(self) -> Generator[Any, Any, SendResult]:
+        return self.wait().__await__()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the result, or a failure, is known."""
+        return self._result is not None or self._failure is not None
+
+    async def wait(self) -> SendResult:
+        """Return the result; raises what :meth:`Producer.send` raises."""
+        if self._result is None and self._failure is None:
+            task = trio.lowlevel.current_task()
+            waiting = self._waiting
+
+            def abort(_: object) -> trio.lowlevel.Abort:
+                waiting.remove(task)
+                return trio.lowlevel.Abort.SUCCEEDED
+
+            waiting.append(task)
+            await trio.lowlevel.wait_task_rescheduled(abort)
+        else:
+            await trio.lowlevel.checkpoint()
+        return self.result()
+
+    def result(self) -> SendResult:
+        """Return the result without waiting; raises the failure, or trio.WouldBlock when neither is known."""
+        if self._result is not None:
+            return self._result
+        if self._failure is None:
+            raise trio.WouldBlock
+        self._failure.was_raised = True
+        raise self._failure.exception
+
+    # ---- for the producer -----------------------------------------------------------------------------------------
+
+    def succeed(self, result: SendResult) -> None:
+        """Set the result."""
+        assert not self.is_done
+        self._result = result
+        self._wake()
+
+    def fail(self, exception: Exception, topic: str) -> None:
+        """Set the failure."""
+        assert not self.is_done
+        self._failure = _Failure(exception, topic)
+        self._wake()
+
+    def _wake(self) -> None:
+        for task in self._waiting:
+            trio.lowlevel.reschedule(task)
+        self._waiting.clear()
+
+
+class _Failure:
+    """A failure, which logs itself if it is dropped before it was raised."""
+
+    __slots__ = ("_topic", "exception", "was_raised")
+
+    def __init__(self, exception: Exception, topic: str) -> None:
+        self.exception = exception
+        self.was_raised = False
+        self._topic = topic
+
+    def __del__(self) -> None:
+        if not self.was_raised:
+            _log.error("a message to topic %s was not sent, and nothing waited for it: %s", self._topic, self.exception)

@@ -1,0 +1,389 @@
+"""Sends under way: each leaves as soon as its broker is known and connected, and is tried again if that fails.
+
+Nothing here waits for an answer. An attempt ends by a call: of the connection, with the answer or without one, or of
+the timer. So a send costs no task, and thousands may be under way at once.
+
+Rule: attempts that are begun in some order, for one queue, leave in that order over one connection. What cannot leave
+at once waits in a *lane*, and what comes later for the same topic (while its route is unknown, or a large body is being
+compressed) or the same broker (while its connection is opened) waits until it has left. A lane has a task as long as it
+is not empty. If the look-up or the connection fails, all that wait in the lane fail with it. A repeated attempt is a
+new one: it has lost its position.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import trio
+
+from rocketpy.client.instance import ClientInstance, read_response
+from rocketpy.client.producer.attempt_hooks import AttemptHooks
+from rocketpy.client.producer.delivery import Delivery
+from rocketpy.client.producer.queue_choice import QueueChoice
+from rocketpy.client.results import SendResult, SendStatus
+from rocketpy.client.route_finder import TopicTemplate
+from rocketpy.client.services.timeouts import Timeouts
+from rocketpy.client.validators import UNSPECIFIED
+from rocketpy.errors import (
+    BrokerError,
+    ClientError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RemotingConnectError,
+    RemotingError,
+    RemotingSendRequestError,
+    RemotingTimeoutError,
+    RemotingTooMuchRequestError,
+)
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.headers.send import SendMessageResponseHeader
+from rocketpy.protocol.message import MessageQueue
+from rocketpy.protocol.properties import PROPERTY_MSG_REGION, PROPERTY_TRACE_SWITCH
+from rocketpy.remoting.connection import Connection
+
+DEFAULT_REGION = "DefaultRegion"
+CONNECT_SECONDS = 3.0
+"""Patience of a lane with its broker, Java's ``connectTimeoutMillis``; the sends in it have deadlines of their own."""
+_STORED = {int(status.value): status for status in SendStatus}
+
+Lane = deque[tuple[Delivery, int]]
+"""Sends and the number of the attempt that waits: one that has been given up meanwhile is skipped."""
+
+
+class Pipeline:
+    """The sends under way of one producer."""
+
+    def __init__(
+        self,
+        *,
+        instance: ClientInstance,
+        template: TopicTemplate,
+        choice: QueueChoice,
+        timeouts: Timeouts,
+        hooks: AttemptHooks | None,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._instance = instance
+        self._routes = instance.routes
+        self._remoting = instance.remoting
+        self._template = template
+        self._choice = choice
+        self._timeouts = timeouts
+        self._hooks = hooks
+        self._nursery = nursery
+        self._under_way: dict[Delivery, None] = {}
+        self._topic_lanes: dict[str, Lane] = {}
+        self._broker_lanes: dict[str, Lane] = {}
+        self._is_closed = False
+
+    @property
+    def signs_requests(self) -> bool:
+        """Whether attempts have to be commands, not frames."""
+        return self._remoting.signs_requests
+
+    def sign(self, command: RemotingCommand) -> None:
+        """Sign the command of an attempt."""
+        self._remoting.sign(command)
+
+    def start(self, delivery: Delivery) -> None:
+        """Begin a send; ``delivery.pending`` gets its result. ClientError when the producer is closed."""
+        if self._is_closed:
+            raise ClientError(UNSPECIFIED, "The producer service state not OK, SHUTDOWN_ALREADY")
+        delivery.pipeline = self
+        delivery.deadline = trio.current_time() + delivery.rules.timeout_s
+        self._under_way[delivery] = None
+        self._attempt(delivery)
+
+    def abandon(self, delivery: Delivery) -> None:
+        """Forget a send: nothing waits for its result any more, and it is not tried again."""
+        if delivery in self._under_way:
+            self._leave(delivery)
+            del self._under_way[delivery]
+            delivery.is_over = True
+
+    def close(self) -> None:
+        """Fail every send under way, and refuse new ones."""
+        self._is_closed = True
+        for delivery in list(self._under_way):
+            self._leave(delivery)
+            self._fail(delivery, RemotingSendRequestError("the producer was closed before an answer came"))
+
+    # ---- called by a delivery -------------------------------------------------------------------------------------
+
+    def answered(self, delivery: Delivery, response: RemotingCommand | None) -> None:
+        """Take the answer to an attempt; None when its connection has ended."""
+        connection = delivery.connection
+        assert connection is not None
+        self._leave(delivery)
+        if response is None:
+            peer = connection.peer
+            self._failed(delivery, RemotingSendRequestError(f"the connection to {peer} ended before it answered"))
+            return
+        status = _STORED.get(response.code)
+        if status is None:
+            self._failed(delivery, BrokerError(response.code, response.remark, delivery.address))
+            return
+        try:
+            result = _send_result(delivery, status, response)
+        except RemoteProtocolError as failure:
+            self._fail(delivery, failure)
+            return
+        self._stored(delivery, result)
+
+    def expired(self, delivery: Delivery) -> None:
+        """Give up an attempt: its time is over."""
+        connection, seconds = delivery.connection, delivery.attempt_s
+        self._leave(delivery)
+        where = delivery.request.topic if connection is None else connection.peer
+        self._failed(
+            delivery,
+            RemotingTimeoutError(f"no answer from {where} to request code {delivery.request.code} in {seconds:g} s"),
+        )
+        if connection is not None:
+            self._remoting.note_timeout(connection)
+
+    # ---- one attempt ----------------------------------------------------------------------------------------------
+
+    def _attempt(self, delivery: Delivery) -> None:
+        """Begin the next attempt; it fails at once when no time is left."""
+        now = trio.current_time()
+        remaining = delivery.deadline - now
+        if remaining <= 0:
+            self._end(delivery)
+            return
+        seconds = delivery.rules.attempt_s(
+            delivery.attempts, delivery.rules.timeout_s if not delivery.attempts else remaining
+        )
+        delivery.attempts += 1
+        delivery.attempt_s = seconds
+        delivery.began = now
+        delivery.is_waiting = True
+        self._timeouts.start(delivery, seconds)
+        topic = delivery.request.topic
+        lane = self._topic_lanes.get(topic)
+        if lane is not None:
+            lane.append((delivery, delivery.attempts))
+        elif delivery.request.needs_thread or not self._dispatch(delivery):
+            self._topic_lanes[topic] = deque(((delivery, delivery.attempts),))
+            self._nursery.start_soon(self._run_topic_lane, topic)
+
+    def _dispatch(self, delivery: Delivery) -> bool:
+        """Choose the queue and send, or wait for the broker's connection; False when the route is not known."""
+        queue = delivery.queue
+        if queue is None:
+            topic = delivery.request.topic
+            queues = self._routes.table.publish_queues(topic)
+            if not queues:
+                return False
+            try:
+                queue = (
+                    delivery.select(queues)
+                    if delivery.selector
+                    else self._choice.choose(topic, queues, delivery.brokers[-1] if delivery.brokers else None)
+                )
+            except ClientError as failure:
+                self._leave(delivery)
+                self._fail(delivery, failure)
+                return True
+        delivery.chosen = queue
+        broker = queue.broker_name
+        delivery.brokers.append(broker)
+        lane = self._broker_lanes.get(broker)
+        if lane is not None:
+            lane.append((delivery, delivery.attempts))
+            return True
+        address = self._routes.table.publish_address(broker)
+        if address is not None:
+            address = self._instance.broker_port_of(address)
+            connection = self._remoting.connection(address)
+            if connection is not None and not connection.is_closed:
+                self._put_on_wire(delivery, address, connection)
+                return True
+        self._broker_lanes[broker] = deque(((delivery, delivery.attempts),))
+        self._nursery.start_soon(self._run_broker_lane, broker)
+        return True
+
+    def _put_on_wire(self, delivery: Delivery, address: str, connection: Connection) -> None:
+        delivery.address = address
+        try:
+            if self._hooks is not None:
+                self._hooks.before(delivery)
+            delivery.opaque = connection.request_nowait(delivery)
+        except RemotingError as failure:
+            self._leave(delivery)
+            self._failed(delivery, failure)
+        except (ClientError, LocalProtocolError) as failure:
+            self._leave(delivery)
+            self._fail(delivery, failure)
+        else:
+            delivery.connection = connection
+            delivery.is_waiting = False
+
+    def _leave(self, delivery: Delivery) -> None:
+        """End an attempt, wherever it is: no answer, deadline or lane counts for it any more."""
+        self._timeouts.stop(delivery, delivery.attempt_s)
+        if delivery.connection is not None:
+            delivery.connection.forget(delivery.opaque)
+            delivery.connection = None
+        delivery.is_waiting = False
+
+    # ---- the end of an attempt ------------------------------------------------------------------------------------
+
+    def _stored(self, delivery: Delivery, result: SendResult) -> None:
+        self._note_answer(delivery, result=result)
+        delivery.stored = result
+        rules = delivery.rules
+        if result.status is SendStatus.SEND_OK or not rules.retry_not_store_ok or delivery.attempts >= rules.attempts:
+            self._end(delivery)
+        else:
+            self._nursery.start_soon(self._attempt_again, delivery)
+
+    def _failed(self, delivery: Delivery, failure: BrokerError | RemotingError | ClientError) -> None:
+        """Note the failure of an attempt; begin another one, if there may be one."""
+        self._note_answer(delivery, failure=failure)
+        delivery.failure = failure
+        if isinstance(failure, BrokerError):
+            is_last = failure.response_code not in delivery.rules.retry_codes
+            delivery.is_refused = is_last
+        else:
+            self._instance.request_route_refresh()
+            is_last = False
+        if is_last or delivery.attempts >= delivery.rules.attempts:
+            self._end(delivery)
+        else:
+            # In a task: this may be called while a connection ends, and no send leads to another one.
+            self._nursery.start_soon(self._attempt_again, delivery)
+
+    async def _attempt_again(self, delivery: Delivery) -> None:
+        if not delivery.is_over:
+            self._attempt(delivery)
+
+    def _note_answer(
+        self, delivery: Delivery, *, result: SendResult | None = None, failure: Exception | None = None
+    ) -> None:
+        if delivery.chosen is not None:
+            latency_s = trio.current_time() - delivery.began
+            self._choice.note_answer(delivery.chosen.broker_name, latency_s, isolation=failure is not None)
+        if self._hooks is not None:
+            self._hooks.after(delivery, result, failure)
+
+    def _end(self, delivery: Delivery) -> None:
+        """Set the result of a send that has had its last attempt."""
+        if delivery.stored is not None:
+            self._forget(delivery)
+            delivery.pending.succeed(delivery.stored)
+            return
+        topic, failure, brokers = delivery.request.topic, delivery.failure, delivery.brokers
+        if failure is None:
+            seconds = delivery.rules.timeout_s
+            failure = RemotingTooMuchRequestError(
+                f"sendDefaultImpl call timeout: sending to {topic} was given no time ({seconds:g} s)"
+            )
+        elif not delivery.is_refused or delivery.attempts > 1:
+            failure.add_note(f"sent {delivery.attempts} times to topic {topic}, brokers: {', '.join(brokers)}")
+        self._fail(delivery, failure)
+
+    def _fail(self, delivery: Delivery, failure: Exception) -> None:
+        self._forget(delivery)
+        delivery.pending.fail(failure, delivery.request.topic)
+
+    def _forget(self, delivery: Delivery) -> None:
+        del self._under_way[delivery]
+        delivery.is_over = True
+        if delivery.on_end is not None:
+            delivery.on_end(delivery)
+
+    # ---- lanes ----------------------------------------------------------------------------------------------------
+
+    async def _run_topic_lane(self, topic: str) -> None:
+        """Send what waits for the route of a topic, or for the compression of a body before it."""
+        lane = self._topic_lanes[topic]
+        try:
+            while lane:
+                delivery, attempt = lane[0]
+                if delivery.waits_in(attempt):
+                    try:
+                        if delivery.queue is None:
+                            await self._routes.publish_queues(topic, self._template)
+                        if delivery.request.needs_thread:
+                            await delivery.request.compress_in_thread()
+                    except (ClientError, BrokerError, RemotingError, RemoteProtocolError) as failure:
+                        for each in self._take_waiting(lane):
+                            self._fail(each, failure)
+                        continue
+                    except LocalProtocolError as failure:
+                        if delivery.waits_in(attempt):
+                            self._leave(delivery)
+                            self._fail(delivery, failure)
+                lane.popleft()
+                if delivery.waits_in(attempt):
+                    self._dispatch(delivery)
+        finally:
+            del self._topic_lanes[topic]
+
+    async def _run_broker_lane(self, broker: str) -> None:
+        """Connect to a broker, and send what waits for that."""
+        lane = self._broker_lanes[broker]
+        try:
+            while lane:
+                delivery, attempt = lane[0]
+                if not delivery.waits_in(attempt):
+                    lane.popleft()
+                    continue
+                assert delivery.chosen is not None
+                try:
+                    address, connection = await self._connect(delivery.chosen)
+                except (ClientError, BrokerError, RemotingError, RemoteProtocolError) as failure:
+                    for each in self._take_waiting(lane):
+                        self._failed(each, _again(failure))
+                    continue
+                while lane and not connection.is_closed:
+                    delivery, attempt = lane.popleft()
+                    if delivery.waits_in(attempt):
+                        self._put_on_wire(delivery, address, connection)
+        finally:
+            del self._broker_lanes[broker]
+
+    async def _connect(self, queue: MessageQueue) -> tuple[str, Connection]:
+        address = self._instance.broker_port_of(await self._routes.publish_address(queue))
+        return address, await self._remoting.connect(address, CONNECT_SECONDS)
+
+    def _take_waiting(self, lane: Lane) -> list[Delivery]:
+        """Empty a lane; return those whose attempt still waited in it, ended."""
+        waiting = [delivery for delivery, attempt in lane if delivery.waits_in(attempt)]
+        lane.clear()
+        for delivery in waiting:
+            self._leave(delivery)
+        return waiting
+
+
+def _send_result(delivery: Delivery, status: SendStatus, response: RemotingCommand) -> SendResult:
+    """Return what a broker has stored; RemoteProtocolError when a required field is missing."""
+    fields, queue = response.ext_fields or {}, delivery.chosen
+    assert queue is not None
+    try:
+        offset_msg_id, queue_id, queue_offset = fields["msgId"], int(fields["queueId"]), int(fields["queueOffset"])
+    except (KeyError, ValueError):
+        header = read_response(response, SendMessageResponseHeader)
+        offset_msg_id, queue_id, queue_offset = header.msg_id, header.queue_id, header.queue_offset
+    if queue_id != queue.queue_id:
+        queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
+    return SendResult(
+        status,
+        delivery.request.msg_id,
+        offset_msg_id,
+        queue,
+        queue_offset,
+        fields.get(PROPERTY_MSG_REGION) or DEFAULT_REGION,
+        fields.get("transactionId"),
+        fields.get(PROPERTY_TRACE_SWITCH) != "false",
+    )
+
+
+def _again(failure: Exception) -> ClientError | BrokerError | RemotingError:
+    """Return an exception of its own for each send that failed for the same reason: each gets its own note."""
+    if isinstance(failure, RemotingError):
+        return type(failure)(*failure.args)
+    if isinstance(failure, ClientError | BrokerError):
+        return failure
+    return RemotingConnectError(str(failure))

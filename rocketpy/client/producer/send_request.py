@@ -1,0 +1,273 @@
+"""What travels of a message or batch: checked, with the producer's own properties, compressed and escaped.
+
+A :class:`SendRequest` does not change from attempt to attempt; only queue, broker and opaque do.
+
+Compatibility: ``DefaultMQProducerImpl.sendKernelImpl`` and ``MessageBatch`` (4.9.8). The caller's message is left as it
+is, where Java changes it and changes it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import trio
+
+from rocketpy.client.instance import ClientInstance
+from rocketpy.client.producer.config import ProducerConfig
+from rocketpy.client.validators import check_body_size, check_message, check_properties_bytes
+from rocketpy.errors import ClientError, LocalProtocolError
+from rocketpy.protocol.batch import encode_batch_body
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.compression import CompressionType, compress, compressed_sys_flag
+from rocketpy.protocol.frame.send_frame import SendFields, SendFrames, escape_properties
+from rocketpy.protocol.headers.send import SendMessageRequestHeaderV2
+from rocketpy.protocol.message import Message, MessageQueue
+from rocketpy.protocol.message_id import UniqKeyFactory
+from rocketpy.protocol.properties import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+    PROPERTY_WAIT_STORE_MSG_OK,
+    encode_properties,
+)
+from rocketpy.protocol.topic_name import RETRY_PREFIX
+from rocketpy.remoting.local_address import packed_address
+
+COMPRESS_ON_LOOP_MAX = 64 * 1024
+"""A larger body is compressed in a worker thread: zlib at level 5 takes about a millisecond for this much."""
+
+
+class SendRequest:
+    """One request, the same for all of its attempts. ``message`` is the caller's, the first one of a batch."""
+
+    __slots__ = (
+        "_escaped",
+        "_fields",
+        "_maker",
+        "_properties",
+        "batch",
+        "batch_messages",
+        "body",
+        "born_timestamp",
+        "code",
+        "compression",
+        "message",
+        "msg_id",
+        "size",
+        "sys_flag",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        maker: SendRequestMaker,
+        *,
+        code: RequestCode,
+        topic: str,
+        message: Message,
+        properties: Mapping[str, str],
+        escaped: str,
+        body: bytes,
+        sys_flag: int,
+        msg_id: str,
+        batch: bool,
+    ) -> None:
+        self._maker = maker
+        self._escaped = escaped
+        self._properties = properties
+        self._fields: SendFields | None = None  # encoded once, at the first attempt
+        self.code = code
+        self.topic = topic
+        self.message = message
+        self.body = body
+        self.sys_flag = sys_flag
+        self.msg_id = msg_id
+        self.batch = batch
+        self.batch_messages: Sequence[Message] | None = None
+        self.born_timestamp = maker.timestamp_ms()
+        self.size = len(body)
+        """Bytes of the body before compression."""
+        self.compression = maker.compression_of(body) if not batch else None
+        """How the body is still to be compressed."""
+        if self.compression is not None and len(body) <= COMPRESS_ON_LOOP_MAX:
+            self.compress()
+
+    def hook_messages(self) -> Sequence[Message]:
+        """Return the messages for hooks, with the properties that travel."""
+        if self.batch_messages is not None:
+            return self.batch_messages
+        return (Message(self.topic, self.message.body, dict(self._properties), self.message.flag),)
+
+    @property
+    def needs_thread(self) -> bool:
+        """Whether the body has to be compressed first, in a worker thread: :meth:`compress_in_thread`."""
+        return self.compression is not None
+
+    def compress(self) -> None:
+        """Compress the body."""
+        assert self.compression is not None
+        self.body = compress(self.body, self.compression, self._maker.compress_level)
+        self.sys_flag = compressed_sys_flag(self.sys_flag, self.compression)
+        self.compression = None
+
+    async def compress_in_thread(self) -> None:
+        """Compress the body in a worker thread; LocalProtocolError when the package for the algorithm is missing."""
+        await trio.to_thread.run_sync(self.compress)
+
+    def frame(self, queue: MessageQueue, opaque: int, *, flag: int = 0) -> bytes:
+        """Return the frame of one attempt; ``flag`` is the command's."""
+        fields = self._fields
+        if fields is None:
+            fields = self._fields = self._maker.frames.fields(
+                self.code,
+                self.topic,
+                self._escaped,
+                self.body,
+                sys_flag=self.sys_flag,
+                born_timestamp=self.born_timestamp,
+                flag=0 if self.batch else self.message.flag,
+                batch=self.batch,
+            )
+        return fields.frame(queue.queue_id, queue.broker_name, opaque, flag=flag)
+
+    def command(self, queue: MessageQueue, *, oneway: bool = False) -> RemotingCommand:
+        """Return the same request as a new command, for a client that signs its requests."""
+        header = SendMessageRequestHeaderV2(
+            producer_group=self._maker.group,
+            topic=self.topic,
+            default_topic=self._maker.config.create_topic_key,
+            default_topic_queue_nums=self._maker.config.default_topic_queue_nums,
+            queue_id=queue.queue_id,
+            sys_flag=self.sys_flag,
+            born_timestamp=self.born_timestamp,
+            flag=0 if self.batch else self.message.flag,
+            properties=encode_properties(self._properties),
+            reconsume_times=0,
+            unit_mode=self._maker.unit_mode,
+            batch=self.batch,
+            broker_name=queue.broker_name,
+        )
+        return make_request(self.code, header, self.body, oneway=oneway)
+
+
+class SendRequestMaker:
+    """Makes the requests of one producer."""
+
+    def __init__(self, *, instance: ClientInstance, group: str, config: ProducerConfig) -> None:
+        self.group = group
+        self.config = config
+        self.unit_mode = False
+        self.compress_level = config.compress_level
+        self.timestamp_ms = instance.clock.timestamp_ms
+        self.frames = SendFrames(
+            producer_group=group,
+            default_topic=config.create_topic_key,
+            default_topic_queue_nums=config.default_topic_queue_nums,
+            unit_mode=self.unit_mode,
+        )
+        self._unique_keys = UniqKeyFactory(
+            address=packed_address(instance.address),
+            process_id=instance.process_id,
+            constant=instance.randomness.getrandbits(32),
+        )
+
+    def message(
+        self,
+        message: Message,
+        *,
+        properties: Mapping[str, str] | None = None,
+        sys_flag: int = 0,
+        code: RequestCode = RequestCode.SEND_MESSAGE_V2,
+    ) -> SendRequest:
+        """Return the request of one message; ``properties`` are RocketMQ's own, and added. ClientError if illegal."""
+        check_message(message, self.config.max_message_size)
+        own = self.with_own_properties(message)
+        if properties is not None:
+            own.update(properties)
+        escaped, size = escape_properties(own)
+        check_properties_bytes(size)
+        return SendRequest(
+            self,
+            code=code,
+            topic=message.topic,
+            message=message,
+            properties=own,
+            escaped=escaped,
+            body=message.body,
+            sys_flag=sys_flag,
+            msg_id=own[PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX],
+            batch=False,
+        )
+
+    def batch(self, messages: Sequence[Message]) -> SendRequest:
+        """Return the request of a batch; ClientError for messages that cannot be one."""
+        topic = self._check_batch(messages)
+        return self.checked_batch(
+            [Message(topic, each.body, self.with_own_properties(each), each.flag) for each in messages]
+        )
+
+    def checked_batch(self, keyed: Sequence[Message]) -> SendRequest:
+        """Return the request of messages that have been checked and have the producer's own properties."""
+        try:
+            body = encode_batch_body(keyed)
+        except LocalProtocolError as failure:
+            raise bad_batch(str(failure)) from failure
+        check_body_size(len(body), self.config.max_message_size)
+        wait = keyed[0].properties[PROPERTY_WAIT_STORE_MSG_OK]
+        properties = {PROPERTY_WAIT_STORE_MSG_OK: wait}
+        request = SendRequest(
+            self,
+            code=RequestCode.SEND_BATCH_MESSAGE,
+            topic=keyed[0].topic,
+            message=keyed[0],
+            properties=properties,
+            escaped=escape_properties(properties)[0],
+            body=body,
+            sys_flag=0,
+            msg_id=",".join([each.properties[PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] for each in keyed]),
+            batch=True,
+        )
+        request.batch_messages = keyed
+        return request
+
+    def with_own_properties(self, message: Message) -> dict[str, str]:
+        """Return the properties of a message with WAIT and UNIQ_KEY; those that it has are kept."""
+        properties = dict(message.properties)
+        if PROPERTY_WAIT_STORE_MSG_OK not in properties:
+            properties[PROPERTY_WAIT_STORE_MSG_OK] = "true"
+        if PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX not in properties:
+            properties[PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = self._unique_keys.create(self.timestamp_ms())
+        return properties
+
+    def compression_of(self, body: bytes) -> CompressionType | None:
+        """Return how a body is compressed, None for one below the threshold."""
+        return self.config.compress_type if len(body) >= self.config.compress_msg_body_over_howmuch else None
+
+    def _check_batch(self, messages: Sequence[Message]) -> str:
+        """Check that the messages can be one batch; return their topic."""
+        if not messages:
+            raise bad_batch("it is empty, expected at least one message")
+        first = messages[0]
+        wait = first.properties.get(PROPERTY_WAIT_STORE_MSG_OK, "true")
+        for message in messages:
+            self.check_batchable(message)
+            if message.topic != first.topic:
+                raise bad_batch(
+                    f"The topic of the messages in one batch should be the same: {first.topic} and {message.topic}"
+                )
+            if message.properties.get(PROPERTY_WAIT_STORE_MSG_OK, "true") != wait:
+                raise bad_batch("The waitStoreMsgOK of the messages in one batch should the same")
+        return first.topic
+
+    def check_batchable(self, message: Message) -> None:
+        """Refuse a message that no batch can hold."""
+        if message.topic.startswith(RETRY_PREFIX):
+            raise bad_batch(f"Retry Group is not supported for batching: {message.topic}")
+        check_message(message, self.config.max_message_size)
+        if message.properties.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0":
+            raise bad_batch("TimeDelayLevel is not supported for batching")
+
+
+def bad_batch(reason: str) -> ClientError:
+    """Return the error for messages that cannot be one batch."""
+    return ClientError(ResponseCode.MESSAGE_ILLEGAL, f"Failed to initiate the MessageBatch: {reason}")

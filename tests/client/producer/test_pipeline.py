@@ -1,0 +1,145 @@
+"""Attempts and their deadlines, as a sender sees them. Order and pipelining are in ``test_send_nowait``."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.client.client import open_producer
+from rocketpy.client.producer.config import ProducerConfig
+from rocketpy.errors import RemoteProtocolError, RemotingTimeoutError
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.headers.send import SendMessageResponseHeader
+from rocketpy.protocol.message import Message, MessageQueue
+from rocketpy.remoting.connection import Connection
+from tests.client.conftest import TOPIC
+from tests.client.fake_cluster import FakeBroker, FakeCluster
+from tests.patience import until_blocked
+
+SEND = RequestCode.SEND_MESSAGE_V2
+
+
+async def _silence_the_chosen_one(cluster: FakeCluster) -> tuple[FakeBroker, FakeBroker]:
+    """Return the broker that got the first attempt, and the other one; both are silent."""
+    for broker in cluster.brokers:
+        broker.be_silent(SEND)
+    await until_blocked(lambda: any(broker.asked(SEND) for broker in cluster.brokers))
+    first, second = sorted(cluster.brokers, key=lambda each: not each.asked(SEND))
+    return first, second
+
+
+async def test_a_silent_broker_leaves_time_for_another_one(
+    two_brokers: FakeCluster, mock_clock: trio.testing.MockClock
+) -> None:
+    async with open_producer(two_brokers.address) as producer, trio.open_nursery() as nursery:
+        results = []
+
+        async def send() -> None:
+            results.append(await producer.send(Message(TOPIC, b"x")))
+
+        nursery.start_soon(send)
+        first, second = await _silence_the_chosen_one(two_brokers)
+        second.behave()
+        mock_clock.jump(0.99)
+        await trio.testing.wait_all_tasks_blocked()
+        assert second.asked(SEND) == []
+        mock_clock.jump(0.01)  # a third of the time
+        await until_blocked(lambda: results)
+        assert results[0].message_queue.broker_name == second.name
+        assert len(first.asked(SEND)) == 1
+
+
+async def test_with_an_attempt_as_long_as_the_whole_there_is_one_as_in_java(
+    two_brokers: FakeCluster, mock_clock: trio.testing.MockClock
+) -> None:
+    config = ProducerConfig(send_attempt_timeout=3000)
+    async with open_producer(two_brokers.address, producer=config) as producer, trio.open_nursery() as nursery:
+        failures = []
+
+        async def send() -> None:
+            with pytest.raises(RemotingTimeoutError) as caught:
+                await producer.send(Message(TOPIC, b"x"))
+            failures.append(caught.value)
+
+        nursery.start_soon(send)
+        _, second = await _silence_the_chosen_one(two_brokers)
+        mock_clock.jump(2.99)
+        await trio.testing.wait_all_tasks_blocked()
+        assert failures == []
+        mock_clock.jump(0.01)
+        await until_blocked(lambda: failures)
+        assert second.asked(SEND) == []
+        assert "sent 1 times" in failures[0].__notes__[0]
+
+
+async def test_all_attempts_together_take_no_longer_than_the_whole(
+    two_brokers: FakeCluster, mock_clock: trio.testing.MockClock
+) -> None:
+    began = trio.current_time()
+    async with open_producer(two_brokers.address) as producer, trio.open_nursery() as nursery:
+        failed_at = []
+
+        async def send() -> None:
+            with pytest.raises(RemotingTimeoutError):
+                await producer.send(Message(TOPIC, b"x"))
+            failed_at.append(trio.current_time() - began)
+
+        nursery.start_soon(send)
+        await _silence_the_chosen_one(two_brokers)
+        for count in (2, 3):
+            mock_clock.jump(1.0)
+            await until_blocked(lambda n=count: sum(len(each.asked(SEND)) for each in two_brokers.brokers) == n)
+        mock_clock.jump(1.0)
+        await until_blocked(lambda: failed_at)
+    assert failed_at == [pytest.approx(3.0, abs=0.01)]
+
+
+async def test_slow_brokers_are_avoided_when_that_is_set(
+    two_brokers: FakeCluster, mock_clock: trio.testing.MockClock
+) -> None:
+    config = ProducerConfig(send_latency_fault_enable=True)
+    async with open_producer(two_brokers.address, producer=config) as producer, trio.open_nursery() as nursery:
+        results = []
+
+        async def send() -> None:
+            results.append(await producer.send(Message(TOPIC, b"x")))
+
+        nursery.start_soon(send)
+        slow, quick = await _silence_the_chosen_one(two_brokers)
+        quick.behave()
+        mock_clock.jump(1.0)
+        await until_blocked(lambda: results)
+        slow.behave()
+        for _ in range(8):
+            assert (await producer.send(Message(TOPIC, b"x"))).message_queue.broker_name == quick.name
+        mock_clock.jump(601.0)
+        await trio.testing.wait_all_tasks_blocked(0.01)  # idle connections are closed
+        names = {(await producer.send(Message(TOPIC, b"x"))).message_queue.broker_name for _ in range(4)}
+        assert names == {"broker-a", "broker-b"}, "a failure counts for ten minutes"
+
+
+async def test_an_answer_of_garbage_is_the_brokers_fault(cluster: FakeCluster) -> None:
+    def answer(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        return make_response(request)
+
+    async with open_producer(cluster.address) as producer:
+        cluster.broker.answer_with(SEND, answer)
+        with pytest.raises(RemoteProtocolError, match=r"SendMessageResponseHeader\.msgId: expected text"):
+            await producer.send(Message(TOPIC, b"x"))
+
+
+async def test_the_broker_decides_which_queue_it_was(cluster: FakeCluster) -> None:
+    def answer(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        header = SendMessageResponseHeader(msg_id="A", queue_id=9, queue_offset=5, transaction_id="t")
+        response = make_response(request, header=header)
+        assert response.ext_fields is not None
+        response.ext_fields["TRACE_ON"] = "false"
+        return response
+
+    async with open_producer(cluster.address) as producer:
+        cluster.broker.answer_with(SEND, answer)
+        result = await producer.send(Message(TOPIC, b"x"))
+    assert (result.message_queue, result.queue_offset) == (MessageQueue(TOPIC, "broker-a", 9), 5)
+    assert (result.transaction_id, result.trace_on, result.region_id) == ("t", False, "DefaultRegion")
