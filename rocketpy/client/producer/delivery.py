@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.retry_rules import RetryRules
@@ -17,8 +17,26 @@ from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.remoting.connection import Connection
 
-if TYPE_CHECKING:
-    from rocketpy.client.producer.pipeline import Pipeline
+
+class AttemptOwner(Protocol):
+    """What the attempts of a send report to: the pipeline."""
+
+    @property
+    def signs_requests(self) -> bool:
+        """Whether attempts have to be commands, not frames."""
+        ...
+
+    def sign(self, command: RemotingCommand) -> None:
+        """Sign the command of an attempt."""
+        ...
+
+    def answered(self, delivery: Delivery, response: RemotingCommand | None) -> None:
+        """Take the answer to an attempt; None when its connection has ended."""
+        ...
+
+    def expired(self, delivery: Delivery) -> None:
+        """Give up an attempt: its time is over."""
+        ...
 
 
 class Delivery:
@@ -50,7 +68,7 @@ class Delivery:
         "stored",
     )
 
-    pipeline: Pipeline
+    pipeline: AttemptOwner
 
     def __init__(
         self,
