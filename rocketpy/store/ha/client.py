@@ -149,11 +149,12 @@ class HAClient:
             address = self._address()
             if address is None:
                 self._state = HAState.NO_ADDRESS
+                pause_s = RETRY_SECONDS  # its change ends the pause, and no attempt has failed
             else:
                 await self._attempt(address)
-            with trio.move_on_after(self._pause_s * (0.5 + self._randomness.random() / 2)):
+                pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, RETRY_SECONDS)
+            with trio.move_on_after(pause_s * (0.5 + self._randomness.random() / 2)):
                 await self._wait_for_another(address)
-            self._pause_s = min(2 * self._pause_s, RETRY_SECONDS)
 
     async def _wait_for_another(self, address: str | None) -> None:
         """Return when the address is another one than that of the last attempt, during which it may have changed."""

@@ -274,6 +274,23 @@ async def test_it_waits_for_an_address_and_for_a_master_that_listens(
     assert await received(world.accepted[0], 1) == [0]
 
 
+async def test_waiting_for_an_address_is_no_failure_to_connect(
+    world: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The first attempts at a master that is found late come as soon after each other as at one that was known."""
+    world.address, world.refusal = None, ConnectionRefusedError("connection refused")
+    await world.start()
+    await trio.sleep(60)
+    world.address = "10.0.0.1:10912"
+    moved, world.moved = world.moved, trio.Event()
+    moved.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert world.alarm == "connection refused"
+    world.refusal = None
+    await trio.sleep(FIRST_RETRY_SECONDS)
+    assert len(world.accepted) == 1
+
+
 async def test_another_address_ends_the_pause(world: World, autojump_clock: trio.testing.MockClock) -> None:
     """A master that comes back on another port is followed as soon as the nameservers name it."""
     world.address, world.refusal = None, ConnectionRefusedError("connection refused")
