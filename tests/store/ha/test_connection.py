@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import attrs
 import pytest
 import trio
@@ -55,6 +57,26 @@ async def test_the_end_of_a_burst_sends_a_few_frames_and_a_task_the_rest(
         assert slave.stream.incoming.size == before + 4 * (FRAME_HEADER_SIZE + 10), "the task has begun"
         assert await slave.receive(200) == master.log.content[2500:]
         assert slave.sizes == [10] * 20
+
+
+async def test_a_slave_that_catches_up_gets_many_frames_in_one_turn_of_the_event_loop(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_master(batch_size=10) as master:
+        slave = master.connect(2500)
+        await slave.report(2500)
+        await slave.heartbeat()
+        await trio.testing.wait_all_tasks_blocked()
+        before = slave.stream.incoming.size
+        master.append(1000)
+        frame_counts = [(slave.stream.incoming.size - before) // (FRAME_HEADER_SIZE + 10)]
+        while frame_counts[-1] < 100:
+            await trio.lowlevel.checkpoint()
+            frame_counts.append((slave.stream.incoming.size - before) // (FRAME_HEADER_SIZE + 10))
+        # Between two steps of this task the other one has two at most: their order is random.
+        assert 16 <= max(later - earlier for earlier, later in pairwise(frame_counts)) <= 32
+        assert await slave.receive(1000) == master.log.content[2500:]
+        assert slave.sizes == [10] * 100
 
 
 @pytest.mark.parametrize("count", [1, 3])
