@@ -30,25 +30,8 @@ _CACHED_TAGS_MAX = 64
 """Bytes of tags whose code is kept: long ones could fill the memory."""
 
 
-def tags_codes_and_index_keys(texts: Sequence[bytes]) -> tuple[list[int], list[tuple[bytes, ...]]]:
-    """Return the hash of each record's tags, 0 without tags, and the keys under which the index has it.
-
-    ``texts`` are properties as they are stored, without NUL. For a few of them decoding costs less.
-    """
-    columns = _Columns(texts)
-    tags, unique_keys, keys = (
-        columns.values(name) for name in (PROPERTY_TAGS, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX, PROPERTY_KEYS)
-    )
-    codes = [0] * len(texts) if tags is None else list(map(_CODES.__getitem__, tags))
-    if keys is not None:
-        return codes, list(map(_all_keys, unique_keys or [b""] * len(keys), keys))
-    if unique_keys is None:
-        return codes, [()] * len(texts)
-    return codes, list(zip(unique_keys)) if all(unique_keys) else [(key,) if key else () for key in unique_keys]
-
-
-class _Columns:
-    """The properties of some records, as they are stored."""
+class PropertyColumns:
+    """The properties of some records, at least one, as they are stored, without NUL."""
 
     def __init__(self, texts: Sequence[bytes]) -> None:
         self._texts = texts
@@ -56,7 +39,21 @@ class _Columns:
         self._joined = _ENTRY_END + _BETWEEN_TEXTS.join(texts)
         self._entries: list[bytes] = []  # each text after a separator, once they are needed
 
-    def values(self, name: str) -> list[bytes] | None:
+    def tags_codes(self) -> list[int]:
+        """Return the hash of each record's tags, 0 without tags."""
+        tags = self._values(PROPERTY_TAGS)
+        return [0] * len(self._texts) if tags is None else list(map(_CODES.__getitem__, tags))
+
+    def index_keys(self) -> list[tuple[bytes, ...]]:
+        """Return the keys under which the index has each record."""
+        unique_keys, keys = self._values(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX), self._values(PROPERTY_KEYS)
+        if keys is not None:
+            return list(map(_all_keys, unique_keys or [b""] * len(keys), keys))
+        if unique_keys is None:
+            return [()] * len(self._texts)
+        return list(zip(unique_keys)) if all(unique_keys) else [(key,) if key else () for key in unique_keys]
+
+    def _values(self, name: str) -> list[bytes] | None:
         """Return the value of a property in each text in valid UTF-8, empty where it has none; None if none has one."""
         mark = _ENTRY_END + name.encode() + _NAME_END
         count = self._joined.count(mark)

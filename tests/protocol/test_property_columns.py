@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.properties import decode_properties, index_keys_of
-from rocketpy.protocol.property_columns import TagsCodes, tags_codes_and_index_keys
+from rocketpy.protocol.property_columns import PropertyColumns, TagsCodes
 
 NAMES = (b"UNIQ_KEY", b"KEYS", b"TAGS", b"XKEYS", b"TAGSX", b"keys", b"", b"other")
 VALUES = (
@@ -34,6 +34,11 @@ entries = st.one_of(
 ordinary = st.lists(entries, max_size=5).map(b"\x02".join)
 
 
+def found(texts: Sequence[bytes]) -> tuple[list[int], list[tuple[bytes, ...]]]:
+    columns = PropertyColumns(texts)
+    return columns.tags_codes(), columns.index_keys()
+
+
 def decoded(texts: Sequence[bytes]) -> tuple[list[int], list[tuple[bytes, ...]]]:
     """Return the same by the general parser."""
     properties = [decode_properties(text.decode("utf-8", "replace")) for text in texts]
@@ -46,7 +51,7 @@ def decoded(texts: Sequence[bytes]) -> tuple[list[int], list[tuple[bytes, ...]]]
 @example(texts=[b"KEYS\x01" + b" ".join(b"%d" % number for number in range(300)), b"UNIQ_KEY\x01u"])
 @example(texts=[b"UNIQ_KEY\x01u\x02", b"\x02TAGS\x01a", b""])
 def test_columns_are_what_decoding_gives(texts: list[bytes]) -> None:
-    assert tags_codes_and_index_keys(texts) == decoded(texts)
+    assert found(texts) == decoded(texts)
 
 
 def test_texts_of_different_producers_are_taken_together() -> None:
@@ -57,7 +62,7 @@ def test_texts_of_different_producers_are_taken_together() -> None:
         b"WAIT\x01true",
         b"",
     ]
-    codes, keys = tags_codes_and_index_keys(texts)
+    codes, keys = found(texts)
     assert codes == [tags_code("red"), 0, 0, 0, 0]
     assert keys == [(b"u1",), (b"u2", b"k1", b"k2"), (b"k3",), (), ()]
 

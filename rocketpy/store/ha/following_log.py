@@ -24,14 +24,15 @@ import attrs
 
 from rocketpy.errors import RemoteProtocolError, ShortageError, StoreError
 from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, decode_properties, index_keys_of
-from rocketpy.protocol.property_columns import tags_codes_and_index_keys
+from rocketpy.protocol.property_columns import PropertyColumns
 from rocketpy.protocol.stored_message import BLANK_SIZE_MIN, RECORD_HEAD, Buffer, CheckedMessage, check_message
 from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store import layout
 from rocketpy.store.append.appender import MessageAppender
-from rocketpy.store.ha.verified_stream import QueueRun, VerifiedPiece, VerifiedRecord
+from rocketpy.store.ha.verified_stream import VerifiedPiece, VerifiedRecord
 from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.log.commit_log import CommitLog
+from rocketpy.store.log.plain_records import QueueRun
 from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.queue.record_offsets import NamedUnits, follows, queue_offsets_of
 from rocketpy.store.queue.record_units import RecordUnits, may_take
@@ -184,7 +185,8 @@ class FollowingCommitLog:
         if count < len(records):
             return self._plain(records[:count]) if count else _NOTHING
         topics = [run.topic for run in runs]
-        tags_codes, all_keys = tags_codes_and_index_keys(texts)
+        columns = PropertyColumns(texts)
+        tags_codes, all_keys = columns.tags_codes(), columns.index_keys()
         if SCHEDULE_TOPIC in topics:
             tags_codes = self._units.with_delivery_times(tags_codes, topics, texts, timestamps_ms)
         for run, unit in zip(runs, map(_pack_unit, physical_offsets, sizes, tags_codes), strict=True):

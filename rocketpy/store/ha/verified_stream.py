@@ -8,7 +8,7 @@ always ends with a record. As in the scanner of recovery there is a fast path fo
 
 That the records are those of *this* log's master, not of another with the same offsets, cannot be seen here: the logs
 are compared before anything is requested. Nor is it checked here that queue offsets follow those in the queues; records
-of one queue that follow each other have the same :class:`QueueRun`.
+of one queue that follow each other have the same ``QueueRun``.
 
 Compatibility: RocketMQ 4.9.8 appends what comes. A damaged record then stops the slave's dispatch for good while it
 goes on acknowledging.
@@ -35,24 +35,13 @@ from rocketpy.protocol.stored_message import (
     check_message,
 )
 from rocketpy.protocol.sysflag import NO_QUEUE_FLAG
-from rocketpy.store.log.plain_records import PlainRecords
+from rocketpy.store.log.plain_records import PlainRecords, QueueRun, continued_run
 from rocketpy.store.log.scanner import objection
 
 _TOTAL_AND_MAGIC = Struct(">ii")
 _PHYSICAL_OFFSET = Struct(">28xq")
 _QUEUES_MAX = 100_000
 """Queues that are known at a time. With more of them records take the general path more often."""
-
-
-class QueueRun:
-    """Records of one queue whose queue offsets follow each other."""
-
-    __slots__ = ("next_offset", "queue_id", "topic")
-
-    def __init__(self, topic: str, queue_id: int, next_offset: int) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        self.next_offset = next_offset
 
 
 VerifiedRecord: TypeAlias = tuple[QueueRun | None, int, int, int, int, bytes]
@@ -149,15 +138,8 @@ class VerifiedStream:
         return physical_offset + size - base
 
     def _run_of(self, record: CheckedMessage) -> VerifiedRecord:
-        """Return a record of the general path with its run; a queue that is new, or does not go on, begins one."""
-        run = None
-        if not record.sys_flag & NO_QUEUE_FLAG:
-            topic = record.topic.encode("utf-8", "replace")
-            run = self._plain.find(topic, record.queue_id)
-            if run is None or run.next_offset != record.queue_offset:
-                run = QueueRun(record.topic, record.queue_id, record.queue_offset)
-                self._plain.add(topic, record.queue_id, run)
-            run.next_offset = record.queue_offset + 1
+        """Return a record of the general path with its run."""
+        run = None if record.sys_flag & NO_QUEUE_FLAG else continued_run(self._plain, record)
         return (
             run,
             record.queue_offset,

@@ -18,11 +18,14 @@ from typing import Protocol
 import trio
 
 from rocketpy.errors import ShortageError
+from rocketpy.protocol.property_columns import PropertyColumns
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RecordStatus, check_message
+from rocketpy.protocol.sysflag import NO_QUEUE_FLAG
 from rocketpy.runner import RunBlocking
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.index.feed import Index
 from rocketpy.store.log.commit_log import CommitLog
+from rocketpy.store.log.plain_records import PlainRecords, QueueRun, continued_run
 from rocketpy.store.log.record_reader import log_bytes
 from rocketpy.store.read.steps import read_anywhere
 
@@ -52,6 +55,7 @@ class IndexCatchUp:
         self._window_size = window_size
         self._next_offset = max(begin_offset, commit_log.min_offset)
         self._is_over = False
+        self._known: PlainRecords[QueueRun] = PlainRecords()
 
     @property
     def behind_bytes(self) -> int:
@@ -95,18 +99,34 @@ class IndexCatchUp:
         """Give the index the whole records at the beginning of a window; False if there is not one."""
         position = 0
         while True:
+            position = self._take_plain(window, position)
             record = check_message(window, position, len(window) - position, check_crc=False, read_body=False)
             if record.status is RecordStatus.BLANK:
                 position += record.size
                 break
             if record.status is not RecordStatus.MESSAGE:
                 break
+            if not record.sys_flag & NO_QUEUE_FLAG:
+                continued_run(self._known, record)
             keys = record.index_keys()
             if keys:
                 self._index.pending.append((record.topic, keys, record.physical_offset, record.store_timestamp))
             position += record.size
         self._next_offset += position
         return position > 0
+
+    def _take_plain(self, window: bytes, begin: int) -> int:
+        """Fast path: take the plain records from a position on, up to any other; return the end of the last."""
+        offset = self._next_offset + begin
+        records = self._known.take(window, begin, len(window), offset, count_max=len(window), check_crc=False)
+        if not records:
+            return begin
+        runs, _, physical_offsets, sizes, timestamps_ms, texts = zip(*records, strict=True)
+        all_keys = PropertyColumns(texts).index_keys()
+        work = zip([run.topic for run in runs], all_keys, physical_offsets, timestamps_ms, strict=True)
+        self._index.pending += work if all(all_keys) else [each for each in work if each[1]]
+        end: int = physical_offsets[-1] + sizes[-1]
+        return end - self._next_offset
 
 
 class CatchUp(Protocol):

@@ -1,4 +1,4 @@
-"""The check of plain records in a tight loop: for the scanner of recovery, and for what a slave receives.
+"""The check of plain records in a tight loop: for recovery, the index's catch-up, and what a slave receives.
 
 Plain is a whole, valid record with IPv4 hosts and a queue, the next one of a queue that is known: its size and its
 lengths add up, its physical offset is its position, its body matches its CRC, and its properties contain no NUL. The
@@ -16,7 +16,7 @@ from itertools import repeat
 from typing import Generic, Protocol, TypeAlias, TypeVar
 from zlib import crc32
 
-from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RECORD_SIZE_MIN
+from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RECORD_SIZE_MIN, CheckedMessage
 from rocketpy.protocol.sysflag import BORN_HOST_V6_FLAG, NO_QUEUE_FLAG, STORE_HOST_V6_FLAG
 
 _PLAIN = struct.Struct(">iiii4xqqi16xq12x8xi")
@@ -124,6 +124,28 @@ class PlainRecords(Generic[Queue]):
             self._tails.clear()
         found = self._tails[tail] = queues, properties_size
         return found
+
+
+class QueueRun:
+    """Records of one queue whose queue offsets follow each other: where nothing else is known of the queues."""
+
+    __slots__ = ("next_offset", "queue_id", "topic")
+
+    def __init__(self, topic: str, queue_id: int, next_offset: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.next_offset = next_offset
+
+
+def continued_run(known: PlainRecords[QueueRun], record: CheckedMessage) -> QueueRun:
+    """Return the run of a record with a queue, which the general path has accepted: a new one if it continues none."""
+    topic = record.topic.encode("utf-8", "replace")
+    run = known.find(topic, record.queue_id)
+    if run is None or run.next_offset != record.queue_offset:
+        run = QueueRun(record.topic, record.queue_id, record.queue_offset)
+        known.add(topic, record.queue_id, run)
+    run.next_offset = record.queue_offset + 1
+    return run
 
 
 def _drop_from_nul(records: list[PlainRecord[Queue]]) -> None:
