@@ -50,7 +50,10 @@ class ClientsFeature(Feature):
             current_time=current_time,
         )
         self._consumer_manage = ConsumerManageProcessor(
-            consumer_manager=tables.consumers, consumer_offset_manager=tables.offsets, store=context.store
+            consumer_manager=tables.consumers,
+            consumer_offset_manager=tables.offsets,
+            offset_resets=tables.offset_resets,
+            store=context.store,
         )
         self._lock = LockProcessor(config=config, rebalance_lock_manager=tables.locks)
         self._subscription_watch = tables.subscription_watch

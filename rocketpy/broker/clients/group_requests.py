@@ -1,7 +1,7 @@
 """GET_CONSUMER_LIST_BY_GROUP, UPDATE_CONSUMER_OFFSET and QUERY_CONSUMER_OFFSET: requests of rebalancing consumers.
 
 Compatibility: ``ConsumerManageProcessor`` (4.9.8). A negative queue id or offset is refused, where
-Java stores it.
+Java stores it. What a slave brings home is not stored once a reset has revoked it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import attrs
 
 from rocketpy.broker.acl.needs import STRICT_SUB_TOPIC_AND_GROUP, SUB_GROUP, SUB_TOPIC_AND_GROUP
 from rocketpy.broker.clients.consumers import ConsumerManager
+from rocketpy.broker.metadata.offset_resets import OffsetResets
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.request_body import check_name, check_range
 from rocketpy.errors import RequestError
@@ -39,6 +40,7 @@ class ConsumerManageProcessor:
 
     _consumer_manager: ConsumerManager
     _consumer_offset_manager: ConsumerOffsetManager
+    _offset_resets: OffsetResets
     _store: MessageStore
 
     def register(self, dispatcher: Dispatcher) -> None:
@@ -80,7 +82,10 @@ class ConsumerManageProcessor:
                 ResponseCode.SYSTEM_ERROR,
                 f"no offset is kept for consumerGroup {group}, topic {topic}, queueId {queue_id}: there are too many",
             )
-        self._consumer_offset_manager.commit_offset(connection.peer, group, topic, queue_id, header.commit_offset)
+        revoked_offset = self._offset_resets.revoked_offset(f"{topic}@{group}", queue_id)
+        # The slave has not seen the reset yet. Its next round does, and follows.
+        if not header.is_brought_home or header.commit_offset > revoked_offset:
+            self._consumer_offset_manager.commit_offset(connection.peer, group, topic, queue_id, header.commit_offset)
         return make_response(request, header=UpdateConsumerOffsetResponseHeader())
 
     def process_query_consumer_offset(

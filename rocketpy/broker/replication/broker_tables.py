@@ -112,9 +112,13 @@ class BrokerTables:
         ).offset
 
     async def commit(self, address: str, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
-        """Commit a group's offset (15)."""
+        """Bring a group's offset home (15); a master of rocketpy does not take one that a reset has revoked."""
         header = UpdateConsumerOffsetRequestHeader(
-            consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=consumer_offset
+            consumer_group=group,
+            topic=topic,
+            queue_id=queue_id,
+            commit_offset=consumer_offset,
+            is_brought_home=True,
         )
         await self._ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 

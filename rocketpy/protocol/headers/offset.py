@@ -26,13 +26,17 @@ class QueryConsumerOffsetResponseHeader:
 
 @attrs.frozen(kw_only=True)
 class UpdateConsumerOffsetRequestHeader:
-    """Request 15, usually oneway; ``commit_offset`` is the next queue offset the group will consume."""
+    """Request 15, usually oneway; ``commit_offset`` is the next queue offset the group will consume.
+
+    ``is_brought_home`` is not in RocketMQ, which ignores it: a slave commits what a client has committed to it.
+    """
 
     consumer_group: str
     topic: str
     queue_id: Int32
     commit_offset: Int64
     broker_name: str | None = attrs.field(default=None, metadata=wire("bname"))
+    is_brought_home: bool | None = attrs.field(default=None, metadata=wire("broughtHome"))
 
 
 @attrs.frozen

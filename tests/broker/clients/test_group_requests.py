@@ -20,9 +20,15 @@ def query(group: str = "g", topic: str = "t", queue_id: int = 0) -> RemotingComm
     return make_request(RequestCode.QUERY_CONSUMER_OFFSET, header)
 
 
-def update(offset: int, group: str = "g", topic: str = "t", queue_id: int = 0) -> RemotingCommand:
+def update(
+    offset: int, group: str = "g", topic: str = "t", queue_id: int = 0, *, is_brought_home: bool | None = None
+) -> RemotingCommand:
     header = UpdateConsumerOffsetRequestHeader(
-        consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset
+        consumer_group=group,
+        topic=topic,
+        queue_id=queue_id,
+        commit_offset=offset,
+        is_brought_home=is_brought_home,
     )
     return make_request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
@@ -47,6 +53,20 @@ async def test_what_is_committed_is_answered(broker: BrokerOnBytes) -> None:
     assert (await broker.ask(update(7))).code == ResponseCode.SUCCESS
     answer = await broker.ask(query())
     assert (answer.code, answer.ext_fields) == (ResponseCode.SUCCESS, {"offset": "7"})
+
+
+async def test_what_a_slave_brings_home_is_taken_unless_a_reset_has_revoked_it(broker: BrokerOnBytes) -> None:
+    broker.tables.offsets.on_change = broker.tables.offset_resets.changed
+    for offset, is_brought_home, expected in (
+        (7, True, "7"),
+        (3, None, "3"),  # a reset, which revokes what is up to 7
+        (7, True, "3"),
+        (8, True, "8"),
+        (3, None, "3"),
+        (8, None, "8"),  # the group itself may go on
+    ):
+        assert (await broker.ask(update(offset, is_brought_home=is_brought_home))).code == ResponseCode.SUCCESS
+        assert (await broker.ask(query())).ext_fields == {"offset": expected}
 
 
 async def test_a_new_group_on_a_young_queue_begins_at_its_start(broker: BrokerOnBytes) -> None:

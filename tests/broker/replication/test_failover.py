@@ -214,6 +214,36 @@ def test_a_group_that_is_reset_stays_reset() -> None:
     simulate(scene, seed=4)
 
 
+def test_a_reset_is_not_undone_by_progress_that_a_slave_brings_home() -> None:
+    """The group is reset right after the master has come back, before the slave has noticed that."""
+
+    async def scene(world: ClusterWorld) -> None:
+        pair = await started(world)
+        await pair.send()
+        client = await world.start_client(pair.consume)
+        await trio.sleep(15)
+        await pair.master.host.kill()
+        await trio.sleep(20)
+        await client.kill()
+        assert min(pair.offsets_of_the_slave()) > 3
+        assert await pair.master.start()
+
+        async def reset(process: SimProcess) -> None:
+            async with open_pull_consumer(
+                world.name_servers, group="g", config=QUICK, environment=environment_of(process)
+            ) as consumer:
+                await _reset(consumer)
+
+        await world.run_client(reset)
+        assert min(pair.offsets_of_the_slave()) > 3, "it has not noticed"
+        for _ in range(60):
+            assert await pair.progress() == [3, 3]
+            await trio.sleep(0.5)
+        assert pair.offsets_of_the_slave() == [3, 3]
+
+    simulate(scene, seed=8)
+
+
 async def _reset(consumer: PullConsumer) -> None:
     await consumer.queues("T")
     for queue in QUEUES:

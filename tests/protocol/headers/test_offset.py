@@ -24,6 +24,7 @@ CASES = [
             queue_id=3,
             commit_offset=1099511627779,
             broker_name="broker name",
+            is_brought_home=True,
         ),
         {
             "consumerGroup": "consumer group",
@@ -31,6 +32,7 @@ CASES = [
             "queueId": "3",
             "commitOffset": "1099511627779",
             "bname": "broker name",
+            "broughtHome": "true",
         },
         "consumerGroup topic queueId commitOffset",
     ),
