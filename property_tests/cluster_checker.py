@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from property_tests.cluster_late import broken_late, may_lose
+from property_tests.cluster_offset_checks import broken_offsets
 from property_tests.cluster_record import Got, History, Queue, Sent, are_equal, body_of, has_record
+from property_tests.cluster_status_checks import broken_statuses
 from rocketpy.client.results import SendStatus
 
 ATTEMPTS_MAX = 3
@@ -19,28 +22,16 @@ def broken_promises(history: History) -> list[str]:
         *_queues_are_whole(history),
         *_only_what_was_sent(history),
         *_order_of_a_producer(history),
-        *_statuses(history),
+        *broken_statuses(history),
         *_consumed(history),
         *_healed(history),
         *_replicated(history),
         *_logs(history),
+        *_keys(history),
+        *broken_late(history),
+        *broken_offsets(history),
+        *(f"forged: {lie}" for lie in history.lies),
     ]
-
-
-def may_lose(history: History, sent: Sent) -> bool:
-    """Whether an acknowledged message may be gone: its broker lost what was not flushed after it was answered."""
-    assert sent.queue is not None
-    assert sent.answered_at is not None
-    name = sent.queue[0]
-    if any(broker == name and at >= sent.asked_at for at, broker in history.promotions):
-        # The new master has what its slave's log had: of a SYNC_MASTER all that was answered SEND_OK.
-        is_on_both = history.plan.is_sync_master and sent.status is SendStatus.SEND_OK
-        has_lost = {broker for at, broker in history.tail_losses if at >= sent.asked_at}
-        return not is_on_both or bool(has_lost & {name, f"{name}/1"})
-    if history.plan.is_sync_flush and sent.status is SendStatus.SEND_OK:
-        return False
-    master = {name, history.masters[name]}  # who was which when is not looked at
-    return any(broker in master and at >= sent.asked_at for at, broker in history.tail_losses)
 
 
 def _acknowledged_is_kept(history: History) -> Iterator[str]:
@@ -88,18 +79,6 @@ def _order_of_a_producer(history: History) -> Iterator[str]:
         last[key] = sent
 
 
-def _statuses(history: History) -> Iterator[str]:
-    """Only a SYNC_MASTER waits for a slave; only SYNC_FLUSH waits for the disk."""
-    expected = {SendStatus.SEND_OK}
-    if history.plan.is_sync_flush:
-        expected.add(SendStatus.FLUSH_DISK_TIMEOUT)
-    if history.plan.is_sync_master:
-        expected |= {SendStatus.FLUSH_SLAVE_TIMEOUT, SendStatus.SLAVE_NOT_AVAILABLE}
-    for sent in history.sent:
-        if sent.status is not None and sent.status not in expected:
-            yield f"status: {sent}"
-
-
 def _consumed(history: History) -> Iterator[str]:
     """Each group gets each acknowledged message that is kept, and the messages of a queue in order.
 
@@ -144,11 +123,11 @@ def _replicated(history: History) -> Iterator[str]:
     if not history.plan.is_sync_master:
         return
     for sent in history.sent:
-        if sent.status is not SendStatus.SEND_OK or sent.queue is None:
+        if sent.status is not SendStatus.SEND_OK or sent.broker is None:
             continue
         if sent.is_on_slave is False:
             yield f"replicated: {sent}; the slave did not have it then"
-        name = sent.queue[0]
+        name = sent.broker
         has_lost = {broker for at, broker in history.tail_losses if at >= sent.asked_at}
         both_lost = name in has_lost and f"{name}/1" in has_lost
         if not both_lost and not any(has_record(history.logs[each], sent) for each in (name, f"{name}/1")):
@@ -169,3 +148,13 @@ def _logs(history: History) -> Iterator[str]:
             yield f"logs: no alarm: {found}"
         elif not {broker for _, broker in history.tail_losses + history.promotions} & {name, master}:
             yield f"logs: nothing was lost: {found}"
+
+
+def _keys(history: History) -> Iterator[str]:
+    """In the end a message is found by its key, on a slave too."""
+    for broker, found in history.found_by_key.items():
+        master = history.masters[broker.partition("/")[0]]
+        if are_equal(history.logs[broker], history.logs[master]):
+            for number, is_found in found.items():
+                if not is_found and not may_lose(history, history.sent[number]):
+                    yield f"keys: {broker} does not find {history.sent[number]}"

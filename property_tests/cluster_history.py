@@ -13,25 +13,33 @@ from functools import partial
 
 import trio
 
+from property_tests.cluster_late import is_due
+from property_tests.cluster_liar import Liar
 from property_tests.cluster_nemesis import Nemesis
-from property_tests.cluster_plan import CONSUMERS, PRODUCERS, Plan
+from property_tests.cluster_offsets import Observer, open_recorded_consumer
+from property_tests.cluster_plan import CONSUMERS, LIES, PRODUCERS, TRANSACTIONS, Decision, Plan
 from property_tests.cluster_record import Got, History, Sent, are_equal, body_of, has_record
+from property_tests.cluster_status_checks import SLAVE_TIMEOUT_S
+from property_tests.cluster_transactions import TransactionalProducer
 from rocketpy.client.client import open_admin_client, open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.pull_consumer import PullConsumer
 from rocketpy.client.instance import open_client_instance
 from rocketpy.client.producer.producer import Producer
-from rocketpy.client.results import SendStatus
-from rocketpy.errors import RocketpyError
+from rocketpy.client.results import SendResult, SendStatus
+from rocketpy.errors import RemotingError, RocketpyError
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.route import KVTable
-from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
+from rocketpy.protocol.headers.query import QueryMessageRequestHeader
 from rocketpy.protocol.message import Message, MessageExt
 from rocketpy.protocol.message_id import decode_offset_msg_id
+from rocketpy.protocol.properties import PROPERTY_DELAY_TIME_LEVEL
+from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.store.config import BrokerRole, FlushDiskType
 from rocketpy.testing.cluster_world import ClusterWorld, environment_of, simulate
-from rocketpy.testing.sim.host import SimProcess
+from rocketpy.testing.sim.host import Program, SimProcess
 
 TOPIC = "T"
 QUEUES_OF_BROKER = 2
@@ -39,7 +47,11 @@ RESTART_SECONDS = 1.0
 HEALING_SECONDS = 100.0
 """Brokers register every 30 s, and clients look for them every 30 s."""
 CATCH_UP_SECONDS = 60
+LATE_SECONDS = 60
+"""A delayed message waits at most twice its delay, a transaction that is to be checked for some rounds of checks."""
 COMMIT_EVERY = 5
+KEYS = 8
+"""Messages of a broker that are looked for by their keys in the end."""
 
 
 def run_history(plan: Plan) -> History:
@@ -70,6 +82,10 @@ class Cluster:
         self.history = history
         self.nemesis = Nemesis(world, history)
         self.began_at = 0.0
+        self.observer = Observer(history, self.nemesis.brokers)
+        self.nemesis.serving = self.observer.look
+        self.liar = Liar(history, lambda name: self.nemesis.brokers[self.nemesis.roles(name)[0]])
+        self.transactions = TransactionalProducer(world, history)
         self._orders: dict[str, trio.MemorySendChannel[tuple[Sent, int]]] = {}
 
     # ---- the cluster and its clients ------------------------------------------------------------------------------
@@ -84,7 +100,9 @@ class Cluster:
         store = {
             "flush_disk_type": FlushDiskType.SYNC_FLUSH if plan.is_sync_flush else FlushDiskType.ASYNC_FLUSH,
             "clean_file_forcibly_enable": False,
+            "slave_timeout": int(SLAVE_TIMEOUT_S * 1000),
         }
+        checks = {"transaction_check_interval": 5_000, "transaction_time_out": 2_000, "transaction_check_max": 1_000}
         role = BrokerRole.SYNC_MASTER if plan.is_sync_master else BrokerRole.ASYNC_MASTER
         for name in plan.masters:
             nemesis.brokers[name] = self.world.broker(name, store={**store, "broker_role": role})
@@ -93,6 +111,7 @@ class Cluster:
         for name, broker in nemesis.brokers.items():
             nemesis.hosts[name] = broker.host
             broker.host.disk_delay_s = plan.disk_delay_s
+            broker.change(broker=checks)
             assert await broker.start(), broker.host.failure
         await self.world.run_client(self._create_topic)
 
@@ -105,9 +124,15 @@ class Cluster:
         for number in range(CONSUMERS):
             name = f"consumer-{number}"
             self.history.got[name] = []
-            self.nemesis.consumers[name] = consume = partial(self._consume, name)
-            self.nemesis.hosts[name] = await self.world.start_client(consume)
-        self.began_at = trio.current_time()
+            await self._start_client(name, partial(self._consume, name))
+        await self._start_client(TRANSACTIONS, self.transactions.run)
+        await self.world.start_client(self.observer.run)
+        await self.world.start_client(self.liar.run)
+        self.began_at = self.history.began_at = trio.current_time()
+
+    async def _start_client(self, name: str, program: Program) -> None:
+        self.nemesis.clients[name] = program
+        self.nemesis.hosts[name] = await self.world.start_client(program)
 
     async def _create_topic(self, process: SimProcess) -> None:
         async with open_admin_client(self.world.name_servers, environment=environment_of(process)) as admin:
@@ -124,36 +149,46 @@ class Cluster:
     async def _send(self, producer: Producer, sent: Sent, size: int) -> None:
         sent.asked_at = trio.current_time()
         try:
-            result = await producer.send(Message(TOPIC, body_of(sent.number) + b"x" * size))
+            result = await self._ask(producer, sent, size)
         except RocketpyError as failure:
             sent.failure = f"{type(failure).__name__}: {failure}"
         else:
             sent.status = result.status
-            sent.queue = (result.message_queue.broker_name, result.message_queue.queue_id)
-            sent.queue_offset = result.queue_offset
+            sent.broker, sent.msg_id = result.message_queue.broker_name, result.msg_id
+            if not sent.delay_level:
+                sent.queue = (sent.broker, result.message_queue.queue_id)
+                sent.queue_offset = result.queue_offset
             sent.physical_offset = decode_offset_msg_id(result.offset_msg_id)[1]
             self._look_at_slave(sent)
         sent.answered_at = trio.current_time()
         self.history.note(str(sent))
 
+    async def _ask(self, producer: Producer, sent: Sent, size: int) -> SendResult:
+        """Send a message; a delayed one only once, so that it may be there only once."""
+        body = body_of(sent.number) + b"x" * size
+        if not sent.delay_level:
+            return await producer.send(Message(TOPIC, body))
+        queues = await producer.publish_queues(TOPIC)
+        delayed = Message(TOPIC, body, {PROPERTY_DELAY_TIME_LEVEL: str(sent.delay_level)})
+        return await producer.send(delayed, queue=queues[sent.number % len(queues)])
+
     def _look_at_slave(self, sent: Sent) -> None:
         """Note whether the slave's log has a message that was just answered, unless it may have lost it since."""
-        assert sent.queue is not None
-        _, name = self.nemesis.roles(sent.queue[0])
+        assert sent.broker is not None
+        _, name = self.nemesis.roles(sent.broker)
         has_lost = any(at >= sent.asked_at and broker == name for at, broker in self.history.tail_losses)
-        has_lost |= any(at >= sent.asked_at and broker == sent.queue[0] for at, broker in self.history.promotions)
+        has_lost |= any(at >= sent.asked_at and broker == sent.broker for at, broker in self.history.promotions)
         if name is not None and sent.status is SendStatus.SEND_OK and not has_lost:
             sent.is_on_slave = has_record(self.nemesis.brokers[name].log, sent)
 
     async def _consume(self, name: str, process: SimProcess) -> None:
-        environment = environment_of(process)
         process.started()
         while True:
             life: list[Got] = []
             self.history.got[name].append(life)
             try:
                 async with (
-                    open_pull_consumer(self.world.name_servers, group=name, environment=environment) as consumer,
+                    open_recorded_consumer(self.world, self.history, process, group=name) as consumer,
                     consumer.open_messages(TOPIC) as messages,
                 ):
                     async for message in messages:
@@ -170,11 +205,21 @@ class Cluster:
             await trio.sleep_until(self.began_at + operation.at_s)
             if operation.kind == "send":
                 self._order(operation.target, int(operation.value))
+            elif operation.kind == "lie":
+                self.liar.lie(operation.target, LIES[int(operation.value)], operation.seconds)
+            elif operation.kind == "send delayed":
+                self._order(operation.target, 0, delay_level=int(operation.value))
+            elif operation.kind in ("transaction", "checked transaction"):
+                self.transactions.begin(
+                    Decision(int(operation.value)),
+                    operation.seconds,
+                    is_left_to_checks=operation.kind == "checked transaction",
+                )
             else:
                 nursery.start_soon(self.nemesis.carry_out, operation)
 
-    def _order(self, producer: str, size: int) -> None:
-        sent = Sent(len(self.history.sent), producer, trio.current_time())
+    def _order(self, producer: str, size: int, *, delay_level: int = 0) -> None:
+        sent = Sent(len(self.history.sent), producer, trio.current_time(), delay_level=delay_level)
         self.history.sent.append(sent)
         self._orders[producer].send_nowait((sent, size))
 
@@ -190,16 +235,29 @@ class Cluster:
             self.history.is_healed = self._is_healed(self.history.sent[goal:])
         for orders in self._orders.values():
             orders.close()
-        await trio.sleep(5)
+        for name in self.history.plan.masters:
+            self.history.masters[name] = self.nemesis.roles(name)[0]
+        await self._wait_late_messages()
         await self.world.run_client(self._read_all)
         await self._wait_equal_logs()
         for name, broker in self.nemesis.brokers.items():
-            self.history.logs[name] = broker.log
+            self.history.logs[name] = broker.log  # all in one moment
+        for name in self.nemesis.brokers:
+            self.history.found_by_key[name] = await self.world.run_client(partial(self._find_by_key, name))
         for name in self.history.plan.masters:
-            self.history.masters[name], slave = self.nemesis.roles(name)
+            _, slave = self.nemesis.roles(name)
             if slave is not None:
                 address = self.nemesis.brokers[slave].address
                 self.history.figures[slave] = await self.world.run_client(partial(self._ask_figures, address))
+
+    async def _wait_late_messages(self) -> None:
+        """Give delayed messages and transactions a while to be delivered."""
+        await trio.sleep(5)
+        late = {sent.number for sent in self.history.sent if is_due(self.history, sent)}
+        for _ in range(LATE_SECONDS):
+            if late <= {got.number for lives in self.history.got.values() for life in lives for got in life}:
+                return
+            await trio.sleep(1)
 
     async def _wait_equal_logs(self) -> None:
         """Give the slaves a while to catch up."""
@@ -217,6 +275,30 @@ class Cluster:
             except RocketpyError as failure:
                 return {"failure": str(failure)}
             return decode_body(answer.body, KVTable).table
+
+    async def _find_by_key(self, name: str, process: SimProcess) -> dict[int, bool]:
+        """Ask a broker for some messages by their unique keys; an index that was lost is catching up."""
+        deadline = trio.current_time() + CATCH_UP_SECONDS
+        stored = [each for each in self.history.sent if each.broker == name.partition("/")[0] and each.queue]
+        found: dict[int, bool] = {}
+        async with open_remoting_client(network=process.network) as client:
+            for sent in stored[:: len(stored) // KEYS + 1]:
+                while sent.msg_id and not found.get(sent.number):
+                    found[sent.number] = await self._is_found(client, self.nemesis.brokers[name].address, sent)
+                    if trio.current_time() > deadline:
+                        break
+                    await trio.sleep(0 if found[sent.number] else 1)
+        return found
+
+    async def _is_found(self, client: RemotingClient, address: str, sent: Sent) -> bool:
+        header = QueryMessageRequestHeader(
+            topic=TOPIC, key=sent.msg_id, max_num=32, begin_timestamp=0, end_timestamp=1 << 62
+        )
+        try:
+            answer = await client.request(address, make_request(RequestCode.QUERY_MESSAGE, header))
+        except RemotingError:
+            return False
+        return answer.code == ResponseCode.SUCCESS and body_of(sent.number) in (answer.body or b"")
 
     def _is_healed(self, sent: list[Sent]) -> bool:
         """Whether every producer reaches every broker, and every group gets what comes to any queue."""
@@ -247,13 +329,17 @@ class Cluster:
                 self.history.note(f"reading everything: {type(failure).__name__}: {failure}")
 
     async def _knows_all_queues(self, consumer: PullConsumer) -> bool:
-        """Whether the chosen nameserver has heard of every broker since it began."""
+        """Whether the chosen nameserver has heard of every master since it began or lost its connection."""
         try:
-            return len(await consumer.queues(TOPIC)) == QUEUES_OF_BROKER * len(self.history.plan.masters)
+            queues = await consumer.queues(TOPIC)
+            for queue in queues:
+                await consumer.max_offset(queue)  # a slave has the queue too, but is not asked for its end
         except RocketpyError:
             return False
+        return len(queues) == QUEUES_OF_BROKER * len(self.history.plan.masters)
 
 
 def _got(message: MessageExt) -> Got:
     number = int(message.body.split()[0])
-    return Got((message.broker_name, message.queue_id), message.queue_offset, number, message.body)
+    queue = (message.broker_name, message.queue_id)
+    return Got(queue, message.queue_offset, number, message.body, trio.current_time())

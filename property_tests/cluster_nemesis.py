@@ -11,8 +11,9 @@ from functools import partial
 import attrs
 import trio
 
+from property_tests.cluster_offsets import set_back
 from property_tests.cluster_plan import Operation
-from property_tests.cluster_record import History
+from property_tests.cluster_record import End, History
 from rocketpy.store.config import BrokerRole
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, SimNameserver
 from rocketpy.testing.sim.host import Program, SimHost
@@ -30,7 +31,9 @@ class Nemesis:
         self.brokers: dict[str, SimBroker] = {}
         self.nameservers: dict[str, SimNameserver] = {}
         self.hosts: dict[str, SimHost] = {}
-        self.consumers: dict[str, Program] = {}
+        self.clients: dict[str, Program] = {}
+        self.serving: Callable[[str], Awaitable[None]] | None = None
+        """Called with the host of a broker that has just started."""
         self._held: set[str] = set()  # brokers that a fault keeps down
         self._wiped: set[str] = set()  # names whose slave was wiped
         self._faults: dict[str, Callable[[Operation], Awaitable[None]]] = {
@@ -39,12 +42,15 @@ class Nemesis:
             "lose power": self._lose_power,
             "pause": self._pause,
             "fail sync": self._fail_sync,
+            "fail write": self._fail_write,
             "fill disk": self._fill_disk,
             "slow disk": self._slow_disk,
             "step clock": self._step_clock,
             "run clock": self._run_clock,
             "kill nameserver": self._kill_nameserver,
-            "restart consumer": self._restart_consumer,
+            "restart consumer": self._restart_client,
+            "kill producer": self._restart_client,
+            "reset offsets": self._reset_offsets,
             "cut": self._cut,
             "cut one way": partial(self._cut, one_way=True),
             "reset": self._reset,
@@ -66,6 +72,7 @@ class Nemesis:
             await trio.sleep(RESTART_SECONDS)
             if not broker.host.is_running and name not in self._held:
                 self.history.note(f"{name} has ended: {broker.host.failure}")
+                self.history.ends.append(End(trio.current_time() - RESTART_SECONDS, name))
                 await self._start(name)
 
     # ---- private --------------------------------------------------------------------------------------------------
@@ -76,13 +83,20 @@ class Nemesis:
             return
         started = await broker.start()
         self.history.note(f"    {name} " + ("serves" if started else f"does not start: {broker.host.failure}"))
+        if started and self.serving is not None:
+            await self.serving(name)
 
     async def _down(self, operation: Operation, *, end: Callable[[SimHost], Awaitable[None]]) -> None:
         name, host = operation.target, self.hosts[operation.target]
         if not host.is_running or name in self._held:
             return
         self._held.add(name)
+        at = trio.current_time()
         await end(host)
+        is_stop = end is SimHost.stop  # which still answers what had come before
+        is_clean = is_stop and host.failure is None
+        at = trio.current_time() if is_stop else at
+        self.history.ends.append(End(at, name, is_clean=is_clean, is_wiped=end is _kill_and_wipe))
         await trio.sleep(operation.seconds)
         self._held.discard(name)
         await self._start(name)
@@ -111,6 +125,7 @@ class Nemesis:
         self._held |= set(pair)
         self.history.promotions.append((trio.current_time(), name))
         for each in pair:
+            self.history.ends.append(End(trio.current_time(), each))
             await self.hosts[each].kill()
         first, second = (self.brokers[each] for each in pair)
         roles = [(each.settings.broker.broker_id, each.settings.store.broker_role) for each in (second, first)]
@@ -139,6 +154,10 @@ class Nemesis:
             self.history.tail_losses.append((trio.current_time(), operation.target))
             self.hosts[operation.target].disk.fail_call("sync")
 
+    async def _fail_write(self, operation: Operation) -> None:
+        if self.brokers[operation.target].host.is_running:
+            self.hosts[operation.target].disk.fail_call("write")
+
     async def _fill_disk(self, operation: Operation) -> None:
         disk = self.hosts[operation.target].disk
         unlimited, disk.capacity_bytes = disk.capacity_bytes, disk.used_bytes("/") + int(operation.value)
@@ -152,13 +171,18 @@ class Nemesis:
         host.disk_delay_s = self.history.plan.disk_delay_s
 
     async def _step_clock(self, operation: Operation) -> None:
+        self._note_step(operation.target, operation.value)
         self.hosts[operation.target].clock.advance_ms(int(operation.value))
 
     async def _run_clock(self, operation: Operation) -> None:
         clock = self.hosts[operation.target].clock
+        self._note_step(operation.target, (operation.value - 1) * operation.seconds * 1000)
         clock.set_rate(operation.value)
         await trio.sleep(operation.seconds)
         clock.set_rate(1.0)
+
+    def _note_step(self, name: str, step_ms: float) -> None:
+        self.history.clock_steps.append((trio.current_time(), name, int(step_ms)))
 
     async def _kill_nameserver(self, operation: Operation) -> None:
         nameserver = self.nameservers[operation.target]
@@ -167,12 +191,23 @@ class Nemesis:
             await trio.sleep(operation.seconds)
             await nameserver.start()
 
-    async def _restart_consumer(self, operation: Operation) -> None:
+    async def _restart_client(self, operation: Operation) -> None:
         host = self.hosts[operation.target]
         if host.is_running:
             await host.kill()
             await trio.sleep(operation.seconds)
-            await host.start(self.consumers[operation.target])
+            await host.start(self.clients[operation.target])
+
+    async def _reset_offsets(self, operation: Operation) -> None:
+        """Set a group back by some seconds while its consumer is away."""
+        host = self.hosts[operation.target]
+        if host.is_running:
+            await host.kill()
+            await self.world.run_client(
+                partial(set_back, self.world, self.history, operation.target, int(operation.value * 1000))
+            )
+            await trio.sleep(operation.seconds)
+            await host.start(self.clients[operation.target])
 
     async def _cut(self, operation: Operation, *, one_way: bool = False) -> None:
         ends = self._ends(operation)

@@ -7,17 +7,40 @@ one can be made smaller. Every fault ends by itself before the plan does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from random import Random
 
 import attrs
 
+from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE, TRANSACTION_NOT_TYPE, TRANSACTION_ROLLBACK_TYPE
+
 PRODUCERS, CONSUMERS = 3, 2
+TRANSACTIONS = "transactions"
+"""The host of the producer that has transactions."""
+
+LIAR, LIES = "liar", ("ahead", "ahead later", "nonsense", "record", "flags")
+"""A dishonest client, and what it does."""
+
+DELAY_LEVEL_MAX = 3
+"""The highest delay level that is used: of 10 s."""
+
+_DELAYED, _TRANSACTIONS, _LIES = 0.04, 0.04, 0.03
+"""Parts of the clients' work."""
+
 _FAULTS_FROM_S = 5.0
 _FAULTS_UNTIL = 0.9
 """Part of a plan's time in which faults begin."""
 
 _BODY_SIZES = ((0, 10, 200, 2000), (50,))
 """Bytes added to bodies, drawn for each plan: of equal records those of two histories begin at the same offsets."""
+
+
+class Decision(Enum):
+    """What a producer decides about a half message; the value is that of the request."""
+
+    COMMIT = TRANSACTION_COMMIT_TYPE
+    ROLLBACK = TRANSACTION_ROLLBACK_TYPE
+    NEVER = TRANSACTION_NOT_TYPE
 
 
 @attrs.frozen
@@ -30,7 +53,7 @@ class Operation:
     """A host by its name in the history; two of them, ``a>b``, for a link."""
     seconds: float = 0.0
     value: float = 0.0
-    """What the kind needs besides: bytes of a body, milliseconds of a step, a rate."""
+    """What the kind needs besides: bytes of a body, a delay level, a decision, milliseconds of a step, a rate."""
 
     def __str__(self) -> str:
         lasts = f" for {self.seconds:.1f} s" if self.seconds else ""
@@ -66,6 +89,11 @@ class Plan:
         return "\n".join([*lines, *map(str, self.operations)])
 
 
+def is_fault(operation: Operation) -> bool:
+    """Whether it is no client's work."""
+    return operation.kind not in ("send", "send delayed", "transaction", "checked transaction", "lie")
+
+
 def plan_of(
     seed: int, *, pairs: bool = False, seconds: float = 60.0, count: int = 200, faults: int = 12, only: str = ""
 ) -> Plan:
@@ -93,10 +121,27 @@ def plan_of(
     sends: list[Operation] = []
     sizes = random.choice(_BODY_SIZES)
     while len(sends) < count - faults:
-        sends += _sends(random, plan, sizes)[: count - faults - len(sends)]
+        sends += _work(random, plan, sizes)[: count - faults - len(sends)]
     sends.sort(key=lambda each: each.at_s)
     drawn = [_fault(random, plan, sends, only) for _ in range(faults)]
     return attrs.evolve(plan, operations=tuple(sorted([*sends, *drawn], key=lambda each: each.at_s)))
+
+
+def _work(random: Random, plan: Plan, sizes: Sequence[int]) -> list[Operation]:
+    """Return what a client does: mostly a send."""
+    kind = random.random()
+    if kind < _DELAYED:
+        at_s, target = random.uniform(0, plan.seconds), f"producer-{random.randrange(PRODUCERS)}"
+        return [Operation(round(at_s, 4), "send delayed", target, value=random.randint(1, DELAY_LEVEL_MAX))]
+    if kind < _DELAYED + _TRANSACTIONS:
+        at_s, decides_after_s = random.uniform(0, plan.seconds), random.choice((0.0, 0.5, 5.0)) * random.random()
+        decision = random.choice((Decision.COMMIT, Decision.COMMIT, Decision.ROLLBACK, Decision.NEVER))
+        kind_of_end = random.choice(("transaction", "checked transaction"))
+        return [Operation(round(at_s, 4), kind_of_end, TRANSACTIONS, round(decides_after_s, 3), decision.value)]
+    if kind < _DELAYED + _TRANSACTIONS + _LIES:
+        at_s, lie = random.uniform(0, plan.seconds), random.randrange(len(LIES))
+        return [Operation(round(at_s, 4), "lie", random.choice(plan.masters), 2.0, lie)]
+    return _sends(random, plan, sizes)
 
 
 def _sends(random: Random, plan: Plan, sizes: Sequence[int]) -> list[Operation]:
@@ -142,6 +187,7 @@ def _consumer(random: Random, plan: Plan) -> str:
 def _link(random: Random, plan: Plan) -> str:
     clients = [f"producer-{number}" for number in range(PRODUCERS)]
     clients += [f"consumer-{number}" for number in range(CONSUMERS)]
+    clients.append(TRANSACTIONS)
     ends = [random.choice(plan.brokers), random.choice([*clients, "nameserver-0", "nameserver-1"])]
     random.shuffle(ends)
     return ">".join(ends)
@@ -175,12 +221,15 @@ _KINDS: tuple[tuple[str, Target, Value], ...] = (
     ("stop", _broker, _none),
     ("pause", _broker, _none),
     ("fail sync", _broker, _none),
+    ("fail write", _broker, _none),
     ("fill disk", _broker, lambda random: random.choice((0, 8192, 1 << 16))),
     ("slow disk", _broker, lambda random: random.choice((0.02, 0.3, 6.0))),
     ("step clock", _broker, lambda random: random.choice((-60_000, -500, 500, 60_000, 3_600_000))),
     ("run clock", _broker, lambda random: random.choice((0.5, 0.99, 1.5))),
     ("kill nameserver", _nameserver, _none),
     ("restart consumer", _consumer, _none),
+    ("reset offsets", _consumer, lambda random: random.choice((1, 5, 20))),
+    ("kill producer", lambda random, plan: TRANSACTIONS, _none),
     ("cut", _link, _none),
     ("cut one way", _link, _none),
     ("reset", _link, _none),

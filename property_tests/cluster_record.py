@@ -2,15 +2,78 @@
 
 from __future__ import annotations
 
+import math
+
 import attrs
 import trio
 
-from property_tests.cluster_plan import Plan
+from property_tests.cluster_plan import Decision, Plan
 from rocketpy.client.results import SendStatus
 from rocketpy.testing.sim.log import SimLog
 
 Queue = tuple[str, int]
 """Name of a broker, id of a queue."""
+
+
+@attrs.define
+class Transaction:
+    """What a producer decides about a half message, and when. Its decision outlives it."""
+
+    decision: Decision
+    decides_after_s: float
+    """Time from the answer to the half message to the decision; without an answer nothing is decided."""
+    is_left_to_checks: bool
+    """The producer sends no end unless a broker asks."""
+    decided_at: float = math.inf
+    ended_at: float | None = None
+    """When a broker has answered that the transaction has ended."""
+
+    def __str__(self) -> str:
+        left = ", left to checks" if self.is_left_to_checks else ""
+        return f"{self.decision.name} at {self.decided_at:.3f}{left}"
+
+
+@attrs.define
+class Commit:
+    """An offset that a consumer has committed, or an operator has set back."""
+
+    group: str
+    queue: Queue
+    consumer_offset: int
+    asked_at: float
+    is_reset: bool = False
+    broker: str = ""
+    """The host that was asked."""
+    answered_at: float | None = None
+
+    def __str__(self) -> str:
+        what = "was reset to" if self.is_reset else "committed"
+        answered = "no answer" if self.answered_at is None else f"answered {self.answered_at:.3f}"
+        return (
+            f"{self.group} {what} {self.consumer_offset} of {self.queue[0]} queue {self.queue[1]} "
+            f"at {self.broker} {self.asked_at:.3f}, {answered}"
+        )
+
+
+@attrs.frozen
+class Offsets:
+    """The offsets of the groups that a broker had when it was asked."""
+
+    broker: str
+    asked_at: float
+    answered_at: float
+    of_queues: dict[tuple[str, int], int]
+    """By group and queue id."""
+
+
+@attrs.frozen
+class End:
+    """The end of a broker's process."""
+
+    at: float
+    broker: str
+    is_clean: bool = False
+    is_wiped: bool = False
 
 
 @attrs.define
@@ -26,13 +89,23 @@ class Sent:
     queue_offset: int = -1
     physical_offset: int = -1
     failure: str = ""
+    msg_id: str = ""
     is_on_slave: bool | None = None
     """Whether the slave's log had it when the producer was answered; None without a slave that should have."""
+    broker: str | None = None
+    """Name of the broker that stored it."""
+    delay_level: int = 0
+    transaction: Transaction | None = None
+    """Of a half message. Like a delayed one it has no ``queue``: it lies in a queue of the broker's own."""
 
     def __str__(self) -> str:
+        what = f"level {self.delay_level}, " if self.delay_level else ""
+        what += f"half, {self.transaction}, " if self.transaction else ""
+        text = f"{self.producer} sent #{self.number}: {what}"
         if self.status is None:
-            return f"{self.producer} sent #{self.number}: {self.failure or 'no answer'}"
-        return f"{self.producer} sent #{self.number}: {self.status.name}, {_place(self.queue, self.queue_offset)}"
+            return text + (self.failure or "no answer")
+        place = f"{self.broker} at {self.physical_offset}" if what else _place(self.queue, self.queue_offset)
+        return f"{text}{self.status.name}, {place}"
 
 
 @attrs.frozen
@@ -43,6 +116,7 @@ class Got:
     queue_offset: int
     number: int
     body: bytes
+    at: float
 
     def __str__(self) -> str:
         return f"#{self.number} of {_place(self.queue, self.queue_offset)}"
@@ -53,6 +127,8 @@ class History:
     """What happened."""
 
     plan: Plan
+    began_at: float = 0.0
+    """When the operations of the plan began to count."""
     sent: list[Sent] = attrs.Factory(list)
     got: dict[str, list[list[Got]]] = attrs.Factory(dict)
     """Of each group the lives of its consumer, and in each of them what it got, in order."""
@@ -63,10 +139,20 @@ class History:
     """When a broker lost power, a sync of it failed, or its disk was wiped."""
     promotions: list[tuple[float, str]] = attrs.Factory(list)
     """When master and slave of a name changed their roles."""
+    ends: list[End] = attrs.Factory(list)
+    """When processes of brokers ended."""
+    clock_steps: list[tuple[float, str, int]] = attrs.Factory(list)
+    """When the wall clock of a broker was set, and by how many ms: also what a clock at another rate adds or loses."""
+    commits: list[Commit] = attrs.Factory(list)
+    offsets: list[Offsets] = attrs.Factory(list)
+    lies: list[str] = attrs.Factory(list)
+    """Lies that were believed."""
     masters: dict[str, str] = attrs.Factory(dict)
     """The host of each name that is its master in the end."""
     logs: dict[str, SimLog] = attrs.Factory(dict)
     """The logs of the brokers in the end."""
+    found_by_key: dict[str, dict[int, bool]] = attrs.Factory(dict)
+    """Of each broker some messages, and whether it found them by their keys in the end."""
     figures: dict[str, dict[str, str]] = attrs.Factory(dict)
     """The runtime info of the slaves in the end."""
     is_healed: bool = False

@@ -21,7 +21,8 @@ import trio
 
 from property_tests.cluster_checker import broken_promises
 from property_tests.cluster_history import run_history
-from property_tests.cluster_plan import Operation, Plan, plan_of
+from property_tests.cluster_plan import Decision, Operation, Plan, plan_of
+from property_tests.cluster_record import Sent
 from property_tests.cluster_shrink import smallest
 from property_tests.hunts import Function, planted
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
@@ -78,8 +79,14 @@ def test_a_history_without_faults_answers_and_delivers_everything(pairs: bool) -
     history = run_history(plan_of(1, pairs=pairs, faults=0))
     assert broken_promises(history) == []
     assert all(sent.status is not None for sent in history.sent)
+    kept = [sent.number for sent in history.sent if _is_delivered(sent)]
+    assert 0 < len(history.sent) - len(kept) < 20, "some half messages are not committed"
     for lives in history.got.values():
-        assert sorted(got.number for life in lives for got in life) == [sent.number for sent in history.sent]
+        assert sorted(got.number for life in lives for got in life) == kept
+
+
+def _is_delivered(sent: Sent) -> bool:
+    return sent.transaction is None or sent.transaction.decision is Decision.COMMIT
 
 
 @pytest.mark.parametrize("pairs", [False, True])
@@ -87,6 +94,11 @@ def test_a_history_with_faults_is_no_idle_one(pairs: bool) -> None:
     history = run_history(plan_of(3, pairs=pairs))
     assert sum(sent.status is not None for sent in history.sent) > 100
     assert sum("serves" in event for event in history.events) > 1
+    assert sum(sent.delay_level > 0 for sent in history.sent if sent.status) > 2
+    assert sum(sent.transaction is not None for sent in history.sent if sent.status) > 2
+    assert len(history.commits) > 20
+    assert len(history.offsets) > 20
+    assert all(history.found_by_key.values())
 
 
 @pytest.mark.parametrize("pairs", [False, True])

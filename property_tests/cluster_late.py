@@ -1,0 +1,106 @@
+"""What must hold of messages that are delivered later than they are sent: delayed ones and those of transactions."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from property_tests.cluster_plan import Decision
+from property_tests.cluster_record import Got, History, Sent
+from rocketpy.client.results import SendStatus
+
+DELAYS_S = (1.0, 5.0, 10.0)
+"""Of the first levels, as brokers have them by default."""
+
+_RUNS_SECONDS_MAX = 20.0
+"""How long a clock runs at another rate."""
+
+_TOLERANCE_S = 0.05
+"""Smaller steps of a clock count as none, for brokers too."""
+
+
+def broken_late(history: History) -> Iterator[str]:
+    """Return a line for everything that does not hold."""
+    count = Counter(got.number for contents in history.final.values() for got in contents)
+    first: dict[int, Got] = {}
+    for got in (got for lives in history.got.values() for life in lives for got in life):
+        if got.number not in first or got.at < first[got.number].at:
+            first[got.number] = got
+    for sent in history.sent:
+        if sent.delay_level or sent.transaction:
+            if count[sent.number] > 1:
+                yield f"once: {sent}; it is there {count[sent.number]} times"
+            if is_due(history, sent) and not count[sent.number]:
+                yield f"late: {sent}; it was never delivered"
+        seen = first.get(sent.number)
+        if sent.delay_level and seen is not None:
+            yield from _delayed(history, sent, seen)
+        if sent.transaction and (seen is not None or count[sent.number]):
+            yield from _decided(sent, None if seen is None else seen.at)
+
+
+def is_due(history: History, sent: Sent) -> bool:
+    """Whether a message must have been delivered in the end, as delayed or as that of a transaction."""
+    if sent.broker is None or not (sent.delay_level or sent.transaction) or may_lose(history, sent):
+        return False
+    if sent.transaction is None:
+        return True
+    is_over = sent.transaction.ended_at is not None and not _was_promoted(history, sent.broker, sent.asked_at)
+    is_checked = not _was_set_back(history, sent.broker, sent.asked_at)
+    return sent.transaction.decision is Decision.COMMIT and (is_over or is_checked)
+
+
+def may_lose(history: History, sent: Sent) -> bool:
+    """Whether an acknowledged message may be gone: its broker lost what was not flushed after it was answered."""
+    assert sent.broker is not None
+    assert sent.answered_at is not None
+    name = sent.broker
+    if any(broker == name and at >= sent.asked_at for at, broker in history.promotions):
+        # The new master has what its slave's log had: of a SYNC_MASTER all that was answered SEND_OK.
+        is_on_both = history.plan.is_sync_master and sent.status is SendStatus.SEND_OK
+        has_lost = {broker for at, broker in history.tail_losses if at >= sent.asked_at}
+        return not is_on_both or bool(has_lost & {name, f"{name}/1"})
+    if history.plan.is_sync_flush and sent.status is SendStatus.SEND_OK:
+        return False
+    master = {name, history.masters[name]}  # who was which when is not looked at
+    return any(broker in master and at >= sent.asked_at for at, broker in history.tail_losses)
+
+
+# ---- private --------------------------------------------------------------------------------------------------------
+
+
+def _delayed(history: History, sent: Sent, seen: Got) -> Iterator[str]:
+    """It comes no earlier than its delay says, by the clock of its broker: one that is set forward is trusted."""
+    steps = _steps(history, seen.queue[0], sent.asked_at, seen.at)
+    clock_ahead_s = sum(step_ms for step_ms in steps if step_ms > 0) / 1000
+    waited_s, delay_s = seen.at - sent.asked_at, DELAYS_S[sent.delay_level - 1]
+    if waited_s + clock_ahead_s < delay_s - _TOLERANCE_S:
+        yield f"early: {sent}; it came after {waited_s:.3f} s, its clock gained {clock_ahead_s:g} s"
+
+
+def _decided(sent: Sent, at: float | None) -> Iterator[str]:
+    """It is delivered only if its producer has committed it, and not before."""
+    assert sent.transaction is not None
+    if sent.transaction.decision is not Decision.COMMIT:
+        yield f"decided: {sent}; it was delivered"
+    elif at is not None and at < sent.transaction.decided_at:
+        yield f"decided: {sent}; it was delivered at {at:.3f}"
+
+
+def _steps(history: History, broker: str, since: float, until: float = math.inf) -> list[int]:
+    """Return by how many ms the clock that counts for a message was set; after a promotion that is another one."""
+    steps = [(at, step_ms) for at, host, step_ms in history.clock_steps if host.partition("/")[0] == broker]
+    if _was_promoted(history, broker, since):
+        return [sign * step_ms for _, step_ms in steps for sign in (-1, 1)]
+    # A clock that runs at another rate has its whole gain when that begins.
+    return [step_ms for at, step_ms in steps if since - _RUNS_SECONDS_MAX <= at <= until]
+
+
+def _was_set_back(history: History, broker: str, since: float) -> bool:
+    """Whether the broker that has to check may not do so for long, as in RocketMQ: its records are of the future."""
+    return any(step_ms < 0 for step_ms in _steps(history, broker, since))
+
+
+def _was_promoted(history: History, broker: str, since: float) -> bool:
+    return any(name == broker and at >= since for at, name in history.promotions)

@@ -1,0 +1,160 @@
+"""Bugs that are planted on purpose, and that histories must find: of messages that are delivered late, of the progress
+of groups, and those that make a broker believe a liar.
+
+Those of durability and replication are in ``test_cluster_histories.py``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from property_tests.cluster_checker import broken_promises
+from property_tests.cluster_history import run_history
+from property_tests.cluster_plan import Plan, plan_of
+from property_tests.hunts import Function, planted
+from rocketpy.broker.delay.delivery import ScheduleMessageService
+from rocketpy.broker.delay.level_queue import LevelQueue
+from rocketpy.broker.delay.levels import DelayLevels
+from rocketpy.broker.metadata.offset_resets import OffsetResets
+from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.broker.metadata.persistence import TablePersistService
+from rocketpy.broker.replication.offset_differences import OffsetDifferences
+from rocketpy.broker.transaction import check
+from rocketpy.broker.transaction.replay import LeftOpen
+from rocketpy.broker.transaction.transactional_message import TransactionalMessageService
+from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
+from rocketpy.store.read.message_reader import MessageReader
+
+SEEDS_MAX = 40
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+# ---- delayed messages -----------------------------------------------------------------------------------------------
+
+
+def _a_second_less(delay_ms: Function) -> Function:
+    return lambda self, level: delay_ms(self, level) - 1_000
+
+
+def _searches_nothing(delivered_since: Function) -> Function:
+    async def delivered(self: ScheduleMessageService, begin: int) -> set[int]:
+        await trio.lowlevel.checkpoint()
+        return set()
+
+    return delivered
+
+
+def _begins_at_the_end(init: Function) -> Function:
+    def begin(self: LevelQueue, level: int, **given: Any) -> None:
+        init(self, level, **given)
+        self.move_to(given["store"].max_offset_in_queue(SCHEDULE_TOPIC, self.queue_id))
+
+    return begin
+
+
+# ---- transactions ---------------------------------------------------------------------------------------------------
+
+
+def _commits(roll_back: Function) -> Function:
+    return TransactionalMessageService.commit
+
+
+def _finds_none_open(read_open_transactions: Function) -> Function:
+    async def read(*given: Any) -> LeftOpen:
+        left: LeftOpen = await read_open_transactions(*given)
+        return LeftOpen({}, left.known_end, ())
+
+    return read
+
+
+def _only_in_memory(end: Function) -> Function:
+    def ended(self: Any, origin: int, how: Any) -> None:
+        self._ended(origin, how)
+
+    return ended
+
+
+# ---- progress of groups ---------------------------------------------------------------------------------------------
+
+
+def _never(persist_now_and_then: Function) -> Function:
+    async def persist(self: TablePersistService, table: object) -> None:
+        await trio.sleep_forever()
+
+    return persist
+
+
+def _takes_the_masters(settle: Function) -> Function:
+    """As RocketMQ's slave does (4.9.8)."""
+
+    def take(self: OffsetDifferences, key: str, own: object, master: dict[int, int], **given: Any) -> dict[int, int]:
+        return dict(master)
+
+    return take
+
+
+def _revokes_nothing(revoked_offset: Function) -> Function:
+    return lambda self, key, queue_id: -1
+
+
+def _forgets_the_first_queue(commit_offset: Function) -> Function:
+    def commit(self: ConsumerOffsetManager, peer: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        commit_offset(self, peer, group, topic, queue_id, offset // 4 * 4)
+
+    return commit
+
+
+# ---- lies -----------------------------------------------------------------------------------------------------------
+
+
+def _any_record(look_named_message: Function) -> Function:
+    return MessageReader.look_message
+
+
+Bug = tuple[object, str, Callable[[Function], Function], str, str, bool]
+BUGS: list[Bug] = [
+    (DelayLevels, "delay_ms", _a_second_less, "early", "restart consumer", False),
+    (ScheduleMessageService, "_delivered_since", _searches_nothing, "once", "kill", False),
+    (LevelQueue, "__init__", _begins_at_the_end, "late", "kill", False),
+    (TransactionalMessageService, "roll_back", _commits, "decided", "restart consumer", False),
+    (check, "read_open_transactions", _finds_none_open, "late", "kill", False),
+    (TransactionalMessageService, "_end", _only_in_memory, "once", "kill", False),
+    (TablePersistService, "_persist_now_and_then", _never, "offsets", "kill", False),
+    (OffsetDifferences, "settle", _takes_the_masters, "offsets", "kill", True),
+    (OffsetResets, "revoked_offset", _revokes_nothing, "reset", "reset offsets", True),
+    (ConsumerOffsetManager, "commit_offset", _forgets_the_first_queue, "offsets", "kill", False),
+    (MessageReader, "look_named_message", _any_record, "forged", "restart consumer", False),
+]
+"""What is wrong, which promise it breaks, under which faults, and whether masters have slaves."""
+
+
+def _plans(fault: str, pairs: bool) -> Iterator[Plan]:
+    for seed in range(SEEDS_MAX):
+        plan = plan_of(seed, pairs=pairs, seconds=25.0, count=60, faults=6, only=fault)
+        # Under ASYNC_FLUSH most may be lost.
+        yield attrs.evolve(plan, is_sync_flush=True)
+
+
+@pytest.mark.parametrize(("owner", "name", "bug", "promise", "fault", "pairs"), BUGS)
+def test_a_planted_bug_is_found(
+    owner: object, name: str, bug: Callable[[Function], Function], promise: str, fault: str, pairs: bool
+) -> None:
+    with planted(owner, name, bug):
+        found = any(
+            line.startswith(f"{promise}:")
+            for plan in _plans(fault, pairs)
+            for line in broken_promises(run_history(plan))
+        )
+    assert found, f"{SEEDS_MAX} histories did not find {bug.__name__}"
