@@ -16,7 +16,7 @@ from property_tests.cluster_plan import Operation
 from property_tests.cluster_record import End, History
 from rocketpy.store.config import BrokerRole
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, SimNameserver
-from rocketpy.testing.sim.host import Program, SimHost
+from rocketpy.testing.sim.host import Program, SimHost, SimProcess
 from rocketpy.testing.sim.network import Link
 
 RESTART_SECONDS = 1.0
@@ -34,7 +34,7 @@ class Nemesis:
         self.clients: dict[str, Program] = {}
         self.serving: Callable[[str], Awaitable[None]] | None = None
         """Called with the host of a broker that has just started."""
-        self._held: set[str] = set()  # brokers that a fault keeps down
+        self._held: set[str] = set()  # hosts that a fault keeps down
         self._wiped: set[str] = set()  # names whose slave was wiped
         self._faults: dict[str, Callable[[Operation], Awaitable[None]]] = {
             "kill": partial(self._down, end=SimHost.kill),
@@ -192,22 +192,26 @@ class Nemesis:
             await nameserver.start()
 
     async def _restart_client(self, operation: Operation) -> None:
-        host = self.hosts[operation.target]
-        if host.is_running:
-            await host.kill()
-            await trio.sleep(operation.seconds)
-            await host.start(self.clients[operation.target])
+        await self._client_down(operation)
 
     async def _reset_offsets(self, operation: Operation) -> None:
         """Set a group back by some seconds while its consumer is away."""
-        host = self.hosts[operation.target]
-        if host.is_running:
-            await host.kill()
-            await self.world.run_client(
-                partial(set_back, self.world, self.history, operation.target, int(operation.value * 1000))
-            )
-            await trio.sleep(operation.seconds)
-            await host.start(self.clients[operation.target])
+        back_ms = int(operation.value * 1000)
+        await self._client_down(operation, partial(set_back, self.world, self.history, operation.target, back_ms))
+
+    async def _client_down(
+        self, operation: Operation, meanwhile: Callable[[SimProcess], Awaitable[None]] | None = None
+    ) -> None:
+        name, host = operation.target, self.hosts[operation.target]
+        if not host.is_running or name in self._held:
+            return
+        self._held.add(name)
+        await host.kill()
+        if meanwhile is not None:
+            await self.world.run_client(meanwhile)
+        await trio.sleep(operation.seconds)
+        self._held.discard(name)
+        await host.start(self.clients[name])
 
     async def _cut(self, operation: Operation, *, one_way: bool = False) -> None:
         ends = self._ends(operation)

@@ -14,7 +14,8 @@ topic and queue of the original.
 **Exactly once.** The copy and the fact that it was made are one record: it has the physical offset of its original, in
 a field that nothing else uses in this way (a committed message has its half message's physical offset there, which is
 never negative). The offsets in ``delayOffset.json`` only bound how far back to search: a start reads the log from the
-file's physical offset, and deliveries found there are not repeated. So a message is delivered exactly once however the
+file's physical offset, and deliveries found there are not repeated. Without a file, as after a promotion, it begins at
+the first message that waits. So a message is delivered exactly once however the
 broker ends. Whether a copy survives a power failure depends on the flush type, as for any message; if it does not, it
 is made again.
 
@@ -40,7 +41,7 @@ from rocketpy.broker.delay.delayed_message import DelayedMessage, read_delayed_m
 from rocketpy.broker.delay.due_time import ClockSetBack
 from rocketpy.broker.delay.level_queue import RETRY_SECONDS_MAX, DelayedUnit, LevelQueue
 from rocketpy.broker.delay.levels import DelayLevels
-from rocketpy.broker.delay.offsets import DelayOffsetManager
+from rocketpy.broker.delay.offsets import DelayOffsetManager, DelayProgress
 from rocketpy.broker.delay.progress import DelayProgressService
 from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
 from rocketpy.clock import Clock
@@ -180,7 +181,12 @@ class ScheduleMessageService:
         """Advance past deliveries made after the progress was persisted; they are found in the log."""
         begin = self._offsets.noted.physical_offset
         if begin is None:
-            return
+            # No process has delivered here yet. But this log may be a slave's: another broker has delivered into it.
+            first = await self._first_waiting()
+            if first is None:
+                return
+            begin = min(first, self._store.durable_offset)
+            self._offsets.note(DelayProgress(self._offsets.noted.offsets, begin))
         delivered = await self._delivered_since(begin)
         if not delivered:
             return
@@ -190,6 +196,14 @@ class ScheduleMessageService:
             "%d delayed messages had been delivered since the progress was written: they are skipped",
             self._already_delivered_count,
         )
+
+    async def _first_waiting(self) -> int | None:
+        """Return the lowest physical offset of the messages that wait, None without any. Copies come later in the log.
+
+        Of each level the first is the lowest.
+        """
+        heads = [await queue.units(queue.queue_offset) for queue in self._queues if queue.has_more()]
+        return min((units[0].physical_offset for units in heads if units), default=None)
 
     async def _delivered_since(self, begin: int) -> set[int]:
         """Return the physical offsets of the originals of all copies in the log from ``begin`` on."""

@@ -193,6 +193,26 @@ async def test_the_file_of_java_is_taken_and_java_delivered_last(autojump_clock:
         assert "physicalOffset" in disk_text(disk)
 
 
+async def test_what_another_broker_has_delivered_into_this_log_is_not_delivered_again(
+    autojump_clock: Jumping, clock: TrioWallClock
+) -> None:
+    """A slave has the log, and may be promoted before it has taken its master's progress; and be killed soon after."""
+    disk = SimDisk()
+    async with open_delayed(disk, clock=clock, orderly=False) as delayed:
+        delayed.send(2, b"later")
+        for number in range(40):
+            delayed.send(1, b"%d" % number)
+        await trio.sleep(1.5)
+        assert len(delayed.bodies()) == 40
+    write_text(disk, json.dumps({"offsetTable": {}}))
+    async with open_delayed(disk, clock=clock, orderly=False) as delayed:
+        await trio.sleep(6)
+        assert delayed.bodies() == [*(b"%d" % number for number in range(40)), b"later"]
+    async with open_delayed(disk, clock=clock, orderly=False) as delayed:
+        await trio.sleep(10)
+        assert len(delayed.bodies()) == 41
+
+
 @pytest.mark.parametrize(("noted", "delivered"), [(50, 0), (3, 0), (1, 2)])
 async def test_an_offset_outside_of_its_queue_is_corrected(
     autojump_clock: Jumping, clock: TrioWallClock, noted: int, delivered: int
