@@ -97,7 +97,7 @@ def is_fault(operation: Operation) -> bool:
 def plan_of(
     seed: int, *, pairs: bool = False, seconds: float = 60.0, count: int = 200, faults: int = 12, only: str = ""
 ) -> Plan:
-    """Draw a plan: ``count`` operations, of which ``faults`` are faults; of one kind, if ``only`` names it.
+    """Draw a plan: ``count`` operations, of which ``faults`` are faults; of the kinds that ``only`` names, if it does.
 
     With ``pairs`` each master has a slave, and most masters answer when it has a message.
     """
@@ -140,7 +140,7 @@ def _work(random: Random, plan: Plan, sizes: Sequence[int]) -> list[Operation]:
         return [Operation(round(at_s, 4), kind_of_end, TRANSACTIONS, round(decides_after_s, 3), decision.value)]
     if kind < _DELAYED + _TRANSACTIONS + _LIES:
         at_s, lie = random.uniform(0, plan.seconds), random.randrange(len(LIES))
-        return [Operation(round(at_s, 4), "lie", random.choice(plan.masters), 2.0, lie)]
+        return [Operation(round(at_s, 4), "lie", random.choice(plan.masters), 10.0, lie)]
     return _sends(random, plan, sizes)
 
 
@@ -168,7 +168,7 @@ def _fault(random: Random, plan: Plan, sends: list[Operation], only: str) -> Ope
     longest = min(20.0, plan.seconds - at_s)
     lasts = round(min(random.choice((0.1, 0.5, 2.0, 8.0, 20.0)) * random.uniform(0.5, 1.0), longest), 3)
     kinds = _KINDS + _KINDS_OF_PAIRS if plan.has_slaves else _KINDS
-    kind, target, value = random.choice([each for each in kinds if each[0] == only or not only])
+    kind, target, value = random.choice([each for each in kinds if not only or each[0] in only.split(", ")])
     return Operation(at_s, kind, target(random, plan), lasts, value(random))
 
 
