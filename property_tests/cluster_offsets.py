@@ -11,8 +11,9 @@ import trio
 
 from property_tests.cluster_record import Commit, History, Offsets
 from rocketpy.client.config import ClientConfig
-from rocketpy.client.instance import ClientInstance, open_client_instance, read_response
+from rocketpy.client.consumer.config import PullConfig
 from rocketpy.client.consumer.pull_consumer import PullConsumer
+from rocketpy.client.instance import ClientInstance, open_client_instance, read_response
 from rocketpy.errors import RemotingError, RocketpyError
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.group import ConsumerOffsetSerializeWrapper
@@ -39,14 +40,15 @@ class RecordedConsumer(PullConsumer):
 
     def __init__(self, *, instance: ClientInstance, group: str, history: History, names: Mapping[str, str]) -> None:
         """``names`` has the hosts of brokers by their addresses."""
-        super().__init__(instance=instance, group=group)
+        super().__init__(instance=instance, group=group, config=PullConfig())
+        instance.heartbeats.add_consumer(group, self._consumer_data)
         self.commits = history.commits
         self.shared, self.group, self.names = instance, group, names
 
     async def commit(self, queue: MessageQueue, consumer_offset: int) -> None:
         """As the product's consumer does."""
         commit = Commit(self.group, (queue.broker_name, queue.queue_id), consumer_offset, trio.current_time())
-        address = await self.shared.offset_address(queue)
+        address = await self.shared.routes.offset_address(queue)
         try:
             await _commit(self.shared, commit, address, self.names[address], self.commits)
         except RemotingError:
@@ -61,7 +63,10 @@ async def open_recorded_consumer(
     """Open a consumer of a group."""
     config = ClientConfig(name_servers=world.name_servers)
     async with open_client_instance(config, environment=environment_of(process)) as instance:
-        yield RecordedConsumer(instance=instance, group=group, history=history, names=_names(world))
+        try:
+            yield RecordedConsumer(instance=instance, group=group, history=history, names=_names(world))
+        finally:
+            await instance.heartbeats.remove_consumer(group)
 
 
 async def set_back(world: ClusterWorld, history: History, group: str, back_ms: int, process: SimProcess) -> None:
@@ -69,7 +74,7 @@ async def set_back(world: ClusterWorld, history: History, group: str, back_ms: i
     config = ClientConfig(name_servers=world.name_servers)
     async with open_client_instance(config, environment=environment_of(process)) as instance:
         try:
-            queues = await instance.publish_queues(TOPIC)
+            queues = await instance.routes.publish_queues(TOPIC)
         except RocketpyError as failure:
             history.note(f"{group} is not set back: {failure}")
             return
@@ -150,7 +155,7 @@ async def _set_back_queue(
     timestamp_ms: int,
 ) -> None:
     """Never forward: the group would miss messages."""
-    address = await instance.publish_address(queue)
+    address = await instance.routes.publish_address(queue)
     query = QueryConsumerOffsetRequestHeader(consumer_group=group, topic=TOPIC, queue_id=queue.queue_id)
     answer = await instance.request(address, make_request(RequestCode.QUERY_CONSUMER_OFFSET, query))
     current = read_response(answer, QueryConsumerOffsetResponseHeader).offset

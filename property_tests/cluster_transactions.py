@@ -97,8 +97,8 @@ class _Life:
                 self._instance.request_route_refresh()
             count += 1
             try:
-                queues = await self._instance.publish_queues(TOPIC)
-                addresses = {await self._instance.publish_address(queue): None for queue in queues}
+                queues = await self._instance.routes.publish_queues(TOPIC)
+                addresses = {await self._instance.routes.publish_address(queue): None for queue in queues}
             except RocketpyError:
                 addresses = {}
             async with trio.open_nursery() as nursery:
@@ -153,7 +153,7 @@ class _Life:
     async def _send_half(self, sent: Sent) -> EndTransactionRequestHeader:
         """Return what ends it."""
         assert sent.transaction is not None
-        queues = await self._instance.publish_queues(TOPIC)
+        queues = await self._instance.routes.publish_queues(TOPIC)
         queue = queues[sent.number % len(queues)]
         properties = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": f"K{sent.number}"}
         request = send(
@@ -164,7 +164,9 @@ class _Life:
             born_timestamp_ms=self._process.clock.timestamp_ms(),
             properties=encode_properties(properties),
         )
-        answer = await self._client.request(await self._instance.publish_address(queue), request, _PATIENCE_SECONDS)
+        answer = await self._client.request(
+            await self._instance.routes.publish_address(queue), request, _PATIENCE_SECONDS
+        )
         if answer.code not in _STATUSES:
             raise RemotingError(f"{answer.code} {answer.remark}")
         header = read_header(answer, SendMessageResponseHeader)
@@ -183,7 +185,7 @@ class _Life:
     async def _end(self, sent: Sent, header: EndTransactionRequestHeader) -> None:
         assert sent.transaction is not None
         assert sent.broker is not None
-        address = await self._instance.publish_address(MessageQueue(TOPIC, sent.broker, 0))
+        address = await self._instance.routes.publish_address(MessageQueue(TOPIC, sent.broker, 0))
         request = make_request(RequestCode.END_TRANSACTION, header)
         answer = await self._client.request(address, request, _PATIENCE_SECONDS)
         if answer.code == ResponseCode.SUCCESS:
