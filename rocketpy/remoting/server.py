@@ -31,6 +31,7 @@ from rocketpy.remoting.stream_driver import StreamDriver
 from rocketpy.remoting.task_pool import TaskPool
 from rocketpy.remoting.tls.acceptor import TlsAcceptor
 from rocketpy.remoting.tls.contexts import ServerTls
+from rocketpy.ticks import next_tick
 
 ACCEPTS_PER_WAKE_UP = 64
 IDLE_SWEEP_SECONDS = 10.0
@@ -290,7 +291,7 @@ class RemotingServer:
         """Close idle connections (120 s, as in RocketMQ) and those whose frame misses its deadline."""
         period = min(IDLE_SWEEP_SECONDS, max(1.0, self._patience_seconds / 4))
         while True:
-            await trio.sleep(period)
+            await trio.sleep_until(next_tick(period))
             self._sweep(trio.current_time())
 
     def _sweep(self, now: float) -> None:

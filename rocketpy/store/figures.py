@@ -24,6 +24,7 @@ from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.results import StoreStatistics
 from rocketpy.store.retention import disk_usage, least_full
+from rocketpy.ticks import next_tick
 
 SAMPLE_SECONDS = 1.0
 WINDOWS = (10, 60, 600)
@@ -140,7 +141,7 @@ class StoreFigures:
         task_status.started()
         while True:
             await self._cache_earliest()
-            await trio.sleep(SAMPLE_SECONDS)
+            await trio.sleep_until(next_tick(SAMPLE_SECONDS))
             self.sample()
 
     def sample(self) -> None:

@@ -51,6 +51,7 @@ from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.waiting import until_done
+from rocketpy.ticks import next_tick
 
 SCHEDULE_CONSUMER = "SCHEDULE_CONSUMER"
 """The group under which deliveries are counted in the statistics."""
@@ -352,8 +353,8 @@ class ScheduleMessageService:
         """Sleep until a message is due, or one arrives that may be the head of its level."""
         now_ms = self._clock.timestamp_ms()
         waits_s = [queue.wait_s(now_ms) for queue in self._queues]
-        wait_s = min([LOOK_SECONDS, *(each for each in waits_s if each is not None)])
-        with trio.move_on_after(max(wait_s, 0.0)):
+        wait_s = min((each for each in waits_s if each is not None), default=LOOK_SECONDS)
+        with trio.move_on_at(min(trio.current_time() + max(wait_s, 0.0), next_tick(LOOK_SECONDS))):
             await self._more.wait()
         if self._more.is_set():
             self._more = trio.Event()

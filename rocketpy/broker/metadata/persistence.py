@@ -16,6 +16,7 @@ import trio
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.errors import RequestError, ShortageError
 from rocketpy.protocol.codes import ResponseCode
+from rocketpy.ticks import next_tick
 
 RETRY_SECONDS = 5.0
 
@@ -70,7 +71,7 @@ class TablePersistService:
 
     async def _persist_now_and_then(self, table: StoredTable) -> None:
         while True:
-            await trio.sleep(self._period_seconds())
+            await trio.sleep_until(next_tick(self._period_seconds()))
             await self._persist(table)
 
     async def _persist(self, table: StoredTable) -> bool:

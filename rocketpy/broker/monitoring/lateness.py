@@ -16,12 +16,18 @@ from collections.abc import Iterator
 import attrs
 import trio
 
-PERIOD_SECONDS = 0.02
-QUIET_PERIOD_SECONDS = 0.2
-"""The longest sleep. A task that runs for longer is always seen; of one that runs for half of it, every second."""
+from rocketpy.ticks import next_tick
 
-LATE_SECONDS = 0.001
-"""A lag from here on is more than that of a loop with nothing to do."""
+PERIOD_SECONDS = 0.02
+QUIET_PERIOD_SECONDS = 0.5
+"""The longest sleep. A task that runs for longer is always seen; of one that runs for half of it, every second.
+
+It ends with a tick of the other services (``rocketpy.ticks``): an idle broker wakes once for all of them, and the work
+of those that run before this one is seen as lag.
+"""
+
+LATE_SECONDS = 0.002
+"""A lag from here on is more than that of a loop in which the services of one tick find nothing to do."""
 
 KEPT_SECONDS = 60.0
 SAMPLES_MAX = 3_000
@@ -78,9 +84,9 @@ class LatenessService:
         task_status.started()
         period = PERIOD_SECONDS
         while True:
-            due = trio.current_time() + period
+            due = trio.current_time() + period if period < QUIET_PERIOD_SECONDS else next_tick(period)
             await trio.sleep_until(due)
             now = trio.current_time()
             self._samples.append((now, max(0.0, now - due)))
             is_late = now - due >= LATE_SECONDS
-            period = PERIOD_SECONDS if is_late else min(2 * period, max(QUIET_PERIOD_SECONDS, PERIOD_SECONDS))
+            period = PERIOD_SECONDS if is_late else min(2 * period, QUIET_PERIOD_SECONDS)

@@ -17,6 +17,7 @@ import trio
 
 from rocketpy.broker.monitoring.lateness import LatenessService
 from rocketpy.store.message_store import MessageStore
+from rocketpy.ticks import next_tick
 
 BEGIN_SECONDS = 10.0
 WATER_MARK_SECONDS = 1.0
@@ -42,7 +43,7 @@ class WaterMarkService:
         minute_due = due
         while True:
             await trio.sleep_until(due)
-            due = trio.current_time() + WATER_MARK_SECONDS
+            due = next_tick(WATER_MARK_SECONDS)
             if not _water_mark_log.isEnabledFor(logging.INFO):
                 continue
             self.write_water_marks()

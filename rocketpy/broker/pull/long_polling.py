@@ -27,6 +27,7 @@ import trio
 from rocketpy.broker.pull.request import HeldOfConnection, PullRequest
 from rocketpy.containment import contain
 from rocketpy.remoting.connection import Connection
+from rocketpy.ticks import next_tick
 
 SWEEP_SECONDS = 0.5
 SLOTS_PER_SECOND = 10
@@ -144,7 +145,7 @@ class PullRequestHoldService:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve what a burst left over and end expired pulls, until cancelled."""
         task_status.started()
-        sweep_at = trio.current_time() + SWEEP_SECONDS
+        sweep_at = next_tick(SWEEP_SECONDS)
         while True:
             with trio.move_on_at(sweep_at):
                 await self._more.wait()
@@ -157,7 +158,7 @@ class PullRequestHoldService:
                 # An ended pull may have stored an OFFSET_MOVED_EVENT.
                 if self._woken and not self._serve_slice(flushes=True):
                     self._more.set()
-                sweep_at = trio.current_time() + SWEEP_SECONDS
+                sweep_at = next_tick(SWEEP_SECONDS)
 
     # ---- private --------------------------------------------------------------------------------------------------
 

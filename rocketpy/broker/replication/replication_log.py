@@ -18,6 +18,7 @@ from rocketpy.containment import Contained
 from rocketpy.log_files import event_fields
 from rocketpy.store.ha.client import HAClientStatistics, HAState
 from rocketpy.store.ha.slave_progress import SlaveProgress
+from rocketpy.ticks import next_tick
 
 LOOK_SECONDS = 1.0
 FIRST_LAG_SECONDS = 10.0
@@ -40,7 +41,7 @@ class MasterLog:
         task_status.started()
         lag_at = trio.current_time() + FIRST_LAG_SECONDS
         while True:
-            await trio.sleep(LOOK_SECONDS)
+            await trio.sleep_until(next_tick(LOOK_SECONDS))
             with Contained(_log, "a look at the slaves"):
                 self._look()
                 if trio.current_time() >= lag_at:
@@ -84,7 +85,7 @@ class SlaveLog:
         """Look and log until cancelled."""
         task_status.started()
         while True:
-            await trio.sleep(LOOK_SECONDS)
+            await trio.sleep_until(next_tick(LOOK_SECONDS))
             with Contained(_log, "a look at the replication from the master"):
                 self._look()
 

@@ -53,6 +53,7 @@ from rocketpy.protocol.properties import (
 from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
+from rocketpy.ticks import next_tick
 
 ROUND_SECONDS_MAX = 60.0
 TICK_SECONDS = 1.0
@@ -159,8 +160,8 @@ class TransactionalMessageCheckService:
         await self.load(ends)
         while True:
             began = trio.current_time()
-            while (left_seconds := began + self._interval_seconds - trio.current_time()) > 0:
-                await trio.sleep(min(left_seconds, TICK_SECONDS))
+            while trio.current_time() < began + self._interval_seconds:
+                await trio.sleep_until(min(began + self._interval_seconds, next_tick(TICK_SECONDS)))
                 self._service.catch_up()
             with Contained(_log, "a round of transaction checks"):
                 await self.check()

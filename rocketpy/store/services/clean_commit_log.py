@@ -38,6 +38,7 @@ from rocketpy.store.retention import (
 from rocketpy.store.services.close_files import CloseFilesService
 from rocketpy.store.services.waiting import call_until_done
 from rocketpy.store.status import RunningFlag, RunningFlags
+from rocketpy.ticks import next_tick
 
 FIRST_RUN_SECONDS = 60.0
 DISK_CHECK_SECONDS = 10.0
@@ -150,7 +151,7 @@ class CleanCommitLogService:
         await trio.sleep(_FIRST_DISK_CHECK_SECONDS)
         while True:
             await self.check_disks()
-            await trio.sleep(DISK_CHECK_SECONDS)
+            await trio.sleep_until(next_tick(DISK_CHECK_SECONDS))
 
     def _ask(self) -> tuple[DiskUsage, ...]:
         log = least_full([disk_usage(self._disk, path) for path in self._log_paths])

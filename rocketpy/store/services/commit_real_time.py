@@ -25,6 +25,7 @@ import attrs
 import trio
 
 from rocketpy.store.services.waiting import WakeUp
+from rocketpy.ticks import next_tick
 
 
 class PooledAppender(Protocol):
@@ -97,7 +98,7 @@ class CommitRealTimeService:
         task_status.started()
         thorough_at = trio.current_time()
         while True:
-            await self._wake_up.wait(self._interval_s)
+            await self._wake_up.wait_until(next_tick(self._interval_s))
             now = trio.current_time()
             least_pages = self._least_pages
             if now >= thorough_at + self._thorough_interval_s:

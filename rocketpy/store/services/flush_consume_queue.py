@@ -23,6 +23,7 @@ from rocketpy.errors import ShortageError
 from rocketpy.runner import RunBlocking
 from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint
 from rocketpy.store.services.flush_once import FlushSource, Syncable, flush_once
+from rocketpy.ticks import next_tick
 
 
 class QueueFlush(Syncable, Protocol):
@@ -91,7 +92,7 @@ class FlushConsumeQueueService:
         task_status.started()
         thorough_at = trio.current_time()
         while True:
-            await trio.sleep(self._interval_s)
+            await trio.sleep_until(next_tick(self._interval_s))
             now = trio.current_time()
             with suppress(ShortageError):
                 if now >= thorough_at + self._thorough_interval_s:

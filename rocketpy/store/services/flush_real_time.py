@@ -18,6 +18,7 @@ from rocketpy.store.recovery.checkpoint import StoreCheckpoint
 from rocketpy.store.services.flush_once import FlushSource, flush_once
 from rocketpy.store.services.group_commit import LogFlushRange
 from rocketpy.store.services.waiting import WakeUp
+from rocketpy.ticks import next_tick
 
 
 class FlushRealTimeService:
@@ -56,7 +57,7 @@ class FlushRealTimeService:
         task_status.started()
         thorough_at = trio.current_time()
         while True:
-            await self._wake_up.wait(self._interval_s)
+            await self._wake_up.wait_until(next_tick(self._interval_s))
             now = trio.current_time()
             is_thorough = now >= thorough_at + self._thorough_interval_s
             if is_thorough:

@@ -30,9 +30,9 @@ class WakeUp:
         """End the current wait, or the next one; cheap."""
         self._event.set()
 
-    async def wait(self, seconds: float) -> None:
-        """Return after a timeout or a call of ``wake``, whichever comes first."""
-        with trio.move_on_after(seconds):
+    async def wait_until(self, deadline: float) -> None:
+        """Return at a Trio time, or with a call of ``wake`` before."""
+        with trio.move_on_at(deadline):
             await self._event.wait()
         if self._event.is_set():
             self._event = trio.Event()

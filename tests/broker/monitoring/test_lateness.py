@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 import trio.testing
 
@@ -82,8 +83,9 @@ async def test_an_idle_loop_is_sampled_less_often(mock_clock: trio.testing.MockC
     loop = Loop(mock_clock, nursery)
     slept = [round(await loop.wake(0.0), 6) for _ in range(8)]
     assert slept[0] == PERIOD_SECONDS
-    assert slept == sorted(slept)
+    assert slept[:5] == sorted(slept[:5])
     assert slept[-2:] == [QUIET_PERIOD_SECONDS] * 2
+    assert trio.current_time() % QUIET_PERIOD_SECONDS == pytest.approx(0), "together with the other services"
     await loop.wake(LATE_SECONDS * 1.01)
     for _ in range(3):
         assert round(await loop.wake(LATE_SECONDS * 1.01), 6) == PERIOD_SECONDS

@@ -13,14 +13,14 @@ from rocketpy.store.services.waiting import SHORTAGE_PAUSE_SECONDS, WakeUp, call
 
 async def test_a_wait_ends_by_time(autojump_clock: trio.testing.MockClock) -> None:
     begin = trio.current_time()
-    await WakeUp().wait(3)
+    await WakeUp().wait_until(trio.current_time() + 3)
     assert trio.current_time() == begin + 3
 
 
 async def test_a_wait_ends_by_call(autojump_clock: trio.testing.MockClock) -> None:
     wake_up, begin = WakeUp(), trio.current_time()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(wake_up.wait, 3)
+        nursery.start_soon(wake_up.wait_until, begin + 3)
         await trio.sleep(1)
         wake_up.wake()
     assert trio.current_time() == begin + 1
@@ -32,9 +32,9 @@ async def test_a_call_without_a_waiter_ends_the_next_wait_and_only_that(
     wake_up, begin = WakeUp(), trio.current_time()
     wake_up.wake()
     wake_up.wake()
-    await wake_up.wait(3)
+    await wake_up.wait_until(trio.current_time() + 3)
     assert trio.current_time() == begin
-    await wake_up.wait(3)
+    await wake_up.wait_until(trio.current_time() + 3)
     assert trio.current_time() == begin + 3
 
 
