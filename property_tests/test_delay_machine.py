@@ -119,9 +119,12 @@ def a_note_just_before_the_flush(state: DelayMachine) -> None:
     """Only a slow disk lets the note come between a delivery and the flush of the log: too seldom to wait for."""
     state.first_start(flush=ASYNC, sector_size=512)
     for turn in range(24):
-        state.send(count=1, level=1)
+        state.time_passes(900)
+        state.send(count=1, level=1)  # is due shortly before the note, which comes two seconds after the start
+        state.time_passes(550)
+        state.send(count=1, level=1)  # keeps the flush of the log busy until then
         state.disk_is_slow(milliseconds=300)
-        state.time_passes(900 + 83 * turn)
+        state.time_passes(1_000 + 40 * turn)
         state.lose_power(survives=NOTHING)
         state.disk_is_slow(milliseconds=0)
         state.start()
