@@ -28,6 +28,14 @@ class NowaitStream(trio.abc.Stream):
         ...
 
 
+def nowait_stream(stream: trio.abc.Stream) -> NowaitStream:
+    """Return the same connection as such a stream; of a ``trio.SocketStream`` it takes the socket away."""
+    if isinstance(stream, trio.SocketStream):
+        return NowaitSocketStream(socket.socket(fileno=stream.socket.detach()))
+    assert isinstance(stream, NowaitStream), stream
+    return stream
+
+
 class NowaitSocketStream(NowaitStream):
     """A connected TCP socket, which the stream owns."""
 

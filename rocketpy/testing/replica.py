@@ -37,6 +37,7 @@ from rocketpy.protocol.headers.query import (
     ViewMessageRequestHeader,
 )
 from rocketpy.protocol.stored_message import BLANK_MAGIC_CODE, BLANK_SIZE_MIN, MESSAGE_MAGIC_CODE
+from rocketpy.remoting.nowait_stream import NowaitStream, nowait_stream
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.ha.client import HAClient
 from rocketpy.store.ha.connection import HATimes
@@ -299,9 +300,9 @@ async def _echo(stream: trio.abc.Stream, peer: str) -> None:
             pass
 
 
-async def _connect(process: SimProcess, address: str) -> trio.abc.Stream:
+async def _connect(process: SimProcess, address: str) -> NowaitStream:
     try:
-        return await process.network.connect(address)
+        return nowait_stream(await process.network.connect(address))
     except RemotingConnectError as failure:
         raise OSError(str(failure)) from failure
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import trio
-
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.feature import Feature, Service
 from rocketpy.broker.replication.accept_socket import AcceptSocketService
@@ -26,6 +24,7 @@ from rocketpy.errors import RemotingConnectError
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.limits.allow_list import networks
 from rocketpy.remoting.network import Listener, Network
+from rocketpy.remoting.nowait_stream import NowaitStream, nowait_stream
 from rocketpy.store.ha.client import HAClient
 from rocketpy.store.ha.connection import HATimes
 
@@ -117,9 +116,9 @@ def _ha_client(
     )
 
 
-async def _connect(network: Network, address: str) -> trio.abc.Stream:
+async def _connect(network: Network, address: str) -> NowaitStream:
     """Connect, with the error that a store expects, which knows no network."""
     try:
-        return await network.connect(address)
+        return nowait_stream(await network.connect(address))
     except RemotingConnectError as failure:
         raise OSError(str(failure)) from failure

@@ -24,7 +24,7 @@ import attrs
 import trio
 
 from rocketpy.errors import RemoteProtocolError, ShortageError
-from rocketpy.store.ha.connection import HATimes
+from rocketpy.store.ha.connection import HAStream, HATimes, close_forcefully
 from rocketpy.store.ha.protocol import FrameReader, encode_report
 from rocketpy.store.ha.verified_stream import VerifiedPiece, VerifiedStream
 
@@ -93,7 +93,7 @@ class DivergedError(RemoteProtocolError):
     """The slave's log is not the beginning of the master's."""
 
 
-Connect = Callable[[str], Awaitable[trio.abc.Stream]]
+Connect = Callable[[str], Awaitable[HAStream]]
 Compare = Callable[[str], Awaitable[None]]
 
 
@@ -171,13 +171,14 @@ class HAClient:
             with trio.fail_after(CONNECT_SECONDS):
                 stream = await self._connect(address)
             self._connect_count += 1
-            async with stream:
-                began, count = trio.current_time(), self._record_count
-                try:
-                    await self._follow(stream)
-                finally:  # what fails at once, each time, is no reason to come back soon
-                    if self._record_count > count or trio.current_time() - began >= RETRY_SECONDS:
-                        self._pause_s = FIRST_RETRY_SECONDS
+            began, count = trio.current_time(), self._record_count
+            try:
+                await self._follow(stream)
+            finally:
+                await close_forcefully(stream)
+                # What fails at once, each time, is no reason to come back soon.
+                if self._record_count > count or trio.current_time() - began >= RETRY_SECONDS:
+                    self._pause_s = FIRST_RETRY_SECONDS
             self._raise_alarm("the master has closed the connection")
         except trio.TooSlowError:
             self._raise_alarm(f"no connection within {CONNECT_SECONDS:g} s")
@@ -193,40 +194,77 @@ class HAClient:
         self._alarm = why
         self._state = HAState.CONNECTING
 
-    async def _follow(self, stream: trio.abc.Stream) -> None:
+    async def _follow(self, stream: HAStream) -> None:
+        """Store what the master sends until it closes; an exception says why the connection is to be closed."""
         log, settings = self._log, self._settings
-        frames = FrameReader(None if log.is_empty else log.end_offset, file_size=log.file_size)
-        verified = None if log.is_empty else VerifiedStream(log.end_offset, file_size=log.file_size)
+        following = _Following(stream, log)
         await stream.send_all(encode_report(log.end_offset))
-        reported_at = received_at = trio.current_time()
+        following.reported_at = following.received_at = trio.current_time()
         while True:
-            heartbeat_at = reported_at + settings().heartbeat_s
-            silent_at = received_at + settings().housekeeping_s
-            data: bytes | None = None
+            heartbeat_at = following.reported_at + settings().heartbeat_s
+            silent_at = following.received_at + settings().housekeeping_s
+            # One scope for many frames: to enter one costs as much as to read a frame. When it ends there may be
+            # nothing to do, because frames have come and reports have left meanwhile.
             with trio.move_on_at(min(heartbeat_at, silent_at)):
-                data = bytes(await stream.receive_some(_READ_SIZE))
-            now, end = trio.current_time(), log.end_offset
-            if data is not None:
-                if not data:
+                if not await self._take_frames(following):
                     return
-                received_at = now
-                self._state, self._alarm = HAState.FOLLOWING, ""
-                parts = frames.receive(data)
-                if parts and verified is None:
-                    verified = VerifiedStream(parts[0].offset, file_size=log.file_size)
-                if verified is not None:
-                    self._store(verified.receive(*[part.data for part in parts]))
-            elif now >= silent_at:
+            now = trio.current_time()
+            if now >= following.received_at + settings().housekeeping_s:
                 raise RemoteProtocolError(
                     f"expected a frame or a heartbeat within {settings().housekeeping_s:g} s, found silence"
                 )
-            if log.end_offset > end or now >= heartbeat_at:
+            if not following.unsent and now >= following.reported_at + settings().heartbeat_s:
+                following.report(now)
+            if following.unsent:
                 with trio.fail_after(settings().housekeeping_s):
-                    await stream.send_all(encode_report(log.end_offset))
-                reported_at = now
+                    await stream.send_all(following.unsent)
+                following.unsent = b""
+
+    async def _take_frames(self, following: _Following) -> bool:
+        """Store and report until the stream does not take a report; False when the master has closed it."""
+        log, receive_some = self._log, following.stream.receive_some
+        while not following.unsent:
+            data = bytes(await receive_some(_READ_SIZE))
+            if not data:
+                return False
+            now, end = trio.current_time(), log.end_offset
+            following.received_at = now
+            self._state, self._alarm = HAState.FOLLOWING, ""
+            self._store(following.pieces(data))
+            if log.end_offset > end:
+                following.report(now)
+        return True
 
     def _store(self, pieces: list[VerifiedPiece]) -> None:
         for piece in pieces:
             self._log.append(piece)
             self._received_bytes += len(piece.data)
             self._record_count += piece.record_count
+
+
+class _Following:
+    """One connection to the master: what has come on it, and what was reported."""
+
+    def __init__(self, stream: HAStream, log: FollowingLog) -> None:
+        self.stream = stream
+        self.reported_at = 0.0
+        self.received_at = 0.0
+        self.unsent = b""
+        """Of the last report: what the stream did not take at once. It is sent before the next one."""
+        self._log = log
+        self._frames = FrameReader(None if log.is_empty else log.end_offset, file_size=log.file_size)
+        self._verified = None if log.is_empty else VerifiedStream(log.end_offset, file_size=log.file_size)
+
+    def pieces(self, data: bytes) -> list[VerifiedPiece]:
+        """Return what is complete with received bytes; RemoteProtocolError for what cannot be part of a log."""
+        parts = self._frames.receive(data)
+        if parts and self._verified is None:
+            self._verified = VerifiedStream(parts[0].offset, file_size=self._log.file_size)
+        return [] if self._verified is None else self._verified.receive(*[part.data for part in parts])
+
+    def report(self, now: float) -> None:
+        """Report the end of the log; it is acknowledged at once, or when ``unsent`` is sent."""
+        assert not self.unsent, "the rest of the report before"
+        report = encode_report(self._log.end_offset)
+        self.unsent = report[self.stream.send_nowait(report) :]
+        self.reported_at = now

@@ -34,8 +34,8 @@ _TURN_FRAMES_MAX = 16
 catches up would wait with each frame for other tasks' turns, such as a step of the index's own catch-up."""
 
 
-class SlaveStream(Protocol):
-    """The stream to a slave: what a connection uses of ``trio.abc.Stream``, and sending without waiting."""
+class HAStream(Protocol):
+    """The stream between a master and a slave: what both use of ``trio.abc.Stream``, and sending without waiting."""
 
     def send_nowait(self, data: bytes, /) -> int:
         """Send without waiting; return how many bytes were taken, none when the connection has ended.
@@ -110,7 +110,7 @@ class HAConnection:
 
     def __init__(
         self,
-        stream: SlaveStream,
+        stream: HAStream,
         *,
         peer: str,
         log: LogSource,
@@ -263,7 +263,7 @@ class HAConnection:
                 await self._send(encode_frame_header(self.progress.sent_offset, 0))
 
 
-async def close_forcefully(stream: SlaveStream) -> None:
+async def close_forcefully(stream: HAStream) -> None:
     """Close without waiting for anything; see ``trio.aclose_forcefully``."""
     with trio.CancelScope() as scope:
         scope.cancel()

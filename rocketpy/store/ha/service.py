@@ -16,7 +16,7 @@ import attrs
 
 from rocketpy.containment import Contained
 from rocketpy.errors import RemoteProtocolError
-from rocketpy.store.ha.connection import HAConnection, HATimes, LogSource, SlaveStream, close_forcefully
+from rocketpy.store.ha.connection import HAConnection, HAStream, HATimes, LogSource, close_forcefully
 from rocketpy.store.ha.slave_progress import SlaveAheadError, SlaveBehindError, SlaveProgress
 
 CONNECTIONS_MAX = 64
@@ -70,7 +70,7 @@ class HAService:
             len(self._connections), len(self.slaves()), self._refused_count, self._ahead_count, self._behind_count
         )
 
-    async def serve(self, stream: SlaveStream, peer: str) -> None:
+    async def serve(self, stream: HAStream, peer: str) -> None:
         """Serve one connection until it ends; closes the stream."""
         if len(self._connections) >= CONNECTIONS_MAX:
             _log.warning("%s is refused: %d connections to the replication port are open", peer, CONNECTIONS_MAX)

@@ -16,7 +16,9 @@ from rocketpy.store.ha.client import FIRST_RETRY_SECONDS, RETRY_SECONDS, Diverge
 from rocketpy.store.ha.connection import HATimes
 from rocketpy.store.ha.protocol import ReportReader, encode_frame_header
 from rocketpy.store.ha.verified_stream import VerifiedPiece
+from rocketpy.testing.sim.stream import SimStream
 from tests.store.ha.records import FILE, a_log
+from tests.store.ha.slave_peer import stream_pair
 
 
 @attrs.define
@@ -54,7 +56,7 @@ class World:
     refusal: Exception | None = None
     different: Exception | None = None
     times: HATimes = attrs.Factory(HATimes)
-    accepted: list[trio.testing.MemoryStream] = attrs.Factory(list)
+    accepted: list[SimStream] = attrs.Factory(list)
     client: HAClient = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -68,11 +70,11 @@ class World:
             address_changed=lambda: self.moved.wait(),
         )
 
-    async def connect(self, address: str) -> trio.testing.MemoryStream:
+    async def connect(self, address: str) -> SimStream:
         await trio.lowlevel.checkpoint()
         if self.refusal is not None:
             raise self.refusal
-        ours, theirs = trio.testing.memory_stream_pair()
+        ours, theirs = stream_pair()[::-1]
         self.accepted.append(ours)
         return theirs
 
@@ -103,7 +105,7 @@ def world(nursery: trio.Nursery) -> World:
     return World(nursery)
 
 
-async def received(stream: trio.testing.MemoryStream, count: int) -> list[int]:
+async def received(stream: SimStream, count: int) -> list[int]:
     """Return the next reports."""
     reader, found = ReportReader(), []
     while len(found) < count:
@@ -127,6 +129,44 @@ async def test_it_reports_at_once_and_after_whole_records(world: World, autojump
     assert await received(master, 1) == [len(log)]
     assert world.log.content == log
     assert world.client.statistics().record_count == 3
+
+
+@pytest.mark.parametrize("taken", [0, 3, 7])
+async def test_a_report_that_is_not_sent_at_once_is_sent_whole(
+    taken: int, world: World, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send_nowait = SimStream.send_nowait
+    monkeypatch.setattr(SimStream, "send_nowait", lambda stream, data: send_nowait(stream, data[:taken]))
+    log = a_log(3)
+    await world.start()
+    master = world.accepted[0]
+    assert await received(master, 1) == [0]
+    ends = [len(a_log(count)) for count in (1, 2, 3)]
+    for begin, end in pairwise([0, *ends]):
+        await world.send(begin, log[begin:end])
+    assert await received(master, 3) == ends
+    assert trio.current_time() == 0, "no timer was waited for"
+
+
+async def test_it_shows_that_it_lives_while_no_record_is_complete(
+    world: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    log = a_log(1)
+    await world.start()
+    master = world.accepted[0]
+    times = []
+    async with trio.open_nursery() as nursery:
+
+        async def send_slowly() -> None:
+            for position in range(12):
+                await master.send_all((encode_frame_header(position, 1)) + log[position : position + 1])
+                await trio.sleep(1)
+
+        nursery.start_soon(send_slowly)
+        for _ in range(3):
+            assert await received(master, 1) == [0]
+            times.append(trio.current_time())
+    assert times == pytest.approx([0, 5, 10], abs=0.01)
 
 
 async def test_it_goes_on_where_its_log_ends(world: World, autojump_clock: trio.testing.MockClock) -> None:
