@@ -28,7 +28,7 @@ CLOSED = "the client is closed"
 class LoopCall(Generic[T]):
     """One call: a task of the loop, and what becomes of it."""
 
-    __slots__ = ("_arguments", "_function", "on_end", "result", "scope")
+    __slots__ = ("_arguments", "_function", "_has_started", "has_ended", "on_end", "result", "scope")
 
     def __init__(
         self,
@@ -40,15 +40,27 @@ class LoopCall(Generic[T]):
         self.scope = trio.CancelScope()
         self.result: outcome.Outcome[T] = outcome.Error(LocalProtocolError(CLOSED))
         self.on_end = on_end
+        self.has_ended = False
+        self._has_started = False
         self._function = function
         self._arguments = arguments
 
     def start(self, nursery: trio.Nursery) -> None:
         """Start the task; in the loop's thread. A nursery that has ended ends the call."""
+        if self.has_ended:
+            return
+        self._has_started = True
         try:
             nursery.start_soon(self._run)
         except RuntimeError:  # Trio's own: the nursery is closed
-            self.on_end(self)
+            self._end()
+
+    def abandon(self) -> None:
+        """Cancel the task, or never start it; in the loop's thread."""
+        if self._has_started:
+            self.scope.cancel()
+        else:
+            self._end()
 
     async def _run(self) -> None:
         self.result = outcome.Error(LocalProtocolError(CANCELLED))
@@ -59,7 +71,11 @@ class LoopCall(Generic[T]):
                     raise result.error
                 self.result = result
         finally:
-            self.on_end(self)
+            self._end()
+
+    def _end(self) -> None:
+        self.has_ended = True
+        self.on_end(self)
 
 
 class LoopThread:
@@ -133,11 +149,13 @@ class LoopThread:
         ended = threading.Lock()
         ended.acquire()
         call = LoopCall(function, arguments, lambda _: ended.release())
-        self.submit(call, nursery)
         try:
+            self.submit(call, nursery)
             ended.acquire()
-        except BaseException:
-            self.soon(call.scope.cancel)
+        except LocalProtocolError:
+            raise
+        except BaseException:  # it may have come before the loop knows of the call, or after its end
+            self.soon(call.abandon)
             ended.acquire()
             raise
         return call.result.unwrap()

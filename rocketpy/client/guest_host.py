@@ -1,0 +1,130 @@
+"""Trio inside an asyncio loop, in the same thread: Trio's guest mode, one run for all clients of the loop.
+
+Trio allows one run per thread, so the clients of an asyncio loop share one. It begins with the first client and ends
+with the last.
+
+Compared with a thread of its own for Trio, a call costs no change of threads; Trio still waits for sockets in a thread,
+which costs one for each round of answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+import outcome
+import trio
+
+from rocketpy.client.loop_thread import LoopCall
+from rocketpy.errors import LocalProtocolError
+
+T = TypeVar("T")
+
+# A table of the process, since Trio allows one run per thread, and programs open clients independently of each other.
+_hosts: WeakKeyDictionary[asyncio.AbstractEventLoop, GuestHost] = WeakKeyDictionary()
+
+
+class GuestHost:
+    """The Trio run of one asyncio loop; use :meth:`acquire` and :meth:`release`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._user_count = 0
+        self._nursery: trio.Nursery | None = None
+        self._ready = loop.create_future()
+        self._done = loop.create_future()
+
+    @classmethod
+    async def acquire(cls) -> GuestHost:
+        """Return the run of this loop, which goes on until it is released as often as it was acquired."""
+        loop = asyncio.get_running_loop()
+        host = _hosts.get(loop)
+        if host is None:
+            host = _hosts[loop] = cls(loop)
+            host._start()
+        host._user_count += 1
+        try:
+            await asyncio.shield(host._ready)
+        except asyncio.CancelledError:
+            await host.release()
+            raise
+        return host
+
+    async def release(self) -> None:
+        """End the run with its last user; returns when it has ended, also if the caller is cancelled."""
+        self._user_count -= 1
+        if self._user_count:
+            return
+        if _hosts.get(self.loop) is self:
+            del _hosts[self.loop]
+        await self._finish(self._ready)
+        self.nursery.cancel_scope.cancel()
+        await self._finish(self._done)
+
+    @property
+    def nursery(self) -> trio.Nursery:
+        """The nursery of the run."""
+        assert self._nursery is not None, "the run has started"
+        return self._nursery
+
+    async def call(
+        self, function: Callable[..., Awaitable[T]], *arguments: object, nursery: trio.Nursery | None = None
+    ) -> T:
+        """Run an async function of Trio in a task; return or raise what it does.
+
+        A cancellation of the asyncio task cancels that task, and is raised once it has ended.
+        """
+        if asyncio.get_running_loop() is not self.loop:
+            raise LocalProtocolError("the client belongs to another event loop, expected the one that has opened it")
+        ended = self.loop.create_future()
+
+        def end(_: LoopCall[T]) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        call = LoopCall(function, arguments, end)
+        call.start(self.nursery if nursery is None else nursery)
+        try:
+            await ended
+        except asyncio.CancelledError:
+            if not call.has_ended:  # the cancellation has taken the future with it
+                ended = self.loop.create_future()
+                call.scope.cancel()
+                await self._finish(ended)
+            raise
+        return call.result.unwrap()
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        trio.lowlevel.start_guest_run(
+            self._main,
+            run_sync_soon_threadsafe=self.loop.call_soon_threadsafe,
+            run_sync_soon_not_threadsafe=self.loop.call_soon,
+            done_callback=self._end,
+            host_uses_signal_set_wakeup_fd=True,
+        )
+
+    async def _main(self) -> None:
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            self._ready.set_result(None)
+            await trio.sleep_forever()
+
+    def _end(self, result: outcome.Outcome[None]) -> None:
+        self._done.set_result(None)
+        result.unwrap()  # a failure of the run itself is told to asyncio's handler of exceptions
+
+    @staticmethod
+    async def _finish(future: asyncio.Future[None]) -> None:
+        """Wait for a future through cancellations, which are raised at the end."""
+        cancelled: asyncio.CancelledError | None = None
+        while not future.done():
+            try:
+                await asyncio.shield(future)
+            except asyncio.CancelledError as failure:
+                cancelled = failure
+        if cancelled is not None:
+            raise cancelled

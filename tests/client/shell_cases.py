@@ -1,0 +1,109 @@
+"""A role with a member of each kind, opened by the shells in place of a real one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import trio
+
+from rocketpy.client.client import Client
+
+Handler = Callable[[str], Awaitable[str]]
+
+
+class Role:
+    """Every kind of member. Its module says that it belongs to the client."""
+
+    __module__ = "rocketpy.client.role"
+
+    def __init__(self) -> None:
+        self.events: list[object] = []
+        self.numbers = iter((1, 2, 3))
+
+    async def double(self, number: int, *, more: int = 0) -> int:
+        await trio.lowlevel.checkpoint()
+        return 2 * number + more
+
+    async def fail(self) -> None:
+        raise ZeroDivisionError("planted")
+
+    async def hang(self) -> None:
+        self.events.append("begun")
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(0.01)
+            self.events.append("ended")
+
+    async def run(self, handler: Handler, count: int = 1) -> list[str]:
+        return [await handler(f"call {number}") for number in range(count)]
+
+    async def same(self, other: object) -> bool:
+        return other is self
+
+    @asynccontextmanager
+    async def opened(self, name: str) -> AsyncIterator[Role]:
+        self.events.append(f"open {name}")
+        inner = Role()
+        try:
+            yield inner
+        except ZeroDivisionError:
+            self.events.append("failed")
+            raise
+        finally:
+            self.events.append(f"close {name}")
+
+    @asynccontextmanager
+    async def broken(self) -> AsyncIterator[Role]:
+        """A role whose service fails while it is open."""
+        async with trio.open_nursery() as nursery:
+            inner = Role()
+
+            async def fail() -> None:
+                while "begun" not in inner.events:
+                    await trio.sleep(0.001)
+                raise ZeroDivisionError("of a service")
+
+            nursery.start_soon(fail)
+            yield inner
+
+    async def count(self, end: int) -> AsyncIterator[int]:
+        for number in range(end):
+            await trio.lowlevel.checkpoint()
+            yield number
+
+    def soon(self) -> Pending:
+        return Pending()
+
+    def plain(self) -> float:
+        return trio.current_time()
+
+    @property
+    def name(self) -> str:
+        return "role"
+
+    def __aiter__(self) -> Role:
+        return self
+
+    async def __anext__(self) -> int:
+        await trio.lowlevel.checkpoint()
+        number = next(self.numbers, None)
+        if number is None:
+            raise StopAsyncIteration
+        return number
+
+
+class Pending:
+    """Something to await."""
+
+    __module__ = "rocketpy.client.role"
+
+    def __await__(self):  # type: ignore[no-untyped-def]
+        return trio.lowlevel.checkpoint().__await__()  # noqa: ASYNC105 - what an await does
+
+
+@asynccontextmanager
+async def role(self: Client) -> AsyncIterator[Role]:
+    yield Role()
