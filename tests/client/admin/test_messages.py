@@ -21,7 +21,7 @@ from rocketpy.protocol.stored_message import decode_messages, encode_message
 from rocketpy.remoting.connection import Connection
 from tests.client.admin.conftest import RealScene, T
 from tests.client.conftest import TOPIC
-from tests.client.fake_cluster import FakeBroker, FakeCluster
+from tests.client.fake_cluster import FakeBroker, FakeCluster, open_fake_cluster
 from tests.client.opened import opened
 from tests.patience import PATIENCE_SECONDS
 
@@ -128,12 +128,20 @@ async def test_what_is_no_id_of_a_broker_is_no_message(cluster: FakeCluster, msg
 
 async def test_an_address_that_no_broker_has_registered_is_dialled_by_view_only(cluster: FakeCluster) -> None:
     scripted_query(cluster.broker, code=ResponseCode.QUERY_NOT_FOUND)
-    foreign = encode_offset_msg_id(encode_host("127.0.0.1:1"), 0)
-    async with open_admin_client(cluster.address) as admin:
+    nowhere = encode_offset_msg_id(encode_host("127.0.0.1:1"), 0)
+    async with open_fake_cluster() as foreign, open_admin_client(cluster.address) as admin:
+        record = encode_message(MessageExt(TOPIC, b"foreign", store_host=foreign.broker.address))
+        foreign.broker.register(
+            RequestCode.VIEW_MESSAGE_BY_ID, lambda connection, request: make_response(request, body=record)
+        )
+        elsewhere = encode_offset_msg_id(encode_host(foreign.broker.address), 0)
         with pytest.raises(RemotingConnectError, match=r"127\.0\.0\.1:1"):
-            await admin.messages.view(foreign)
-        with pytest.raises(ClientError, match="CODE: 208"):
-            await admin.messages.find(TOPIC, foreign)
+            await admin.messages.view(nowhere)
+        for msg_id in (nowhere, elsewhere):
+            with pytest.raises(ClientError, match="CODE: 208"):
+                await admin.messages.find(TOPIC, msg_id)
+        assert foreign.broker.requests == []
+        assert (await admin.messages.view(elsewhere)).body == b"foreign"
 
 
 async def test_a_record_that_is_none_is_named(cluster: FakeCluster) -> None:
