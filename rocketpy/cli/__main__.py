@@ -10,6 +10,7 @@ import typer
 
 from rocketpy import __version__
 from rocketpy.cli.consume import consume
+from rocketpy.cli.doctor import doctor
 from rocketpy.cli.produce import produce
 from rocketpy.cli.store import store_commands
 from rocketpy.cli.topic import topic_commands
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.command()(produce)
 app.command()(consume)
+app.command()(doctor)
 app.add_typer(topic_commands, name="topic")
 app.add_typer(store_commands, name="store")
 

@@ -10,6 +10,9 @@ import trio
 
 from rocketpy.client import AdminClient, Message, MessageQueue, open_admin_client, open_producer, open_pull_consumer
 from rocketpy.client.admin import TO_END, SubscriptionGroupConfig, TopicConfig, TrackType
+from rocketpy.client.diagnosis.doctor import Doctor
+from rocketpy.client.diagnosis.finding import Severity
+from rocketpy.clock import ManualClock, SystemClock
 from rocketpy.errors import BrokerError, ClientError, RocketpyError
 from rocketpy.protocol.codes import ResponseCode
 from tests.interop.clients import WAIT_S
@@ -156,3 +159,15 @@ async def test_brokers_and_nameservers(java: Scene) -> None:
         admin.cleaning.clean_unused_topics,
     ):
         assert broker in await clean()
+
+
+async def test_a_java_cluster_that_is_well_has_no_problem_of_its_own(java: Scene) -> None:
+    """Groups of other tests may have messages left, and this machine's disk may be full."""
+    doctor = Doctor(java.admin, clock=SystemClock(), watch_seconds=0)
+    diagnosis = await doctor.diagnose()
+    problems = {each.check for each in diagnosis.findings if each.severity is Severity.PROBLEM}
+    assert problems <= {"no-consumer", "disk-full"}
+    assert diagnosis.broker_count > 0
+    hour = ManualClock(SystemClock().timestamp_ms() + 3_600_000)
+    late = await Doctor(java.admin, clock=hour, watch_seconds=0).diagnose()
+    assert [each.subject for each in late.findings if each.check == "clock-skew"]

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 from rocketpy.client.admin.brokers import read_settings, settings_body
 from rocketpy.client.admin.requests import AdminRequests
 from rocketpy.client.instance import read_response
+from rocketpy.errors import RocketpyError
 from rocketpy.protocol.bodies.codec import decode_body
-from rocketpy.protocol.bodies.route import KVTable
+from rocketpy.protocol.bodies.route import ClusterInfo, KVTable
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.headers.namesrv import (
     AddWritePermOfBrokerRequestHeader,
@@ -42,6 +43,15 @@ class NameServerAdmin:
     def addresses(self) -> list[str]:
         """The nameservers of this client."""
         return list(self._requests.instance.name_servers.addresses)
+
+    async def clusters_by_address(self) -> tuple[dict[str, ClusterInfo], dict[str, RocketpyError]]:
+        """Return the brokers that each nameserver knows, and why those that have not answered have not."""
+
+        async def ask(address: str) -> ClusterInfo:
+            response = await self._requests.ask_address(address, RequestCode.GET_BROKER_CLUSTER_INFO)
+            return decode_body(response.body, ClusterInfo)
+
+        return await self._requests.each_or_failure(self.addresses, ask)
 
     # ---- key-value configuration ----------------------------------------------------------------------------------
 

@@ -73,6 +73,17 @@ async def test_a_group_that_nobody_knows_or_that_has_no_offset(real: RealScene) 
     assert caught.value.response_code == ResponseCode.CONSUMER_NOT_ONLINE
 
 
+async def test_offsets_are_cloned_from_a_group_that_is_offline_if_that_is_said(cluster: FakeCluster) -> None:
+    code = RequestCode.CLONE_GROUP_OFFSET
+    cluster.add_topic("%RETRY%source")
+    cluster.broker.register(code, lambda connection, request: make_response(request))
+    async with open_admin_client(cluster.address) as admin:
+        assert await admin.offsets.clone("source", "target", TOPIC, offline=True) == [cluster.broker.address]
+    assert [each.ext_fields for each in cluster.broker.asked(code)] == [
+        {"srcGroup": "source", "destGroup": "target", "topic": TOPIC, "offline": "true"}
+    ]
+
+
 async def test_the_progress_on_several_brokers_is_one_and_a_missing_part_an_error(two_brokers: FakeCluster) -> None:
     code = RequestCode.GET_CONSUME_STATS
     two_brokers.add_topic("%RETRY%g")
