@@ -9,7 +9,7 @@ Compatibility: ``MQClientInstance.updateTopicRouteInfoFromNameServer``, ``findBr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import attrs
@@ -24,6 +24,8 @@ from rocketpy.protocol.topic_name import AUTO_CREATE_TOPIC_KEY_TOPIC
 
 BROKER_NOT_EXIST = 10003
 NO_ROUTE = 10005
+SHOWN_BROKERS = 5
+"""How many brokers an error names."""
 
 
 @attrs.frozen
@@ -62,7 +64,7 @@ class RouteFinder:
         """Fetch the queues a consumer may pull from, in order; ClientError 10005 when no broker has the topic."""
         route = await self._name_servers.find_route(topic)
         if route is None:
-            raise no_route(topic)
+            raise await self._no_route(topic, "no broker has it")
         self._put(topic, route)
         return subscribe_queues(topic, route)
 
@@ -118,26 +120,53 @@ class RouteFinder:
         if route is None:
             like = await self._name_servers.find_route(template.create_topic_key)
             if like is None:
-                raise no_route(topic)
+                raise await self._no_route(
+                    topic, f"no broker has it, nor {template.create_topic_key}: none creates topics on its own"
+                )
             route = route_like(like, template.default_topic_queue_nums)
         queues = publish_queues(topic, route)
         if not queues:
-            raise ClientError(
-                NO_ROUTE, f"No route info of this topic: {topic}: no broker with a master lets it be written"
-            )
+            raise no_route(topic, _why_not_writable(route))
         self._put(topic, route)
         return queues
+
+    async def _no_route(self, topic: str, reason: str) -> ClientError:
+        """Return the error for a topic that no nameserver knows: for the reason, or because there is no broker at all.
+
+        Nameservers that do not answer are an error of their own, and do not come here.
+        """
+        try:
+            brokers = (await self._name_servers.cluster_info()).broker_addr_table
+        except (RemotingError, BrokerError, RemoteProtocolError):
+            return no_route(topic, reason)
+        if not brokers:
+            return no_route(topic, f"no broker is registered at {', '.join(self._name_servers.addresses)}")
+        return no_route(topic, f"{reason} (registered: {_shown(brokers)})")
 
     def _put(self, topic: str, route: TopicRouteData) -> None:
         if self.table.put(topic, route):
             self._found_brokers()
 
 
-def no_route(topic: str) -> ClientError:
-    """Return the error for a topic that no nameserver knows."""
-    return ClientError(NO_ROUTE, f"No route info of this topic: {topic}")
+def no_route(topic: str, reason: str) -> ClientError:
+    """Return the error for a topic without a route that can be used, and why there is none."""
+    return ClientError(NO_ROUTE, f"No route info of this topic: {topic}: {reason}")
 
 
 def no_broker(broker_name: str) -> ClientError:
     """Return the error for a broker that no nameserver knows."""
     return ClientError(BROKER_NOT_EXIST, f"The broker[{broker_name}] not exist")
+
+
+def _why_not_writable(route: TopicRouteData) -> str:
+    masters = {broker.broker_name for broker in route.broker_datas if MASTER_ID in broker.broker_addrs}
+    if not masters:
+        return f"no master is registered of its brokers ({_shown(each.broker_name for each in route.broker_datas)})"
+    perms = ", ".join(f"{each.broker_name} perm {each.perm}" for each in route.queue_datas[:SHOWN_BROKERS])
+    return f"no broker with a master lets it be written ({perms})"
+
+
+def _shown(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    more = f" and {len(listed) - SHOWN_BROKERS} more" if len(listed) > SHOWN_BROKERS else ""
+    return ", ".join(listed[:SHOWN_BROKERS]) + more

@@ -236,7 +236,7 @@ async def test_a_topic_that_does_not_exist(cluster: FakeCluster) -> None:
     assert ended.status == 1
     assert ended.errors == (
         f"rocketpy: no topic named 'Nowhere' at {cluster.address} ('rocketpy topic list' shows what is there): "
-        "CODE: 10005  DESC: No route info of this topic: Nowhere\n"
+        "CODE: 10005  DESC: No route info of this topic: Nowhere: no broker has it (registered: broker-a)\n"
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import trio
 import trio.testing
 
 from rocketpy.client.route_finder import TopicTemplate
 from rocketpy.errors import ClientError
-from rocketpy.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
+from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.message import MessageQueue
 from tests.client.conftest import TOPIC
@@ -42,6 +44,36 @@ async def test_an_unknown_topic_without_a_template(cluster: FakeCluster) -> None
         for ask in (instance.routes.publish_queues, instance.routes.subscribe_queues):
             with pytest.raises(ClientError, match="CODE: 10005  DESC: No route info of this topic: Nowhere"):
                 await ask("Nowhere")
+
+
+async def test_an_error_about_a_route_says_what_is_missing(cluster: FakeCluster) -> None:
+    del cluster.name_server.routes["TBW102"]
+    cluster.add_topic("ReadOnly", perm=4)
+    slaves = [BrokerData("cluster", "broker-a", {1: cluster.broker.address})]
+    cluster.name_server.routes["Slaves"] = TopicRouteData(
+        queue_datas=[QueueData("broker-a", 1, 1, 6)], broker_datas=slaves
+    )
+    async with opened(cluster.address) as instance:
+        routes = instance.routes
+        for ask, topic, reason in (
+            (routes.publish_queues, "Nowhere", "nor TBW102: none creates topics on its own (registered: broker-a)"),
+            (routes.subscribe_queues, "Nowhere", "no broker has it (registered: broker-a)"),
+            (routes.publish_queues, "ReadOnly", "no broker with a master lets it be written (broker-a perm 4)"),
+            (routes.publish_queues, "Slaves", "no master is registered of its brokers (broker-a)"),
+        ):
+            with pytest.raises(ClientError, match=f"of this topic: {topic}: .*{re.escape(reason)}"):
+                await ask(topic)
+        cluster.name_server.refuse(RequestCode.GET_BROKER_CLUSTER_INFO, ResponseCode.SYSTEM_ERROR)
+        with pytest.raises(ClientError, match=r"Nowhere: no broker has it$"):
+            await routes.subscribe_queues("Nowhere")
+        cluster.name_server.behave()
+        names = [f"b{number}" for number in range(7)]
+        cluster.name_server.cluster_info = ClusterInfo({name: BrokerData("c", name, {0: "a:1"}) for name in names})
+        with pytest.raises(ClientError, match="b0, b1, b2, b3, b4 and 2 more"):
+            await routes.subscribe_queues("Nowhere")
+        cluster.name_server.cluster_info = ClusterInfo()
+        with pytest.raises(ClientError, match=f"Nowhere: no broker is registered at {cluster.address}"):
+            await routes.publish_queues("Nowhere")
 
 
 async def test_a_topic_that_cannot_be_written_is_not_sent_to_the_template(cluster: FakeCluster) -> None:

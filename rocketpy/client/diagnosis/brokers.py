@@ -21,7 +21,7 @@ CLOCK_SKEW_MS = 5_000
 DISK_FULL_RATIO = 0.90
 """A broker refuses sends from here on (diskSpaceWarningLevelRatio)."""
 DISK_HIGH_RATIO = 0.75
-"""A broker deletes the oldest messages before their time from here on (diskMaxUsedSpaceRatio)."""
+"""A broker deletes the oldest messages before their time from here on, unless diskMaxUsedSpaceRatio says more."""
 SLAVE_LAG_BYTES = 64 << 20
 """A slave lags when it lacks more of the log than this."""
 
@@ -123,13 +123,18 @@ def _clock(facts: BrokerFacts) -> Iterator[Finding]:
 
 
 def _disk(facts: BrokerFacts) -> Iterator[Finding]:
+    high_percent = _number(facts.settings.get("diskMaxUsedSpaceRatio"))
+    high_ratio = DISK_HIGH_RATIO if high_percent is None else high_percent / 100
+    # The first of two rows with one ratio is enough: usually both directories are on one disk.
+    ratios: dict[float | None, str] = {}
     for row, setting in (
         ("commitLogDiskRatio", "storePathCommitLog"),
         ("consumeQueueDiskRatio", "storePathRootDir"),
     ):
-        ratio = _number(facts.figures.get(row))
         where = facts.settings.get(setting) or facts.settings.get("storePathRootDir") or row
-        if ratio is None or ratio < DISK_HIGH_RATIO:
+        ratios.setdefault(_number(facts.figures.get(row)), where)
+    for ratio, where in ratios.items():
+        if ratio is None or ratio < min(high_ratio, DISK_FULL_RATIO):
             continue
         if ratio >= DISK_FULL_RATIO:
             yield problem(

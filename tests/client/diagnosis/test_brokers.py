@@ -100,6 +100,13 @@ def test_disks_that_fill_and_that_are_full(row: str) -> None:
         assert all("/store" in each.problem for each in found)
 
 
+def test_one_disk_is_one_finding_and_its_limit_that_of_the_broker() -> None:
+    both = with_figures(HEALTHY, commitLogDiskRatio="0.8", consumeQueueDiskRatio="0.8")
+    assert checks(both, SLAVE) == ["disk-high"]
+    allowed = attrs.evolve(both, settings={**HEALTHY.settings, "diskMaxUsedSpaceRatio": "85"})
+    assert checks(allowed, SLAVE) == []
+
+
 def test_rows_that_a_broker_does_not_have_or_fill_are_not_judged() -> None:
     facts = attrs.evolve(HEALTHY, figures={"bootTimestamp": "soon", "commitLogDiskRatio": "much"})
     assert checks(facts, attrs.evolve(SLAVE, figures={})) == []
