@@ -164,7 +164,11 @@ def test_the_client_package_imports_neither_broker_nor_store_nor_spark() -> None
 
 
 def _public() -> set[object]:
-    return {getattr(client, each) for each in CLIENT_NAMES} | {getattr(admin, each) for each in ADMIN_NAMES}
+    return {
+        *(getattr(client, each) for each in CLIENT_NAMES),
+        *(getattr(admin, each) for each in ADMIN_NAMES),
+        *(getattr(errors, each) for each in ERROR_NAMES),
+    }
 
 
 def _subjects() -> dict[str, type]:
