@@ -42,6 +42,15 @@ def a_promotion_of_a_slave_that_began_with_the_last_file(state: ReplicationMachi
     state.all_faults_end()
 
 
+def a_record_that_a_master_sends_as_it_stops(state: ReplicationMachine) -> None:
+    """The end of its last burst sends it, and nobody sees the master open with it."""
+    state.first_start(sync=True, flush=SYNC, count=2, batch=60)
+    state.put_delayed(level=1, waits=False)
+    state.put_transactional(kind=4)
+    state.stop("a")
+    state.time_passes(0.001)
+
+
 def a_file_that_was_just_begun_when_an_empty_slave_came(state: ReplicationMachine) -> None:
     state.first_start(flush=ASYNC, count=3, batch=300)
     state.fill_file(left=0)
@@ -104,6 +113,7 @@ def a_death_while_the_log_is_cut(state: ReplicationMachine, call: int = 5) -> No
 
 
 SCRIPTS: Sequence[Script] = [
+    a_record_that_a_master_sends_as_it_stops,
     a_promotion_of_a_slave_that_began_with_the_last_file,
     a_file_that_was_just_begun_when_an_empty_slave_came,
     a_batch_that_begins_a_file_which_an_empty_slave_gets,

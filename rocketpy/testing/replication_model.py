@@ -153,8 +153,14 @@ class ReplicationModel:
         """The process of a store has died, and these records are in its files.
 
         A slave may have stored and acknowledged them without having shown them. They are judged when it opens again.
+        What a master has written last, as it stopped, is its history from now on: slaves may have got it.
         """
         self._left[name] = records
+        number = self._history_of.get(name)
+        if number is not None:
+            history = {**self._before[name], **records}
+            if self.histories[number].items() <= history.items():
+                self.histories[number] = history
 
     def wiped(self, name: str) -> None:
         """The machine of a store is lost for good; another one, empty, has its name."""

@@ -112,6 +112,21 @@ def test_what_a_master_wrote_while_it_died_belongs_to_its_history() -> None:
     model.shows("s", log("abcdx"))
 
 
+def test_what_a_master_sent_as_it_stopped_belongs_to_its_history() -> None:
+    model = pair("abc", "abc")
+    model.died("m")
+    model.left("m", log("abcd").records)
+    model.shows("s", log("abcd"))
+    assert broken(lambda: model.shows("s", log("abcdx"))) is Invariant.SLAVE_IS_A_PIECE
+
+
+def test_what_a_lost_machine_has_left_takes_nothing_from_its_history() -> None:
+    model = pair("abcd", "abc")
+    model.died("m", durable_end=SIZE)
+    model.left("m", log("ax").records)
+    model.shows("s", log("abcd"))
+
+
 @pytest.mark.parametrize("shown", [log("abc", end=35), log("", end=SIZE)])
 def test_a_log_ends_with_a_record(shown: Shown) -> None:
     assert broken(lambda: pair(slaves="").shows("s", shown)) is Invariant.ENDS_WITH_A_RECORD
