@@ -206,6 +206,20 @@ async def test_a_silent_master_counts_as_gone(
     assert "expected a frame or a heartbeat within 20 s, found silence" in caplog.text
 
 
+async def test_silence_begins_with_what_came_last(
+    world: World, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.times = HATimes(heartbeat_s=1e6, housekeeping_s=20.0)
+    await world.start()
+    for _ in range(4):
+        await world.send(0, b"")
+        await trio.sleep(19)
+    assert (len(world.accepted), caplog.text) == (1, "")
+    while len(world.accepted) == 1:
+        await trio.sleep(0.1)
+    assert 77 <= trio.current_time() <= 77 + RETRY_SECONDS + 1
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
