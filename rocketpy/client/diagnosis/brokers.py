@@ -15,6 +15,7 @@ import attrs
 from rocketpy.client.diagnosis.finding import Finding, note, problem
 from rocketpy.errors import BrokerError, RocketpyError
 from rocketpy.protocol.bodies.route import MASTER_ID
+from rocketpy.protocol.topic_name import DELAY_DEAD_LETTER_TOPIC
 
 CLOCK_SKEW_MS = 5_000
 """The clock of a broker may be off by this much; what it says is exact to a second."""
@@ -85,6 +86,11 @@ def _judge_one(facts: BrokerFacts) -> Iterator[Finding]:
         )
     yield from _clock(facts)
     yield from _disk(facts)
+    yield from _own_figures(facts)
+
+
+def _own_figures(facts: BrokerFacts) -> Iterator[Finding]:
+    """Judge rows that only brokers of rocketpy have."""
     alarm = facts.figures.get("haAlarm")
     if alarm:
         yield problem(
@@ -101,6 +107,26 @@ def _judge_one(facts: BrokerFacts) -> Iterator[Finding]:
             f"another live broker has its name and id: {conflict}",
             "Stop one of them: clients see only one, and neither has the messages of the other",
         )
+    count = _number(facts.figures.get("inconsistentSubscriptionGroups"))
+    if count:
+        yield problem(
+            "inconsistent-groups",
+            facts.subject,
+            f"{count:.0f} of its groups have consumers with different subscriptions; its log names them",
+            "Give all consumers of a group the same topics and expressions",
+        )
+    for row, what in (
+        ("scheduleMessageLostCount", "delayed messages were damaged and not delivered since its start"),
+        ("scheduleMessageDeadLetterCount", f"delayed messages went to {DELAY_DEAD_LETTER_TOPIC} since its start"),
+    ):
+        count = _number(facts.figures.get(row))
+        if count:
+            yield problem(
+                "delayed-messages-lost",
+                facts.subject,
+                f"{count:.0f} {what}",
+                "Its log says where each is, and why",
+            )
 
 
 def _clock(facts: BrokerFacts) -> Iterator[Finding]:

@@ -11,15 +11,17 @@ from rocketpy.errors import BrokerError, BrokersError, ClientError, RemoteProtoc
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.running import CMResult, ConsumeMessageDirectlyResult
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.query import UNIQUE_KEY_QUERY, QueryMessageRequestHeader, QueryMessageResponseHeader
+from rocketpy.protocol.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from rocketpy.protocol.host import encode_host
-from rocketpy.protocol.message import Message, MessageExt
+from rocketpy.protocol.message import Message, MessageExt, MessageQueue
 from rocketpy.protocol.message_id import UniqKeyFactory, encode_offset_msg_id
+from rocketpy.protocol.properties import encode_properties
 from rocketpy.protocol.stored_message import decode_messages, encode_message
 from rocketpy.remoting.connection import Connection
-from tests.client.admin.conftest import RealScene, T
+from tests.client.admin.conftest import BROKER, RealScene, T
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeBroker, FakeCluster, open_fake_cluster
 from tests.client.opened import opened
@@ -102,6 +104,28 @@ async def test_only_half_messages_are_checked_again(real: RealScene) -> None:
     for msg_id, topic in ((sent.offset_msg_id, None), (sent.msg_id, T)):
         with pytest.raises(BrokerError, match="is no half message"):
             await real.admin.messages.resume_check(msg_id, topic)
+
+
+async def test_the_transaction_of_a_half_message_is_checked_again(real: RealScene) -> None:
+    header = SendMessageRequestHeaderV2(
+        producer_group="p",
+        topic=T,
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=0,
+        sys_flag=0x4,
+        born_timestamp=real.instance.clock.timestamp_ms(),
+        flag=0,
+        properties=encode_properties({"TRAN_MSG": "true", "PGROUP": "p", "UNIQ_KEY": "half"}),
+        reconsume_times=0,
+    )
+    request = make_request(RequestCode.SEND_MESSAGE_V2, header, b"half")
+    answer = read_header(await real.instance.request(real.broker, request), SendMessageResponseHeader)
+    half = await real.admin.messages.view(answer.msg_id)
+    assert (half.topic, half.body) == ("RMQ_SYS_TRANS_HALF_TOPIC", b"half")
+    await real.admin.messages.resume_check(answer.msg_id)
+    checked = await real.admin.offsets.max_offset(MessageQueue(half.topic, BROKER, 0), address=real.broker)
+    assert checked == 2, "its check begins anew with a copy"
 
 
 async def test_a_check_is_asked_of_the_broker_that_has_the_message(cluster: FakeCluster) -> None:

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from rocketpy.client.admin.requests import AdminRequests, cluster_addresses, masters
-from rocketpy.errors import BrokerError, BrokersError, ClientError, RemotingTimeoutError
+from rocketpy.errors import BrokerError, BrokersError, ClientError, RemotingConnectError, RemotingTimeoutError
 from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from tests.client.conftest import TOPIC
@@ -81,6 +81,16 @@ async def test_a_request_ends_with_the_time_of_the_admin_client(
         with pytest.raises(RemotingTimeoutError):
             await AdminRequests(instance).ask_broker(cluster.broker.address, RequestCode.HEART_BEAT, timeout_s=15)
         assert trio.current_time() - begun == pytest.approx(15, abs=0.1)
+
+
+async def test_a_nameserver_has_the_same_time(cluster: FakeCluster, mock_clock: trio.testing.MockClock) -> None:
+    mock_clock.autojump_threshold = 0.05
+    cluster.name_server.be_silent(RequestCode.GET_BROKER_CLUSTER_INFO)
+    async with opened(cluster.address) as instance:
+        begun = trio.current_time()
+        with pytest.raises(RemotingConnectError, match="no nameserver answers"):
+            await AdminRequests(instance).cluster_info()
+        assert trio.current_time() - begun == pytest.approx(5.0, abs=0.1)
 
 
 async def test_a_slave_answers_for_a_broker_without_a_master(cluster: FakeCluster) -> None:

@@ -119,6 +119,21 @@ def test_what_a_slave_of_ours_says_of_its_replication() -> None:
     assert checks(HEALTHY, with_figures(SLAVE, brokerIdConflict="a:3")) == ["broker-id-conflict"]
 
 
+@pytest.mark.parametrize(
+    ("row", "check"),
+    [
+        ("inconsistentSubscriptionGroups", "inconsistent-groups"),
+        ("scheduleMessageLostCount", "delayed-messages-lost"),
+        ("scheduleMessageDeadLetterCount", "delayed-messages-lost"),
+    ],
+)
+def test_what_a_broker_of_ours_counts(row: str, check: str) -> None:
+    assert checks(with_figures(HEALTHY, **{row: "0"}), SLAVE) == []
+    (found,) = judge_brokers([with_figures(HEALTHY, **{row: "3"}), SLAVE])
+    assert (found.check, found.severity) == (check, Severity.PROBLEM)
+    assert found.problem.startswith("3 ")
+
+
 def test_a_slave_that_lags() -> None:
     assert checks(HEALTHY, with_figures(SLAVE, commitLogMaxOffset="1")) == []
     (found,) = judge_brokers([HEALTHY, with_figures(SLAVE, commitLogMaxOffset="0")])
