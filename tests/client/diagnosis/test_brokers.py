@@ -73,8 +73,9 @@ def test_a_broker_that_refuses_to_say_is_alive_and_judged_by_what_it_said() -> N
         (0, []),
         (CLOCK_SKEW_MS, []),
         (-CLOCK_SKEW_MS, []),
+        (CLOCK_SKEW_MS + 1000, []),  # a broker does not say the part of a second
         (CLOCK_SKEW_MS + 1001, ["clock-skew"]),
-        (-CLOCK_SKEW_MS - 1001, ["clock-skew"]),
+        (-CLOCK_SKEW_MS - 1, ["clock-skew"]),
     ],
 )
 def test_a_clock_may_be_off_by_some_seconds(off_ms: int, expected: list[str]) -> None:

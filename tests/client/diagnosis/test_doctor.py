@@ -18,6 +18,7 @@ from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.bodies.route import ClusterInfo
 from rocketpy.protocol.bodies.running import ConsumerRunningInfo
+from rocketpy.protocol.bodies.stats import ConsumeStats, OffsetWrapper
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.message import Message, MessageQueue
@@ -94,6 +95,9 @@ async def test_messages_that_wait_with_and_without_a_consumer(real: RealScene) -
     diagnosis = await diagnosed(real.admin)
     assert problems(diagnosis) == ["no-consumer"]
     assert diagnosis.group_count == 1
+    kinds = [each.severity for each in diagnosis.findings]
+    assert kinds == sorted(kinds, reverse=True), "problems come first"
+    assert set(kinds) == {Severity.PROBLEM, Severity.NOTE}
 
 
 async def test_consumers_of_a_group_with_different_subscriptions(real: RealScene) -> None:
@@ -143,3 +147,20 @@ async def test_what_cannot_be_asked_is_a_finding_too(cluster: FakeCluster) -> No
         assert [each.subject for each in diagnosis.findings if each.check == "group-unknown"] == ["group g"]
         cluster.name_server.refuse(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, ResponseCode.SYSTEM_ERROR, "no")
         assert "groups-unknown" in [each.check for each in (await diagnosed(admin)).findings]
+
+
+async def test_a_group_whose_members_are_not_known_is_not_said_to_have_none(cluster: FakeCluster) -> None:
+    cluster.add_topic("%RETRY%g")
+    stats = encode_body(ConsumeStats({MessageQueue("T", BROKER, 0): OffsetWrapper(10, 1)}))
+    cluster.broker.register(
+        RequestCode.GET_CONSUME_STATS, lambda connection, request: make_response(request, body=stats)
+    )
+    code = RequestCode.GET_CONSUMER_CONNECTION_LIST
+    cluster.broker.register(code, lambda connection, request: make_response(request))
+    async with open_admin_client(cluster.address) as admin:
+        cluster.broker.refuse(code, ResponseCode.SYSTEM_ERROR, "broken")
+        assert "no-consumer" not in problems(await diagnosed(admin))
+        cluster.broker.refuse(code, ResponseCode.CONSUMER_NOT_ONLINE, "not online")
+        assert "no-consumer" in problems(await diagnosed(admin))
+        cluster.broker.behave()
+        assert "no-consumer" not in problems(await diagnosed(admin)), "an answer that is none"
