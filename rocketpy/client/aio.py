@@ -58,8 +58,8 @@ class _Opened:
         self._within = within
 
     async def __aenter__(self) -> object:
-        nursery = self._host.nursery if self._within is None else self._within.calls
-        value = await self._host.call(self._held.enter, nursery)
+        tasks = self._host.tasks if self._within is None else self._within.calls
+        value = await self._host.call(self._held.enter, tasks)
         return _shelled(value, self._host, self._held)
 
     async def __aexit__(
@@ -129,7 +129,9 @@ class AioShell:
         return f"<asyncio shell of {self._target!r}>"
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return self._call(_awaited, self._target).__await__()
+        if getattr(self._target, "is_done", False):  # the result of a send that has ended needs no task
+            return self._target.result()
+        return (yield from self._call(_awaited, self._target).__await__())
 
     def __aiter__(self) -> Any:
         iterator = self._target.__aiter__()
@@ -154,12 +156,9 @@ class AioShell:
     def __len__(self) -> int:
         return len(self._target)
 
-    async def _call(self, function: Callable[..., Awaitable[Any]], *arguments: Any, **named: Any) -> Any:
-        host, held = self._host, self._held
-        arguments = tuple(self._handed(each) for each in arguments)
-        if named:
-            function = functools.partial(function, **{name: self._handed(each) for name, each in named.items()})
-        return _shelled(await host.call(function, *arguments, nursery=held.calls), host, held)
+    async def _call(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
+        result = await self._host.call(function, *arguments, tasks=self._held.calls)
+        return _shelled(result, self._host, self._held)
 
     def _handed(self, value: Any) -> Any:
         """Return an argument as the client takes it: without its shell, a coroutine function as one of Trio's."""
@@ -196,9 +195,15 @@ class _Handler:
 
 
 def _call_member(shell: AioShell, member: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    call_in_trio, held, handed = shell._host.call, shell._held, shell._handed
+
     @functools.wraps(member)
     async def call(*arguments: Any, **named: Any) -> Any:
-        return await shell._call(member, *arguments, **named)
+        function = (
+            functools.partial(member, **{name: handed(each) for name, each in named.items()}) if named else member
+        )
+        result = await call_in_trio(function, *map(handed, arguments), tasks=held.calls)
+        return AioShell(result, shell._host, held) if has_waiting_members(result.__class__) else result
 
     return call
 

@@ -60,8 +60,8 @@ class _Opened(AbstractContextManager[Any]):
         self._within = within
 
     def __enter__(self) -> Any:
-        nursery = self._loop.nursery if self._within is None else self._within.calls
-        value = self._loop.call(self._held.enter, nursery)
+        tasks = self._loop.tasks if self._within is None else self._within.calls
+        value = self._loop.call(self._held.enter, tasks)
         return _shelled(value, self._loop, self._held)
 
     def __exit__(
@@ -151,7 +151,7 @@ class BlockingShell:
         return self._opened.__exit__(kind, failure, traceback)
 
     def _call(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
-        return _shelled(self._loop.call(function, *arguments, nursery=self._held.calls), self._loop, self._held)
+        return _shelled(self._loop.call(function, *arguments, tasks=self._held.calls), self._loop, self._held)
 
     def _bound(
         self, member: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]

@@ -3,7 +3,7 @@
 Trio allows one run per thread, so the clients of an asyncio loop share one. It begins with the first client and ends
 with the last.
 
-Compared with a thread of its own for Trio, a call costs no change of threads; Trio still waits for sockets in a thread,
+Compared with a thread of its own for Trio, a call needs no change of threads; Trio still waits for sockets in a thread,
 which costs one for each round of answers.
 """
 
@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import outcome
 import trio
 
-from rocketpy.client.loop_thread import LoopCall
+from rocketpy.client.loop_call import CallTasks, LoopCall
 from rocketpy.errors import LocalProtocolError
 
 T = TypeVar("T")
@@ -32,7 +33,7 @@ class GuestHost:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._user_count = 0
-        self._nursery: trio.Nursery | None = None
+        self._tasks: CallTasks | None = None
         self._ready = loop.create_future()
         self._done = loop.create_future()
 
@@ -60,41 +61,34 @@ class GuestHost:
         if _hosts.get(self.loop) is self:
             del _hosts[self.loop]
         await self._finish(self._ready)
-        self.nursery.cancel_scope.cancel()
+        self.tasks.nursery.cancel_scope.cancel()
         await self._finish(self._done)
 
     @property
-    def nursery(self) -> trio.Nursery:
-        """The nursery of the run."""
-        assert self._nursery is not None, "the run has started"
-        return self._nursery
+    def tasks(self) -> CallTasks:
+        """The calls of the whole run."""
+        assert self._tasks is not None, "the run has started"
+        return self._tasks
 
     async def call(
-        self, function: Callable[..., Awaitable[T]], *arguments: object, nursery: trio.Nursery | None = None
+        self, function: Callable[..., Awaitable[T]], *arguments: object, tasks: CallTasks | None = None
     ) -> T:
-        """Run an async function of Trio in a task; return or raise what it does.
+        """Run an async function of Trio, within other calls or the whole run; return or raise what it does.
 
-        A cancellation of the asyncio task cancels that task, and is raised once it has ended.
+        A cancellation of the asyncio task cancels it, and is raised once it has ended.
         """
         if asyncio.get_running_loop() is not self.loop:
             raise LocalProtocolError("the client belongs to another event loop, expected the one that has opened it")
-        ended = self.loop.create_future()
-
-        def end(_: LoopCall[T]) -> None:
-            if not ended.done():
-                ended.set_result(None)
-
-        call = LoopCall(function, arguments, end)
-        call.start(self.nursery if nursery is None else nursery)
+        ended: asyncio.Future[None] = self.loop.create_future()
+        call: LoopCall[T] = LoopCall(function, arguments, partial(_end, ended))
+        (self.tasks if tasks is None else tasks).start(call)
         try:
             await ended
         except asyncio.CancelledError:
-            if not call.has_ended:  # the cancellation has taken the future with it
-                ended = self.loop.create_future()
-                call.scope.cancel()
-                await self._finish(ended)
+            if not call.has_ended:
+                await self._abandoned(call)
             raise
-        return call.result.unwrap()
+        return call.unwrap()
 
     # ---- private --------------------------------------------------------------------------------------------------
 
@@ -109,13 +103,20 @@ class GuestHost:
 
     async def _main(self) -> None:
         async with trio.open_nursery() as nursery:
-            self._nursery = nursery
+            self._tasks = CallTasks(nursery)
             self._ready.set_result(None)
             await trio.sleep_forever()
 
     def _end(self, result: outcome.Outcome[None]) -> None:
         self._done.set_result(None)
         result.unwrap()  # a failure of the run itself is told to asyncio's handler of exceptions
+
+    async def _abandoned(self, call: LoopCall[T]) -> None:
+        """Cancel a call and wait for its end; the cancellation of its caller has taken the future with it."""
+        ended: asyncio.Future[None] = self.loop.create_future()
+        call.on_end = partial(_end, ended)
+        call.abandon()
+        await self._finish(ended)
 
     @staticmethod
     async def _finish(future: asyncio.Future[None]) -> None:
@@ -128,3 +129,8 @@ class GuestHost:
                 cancelled = failure
         if cancelled is not None:
             raise cancelled
+
+
+def _end(future: asyncio.Future[None], _: object) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager
 import outcome
 import trio
 
-from rocketpy.client.loop_thread import CANCELLED, CLOSED
+from rocketpy.client.loop_call import CANCELLED, CLOSED, CallTasks
 from rocketpy.errors import LocalProtocolError
 
 _WAITING_METHODS = ("__aiter__", "__anext__", "__await__", "__aenter__")
@@ -94,20 +94,20 @@ class HeldScope:
         self._ended = trio.Event()
         self._failure: BaseException | None = None  # of the caller's block
         self._result: outcome.Outcome[object] = outcome.Error(LocalProtocolError(CANCELLED))
-        self._calls: trio.Nursery | None = None
+        self._calls: CallTasks | None = None
         self.value: object = None
         """What the context manager returned."""
 
     @property
-    def calls(self) -> trio.Nursery:
-        """The nursery of calls on what was opened here; LocalProtocolError once the block has ended."""
+    def calls(self) -> CallTasks:
+        """The calls on what was opened here; LocalProtocolError once the block has ended."""
         if self._calls is None:
             raise LocalProtocolError(CLOSED)
         return self._calls
 
-    async def enter(self, nursery: trio.Nursery) -> object:
-        """Enter the context manager in a task of a nursery; return or raise what it does. Cancelled, it is left."""
-        nursery.start_soon(self._hold)
+    async def enter(self, within: CallTasks) -> object:
+        """Enter the context manager in a task of its own; return or raise what it does. A cancellation leaves it."""
+        within.nursery.start_soon(self._hold)
         try:
             await self._entered.wait()
         except trio.Cancelled:
@@ -149,12 +149,12 @@ class HeldScope:
     async def _live(self) -> object:
         async with self._open_scope() as value:
             try:
-                async with trio.open_nursery() as calls:
-                    self._calls, self.value = calls, value
+                async with trio.open_nursery() as nursery:
+                    self._calls, self.value = CallTasks(nursery), value
                     self._entered.set()
                     await self._left.wait()
                     self._calls = None
-                    calls.cancel_scope.cancel()
+                    nursery.cancel_scope.cancel()
             finally:
                 self._calls = None
             if self._failure is not None:

@@ -10,7 +10,8 @@ import pytest
 import trio
 import trio.lowlevel
 
-from rocketpy.client.loop_thread import LoopCall, LoopThread
+from rocketpy.client.loop_call import LoopCall
+from rocketpy.client.loop_thread import LoopThread
 from rocketpy.errors import LocalProtocolError
 
 
@@ -57,22 +58,6 @@ def test_an_interrupt_cancels_the_call_and_is_raised_once_it_has_ended(loop: Loo
     assert loop.call(double, 1) == 2
 
 
-def test_a_call_that_is_abandoned_before_it_starts_never_runs(loop: LoopThread) -> None:
-    async def starts_late() -> list[str]:
-        events: list[str] = []
-
-        async def run() -> None:
-            events.append("run")
-
-        call = LoopCall(run, (), lambda _: events.append("ended"))
-        call.abandon()
-        async with trio.open_nursery() as nursery:
-            call.start(nursery)
-        return events
-
-    assert loop.call(starts_late) == ["ended"]
-
-
 def test_the_end_of_the_loop_ends_calls_and_refuses_others(loop: LoopThread) -> None:
     begun = threading.Event()
     found: list[object] = []
@@ -99,17 +84,6 @@ def test_the_end_of_the_loop_ends_calls_and_refuses_others(loop: LoopThread) -> 
     assert not loop.is_running
 
 
-def test_a_call_of_a_nursery_that_has_ended_is_refused(loop: LoopThread) -> None:
-    async def closed_nursery() -> trio.Nursery:
-        async with trio.open_nursery() as nursery:
-            pass
-        return nursery
-
-    nursery = loop.call(closed_nursery)
-    with pytest.raises(LocalProtocolError, match="the client is closed"):
-        loop.call(double, 1, nursery=nursery)
-
-
 def test_the_end_of_a_submitted_call_is_announced_once(loop: LoopThread) -> None:
     ended: list[LoopCall[int]] = []
     done = threading.Event()
@@ -120,4 +94,4 @@ def test_the_end_of_a_submitted_call_is_announced_once(loop: LoopThread) -> None
 
     loop.submit(LoopCall(double, (4,), on_end))
     done.wait()
-    assert [call.result.unwrap() for call in ended] == [8]
+    assert [call.unwrap() for call in ended] == [8]

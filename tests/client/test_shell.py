@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from rocketpy.client import AdminClient, Client, Message, MessageStream, Producer, SendResult
+from rocketpy.client.loop_call import CallTasks
 from rocketpy.client.shell import HeldScope, Kind, handler_parameters, has_waiting_members, is_own, kind_of
 from rocketpy.errors import LocalProtocolError
 from tests.client.shell_cases import Pending, Role
@@ -58,8 +59,8 @@ async def test_a_held_scope_is_entered_and_left_in_one_task(nursery: trio.Nurser
     held = HeldScope(opening)
     with pytest.raises(LocalProtocolError, match="closed"):
         _ = held.calls
-    assert await held.enter(nursery) == 7
-    assert isinstance(held.calls, trio.Nursery)
+    assert await held.enter(CallTasks(nursery)) == 7
+    assert isinstance(held.calls, CallTasks)
     await held.leave(None)
     assert tasks[0] is tasks[1]
     with pytest.raises(LocalProtocolError, match="closed"):
@@ -78,7 +79,7 @@ async def test_entering_that_is_cancelled_leaves_nothing(nursery: trio.Nursery) 
             events.append("ended")
 
     with trio.move_on_after(0.01):
-        await HeldScope(opening).enter(nursery)
+        await HeldScope(opening).enter(CallTasks(nursery))
     assert events == ["ended"]
 
 
@@ -89,7 +90,7 @@ async def test_a_scope_that_cannot_be_entered_raises_its_own_exception(nursery: 
         yield
 
     with pytest.raises(ZeroDivisionError, match="planted"):
-        await HeldScope(opening).enter(nursery)
+        await HeldScope(opening).enter(CallTasks(nursery))
 
 
 async def test_the_end_of_everything_ends_a_held_scope() -> None:
@@ -99,7 +100,7 @@ async def test_the_end_of_everything_ends_a_held_scope() -> None:
 
     held = HeldScope(opening)
     async with trio.open_nursery() as nursery:
-        await held.enter(nursery)
+        await held.enter(CallTasks(nursery))
         nursery.cancel_scope.cancel()
     with pytest.raises(LocalProtocolError, match="closed"):
         await held.leave(None)

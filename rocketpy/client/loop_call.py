@@ -1,0 +1,139 @@
+"""Calls from outside of Trio: each runs in a task, and nothing of it goes on behind the back of its caller.
+
+A caller that gives up cancels its call, and goes on once that has ended. Rule: a call belongs to a nursery. When the
+nursery is cancelled, or has ended, the call ends with :class:`~rocketpy.errors.LocalProtocolError`, never with a wait
+for ever.
+
+Everything here is for the thread of the loop, but the making of a :class:`LoopCall`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import outcome
+import trio
+
+from rocketpy.errors import LocalProtocolError
+
+T = TypeVar("T")
+
+CANCELLED = "the client was closed while the call was in progress"
+CLOSED = "the client is closed"
+
+IDLE_TASKS_MAX = 1024
+"""Tasks of a nursery that wait for a next call; further ones end with their call."""
+
+
+class LoopCall(Generic[T]):
+    """One call, and what becomes of it."""
+
+    __slots__ = ("_task", "arguments", "function", "has_ended", "on_end", "result")
+
+    def __init__(
+        self,
+        function: Callable[..., Awaitable[T]],
+        arguments: Sequence[object],
+        on_end: Callable[[LoopCall[T]], object],
+    ) -> None:
+        """``on_end`` is called in the loop's thread, exactly once, when :attr:`result` is set."""
+        self.function = function
+        self.arguments = arguments
+        self.result: outcome.Outcome[T] | None = None
+        self.has_ended = False
+        self.on_end = on_end
+        self._task: _CallTask | None = None
+
+    def unwrap(self) -> T:
+        """Return or raise what the function did; LocalProtocolError if it was cancelled or never started."""
+        if self.result is None:
+            raise LocalProtocolError(CLOSED if self._task is None else CANCELLED)
+        return self.result.unwrap()
+
+    def abandon(self) -> None:
+        """Cancel the call, or never let it start."""
+        if self.has_ended:
+            return
+        if self._task is None:
+            self.end()
+        else:
+            self._task.scope.cancel()
+
+    # ---- for its task ---------------------------------------------------------------------------------------------
+
+    def begin(self, task: _CallTask) -> None:
+        """Note the task that runs it."""
+        self._task = task
+
+    def end(self) -> None:
+        """Tell its caller."""
+        self.has_ended = True
+        self.on_end(self)
+
+
+class CallTasks:
+    """The tasks for calls in one nursery. They are kept for later calls: a new task takes longer than most calls."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.nursery = nursery
+        self.idle: list[_CallTask] = []
+
+    def start(self, call: LoopCall[Any]) -> None:
+        """Start a call, unless it was abandoned. A nursery that has ended ends it."""
+        if call.has_ended:
+            return
+        if self.idle:
+            self.idle.pop().take(call)
+            return
+        task = _CallTask(self, call)
+        try:
+            self.nursery.start_soon(task.run)
+        except RuntimeError:  # Trio's own: the nursery is closed
+            call.end()
+        else:
+            call.begin(task)
+
+
+class _CallTask:
+    """A task that runs one call after the other, until one of them is cancelled."""
+
+    __slots__ = ("_call", "_task", "_tasks", "scope")
+
+    def __init__(self, tasks: CallTasks, call: LoopCall[Any]) -> None:
+        self.scope = trio.CancelScope()
+        self._tasks = tasks
+        self._call: LoopCall[Any] | None = call
+        self._task: trio.lowlevel.Task | None = None
+
+    def take(self, call: LoopCall[Any]) -> None:
+        """Run a call; only while it is idle."""
+        assert self._task is not None
+        self._call = call
+        call.begin(self)
+        trio.lowlevel.reschedule(self._task)
+
+    async def run(self) -> None:
+        """Run calls until one is cancelled, or there are enough tasks that wait."""
+        idle = self._tasks.idle
+        try:
+            with self.scope:
+                self._task = trio.lowlevel.current_task()
+                while self._call is not None:
+                    call = self._call
+                    result: outcome.Outcome[Any] = await outcome.acapture(call.function, *call.arguments)
+                    if isinstance(result, outcome.Error) and isinstance(result.error, trio.Cancelled):
+                        raise result.error
+                    call.result = result
+                    self._call = None
+                    call.end()
+                    if not self.scope.cancel_called and len(idle) < IDLE_TASKS_MAX:
+                        idle.append(self)
+                        await trio.lowlevel.wait_task_rescheduled(self._leave)
+        finally:
+            if self._call is not None:
+                self._call.end()
+
+    def _leave(self, _: object) -> trio.lowlevel.Abort:
+        self._tasks.idle.remove(self)
+        return trio.lowlevel.Abort.SUCCEEDED
