@@ -50,7 +50,10 @@ def outside(environment: Path) -> dict[str, str]:
 
 
 def test_the_wheel_holds_what_it_must(wheel: Path) -> None:
-    names = set(zipfile.ZipFile(wheel).namelist())
+    content = zipfile.ZipFile(wheel)
+    names = set(content.namelist())
+    (entry_points,) = (content.read(name).decode() for name in names if name.endswith("entry_points.txt"))
+    assert "[pytest11]\nrocketmq = rocketpy.testing.pytest_plugin" in entry_points
     assert wheel.name.startswith("rocketpy_mq-")
     assert {"rocketpy/py.typed", "rocketpy/broker/__main__.py", "pyspark_rocketmq.py"} <= names
     assert not [name for name in names if name.startswith(("tests/", "bench/", "property_tests/"))]
@@ -89,6 +92,16 @@ def test_broker_and_console_script_run_outside_the_checkout(environment: Path, t
     finally:
         codes = [child.terminate() for child in reversed(children)]
     assert codes == [0] * len(codes)
+
+
+def test_pytest_finds_the_fixtures_and_other_programs_do_not_load_pytest(environment: Path, tmp_path: Path) -> None:
+    python, variables = str(environment / "bin" / "python"), outside(environment)
+    loaded = run([python, "-c", "import sys, rocketpy.client; print(*sys.modules)"], tmp_path, variables).stdout.split()
+    assert [name for name in loaded if "pytest" in name] == []
+    pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-c", str(ROOT / "constraints.txt")]
+    run([*pip, "pytest"], tmp_path, variables)
+    write(tmp_path / "test_it.py", "def test_it(rocketmq): rocketmq.topic('T')\n")
+    assert "1 passed" in run([python, "-m", "pytest", "-q"], tmp_path, variables).stdout
 
 
 @pytest.mark.spark

@@ -1,9 +1,11 @@
 """The client: the names that programs import. Everything below this package is internal and may move.
 
-Errors are in :mod:`rocketpy.errors`.
+Errors are in :mod:`rocketpy.errors`. The same for asyncio is in :mod:`rocketpy.client.aio`, for plain code in
+:mod:`rocketpy.client.blocking`.
 """
 
-from rocketpy.client.admin.admin_client import AdminClient
+from typing import TYPE_CHECKING
+
 from rocketpy.client.client import Client, open_admin_client, open_client, open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.config import PullConfig
@@ -27,6 +29,9 @@ from rocketpy.protocol.compression import CompressionType
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue
 from rocketpy.protocol.signature import SessionCredentials
 from rocketpy.remoting.config import TlsClientConfig
+
+if TYPE_CHECKING:
+    from rocketpy.client.admin.admin_client import AdminClient
 
 __all__ = [
     "AdminClient",
@@ -66,3 +71,12 @@ __all__ = [
     "queue_by_hash",
     "queue_by_random",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load administration, a third of the client's modules, when it is first named."""
+    if name == "AdminClient":
+        from rocketpy.client.admin.admin_client import AdminClient
+
+        return AdminClient
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

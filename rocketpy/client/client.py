@@ -17,10 +17,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
-from rocketpy.client.admin.admin_client import AdminClient
-from rocketpy.client.admin.requests import DEFAULT_TIMEOUT_MS
-from rocketpy.client.config import DEFAULT_NAME_SERVER, ClientConfig, client_config
+from rocketpy.client.config import DEFAULT_ADMIN_TIMEOUT_MS, DEFAULT_NAME_SERVER, ClientConfig, client_config
 from rocketpy.client.consumer.config import PullConfig
 from rocketpy.client.consumer.pull_consumer import PullConsumer, pull_consumer_role
 from rocketpy.client.environment import ClientEnvironment
@@ -28,6 +27,9 @@ from rocketpy.client.hooks import CheckForbiddenHook, SendMessageHook
 from rocketpy.client.instance import ClientInstance, open_client_instance
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.producer import Producer, producer_role
+
+if TYPE_CHECKING:  # a third of the client's modules, which only administration needs
+    from rocketpy.client.admin.admin_client import AdminClient
 
 DEFAULT_PRODUCER_GROUP = "rocketpy_producer"
 
@@ -89,8 +91,10 @@ class Client:
         async with pull_consumer_role(self._instance, group, config or PullConfig()) as consumer:
             yield consumer
 
-    def admin(self, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> AdminClient:
+    def admin(self, *, timeout_ms: int = DEFAULT_ADMIN_TIMEOUT_MS) -> AdminClient:
         """Return an admin client; it needs no block of its own. ``timeout_ms`` bounds each of its requests."""
+        from rocketpy.client.admin.admin_client import AdminClient
+
         return AdminClient(instance=self._instance, timeout_ms=timeout_ms)
 
 

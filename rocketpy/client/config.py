@@ -16,6 +16,7 @@ from rocketpy.remoting.config import TlsClientConfig
 NO_NAME_SERVER = 10004
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
 DEFAULT_INSTANCE_NAME = "DEFAULT"
+DEFAULT_ADMIN_TIMEOUT_MS = 5_000
 
 
 def _addresses(value: str | Sequence[str]) -> tuple[str, ...]:

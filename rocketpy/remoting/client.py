@@ -19,13 +19,12 @@ import trio
 
 from rocketpy.errors import RemotingConnectError, RemotingSendRequestError, RemotingTimeoutError
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.remoting.config import NettyClientConfig, TlsClientConfig
+from rocketpy.remoting.config import IDLE_SWEEP_SECONDS, NettyClientConfig, TlsClientConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import AsyncProcessor, Dispatcher, Processor
 from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.network import Address, Network, SocketNetwork, split_address
-from rocketpy.remoting.server import IDLE_SWEEP_SECONDS
 from rocketpy.remoting.stream_driver import StreamDriver
 from rocketpy.remoting.task_pool import TaskPool
 from rocketpy.remoting.tls.contexts import client_context

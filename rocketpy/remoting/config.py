@@ -14,6 +14,8 @@ from rocketpy.settings import Between, OneOf, setting
 
 _ONE_THREAD = "one Trio thread serves every connection"
 
+IDLE_SWEEP_SECONDS = 10.0
+
 
 class TlsMode(enum.Enum):
     """Whether a server accepts plain connections, TLS or both. Compatibility: ``TlsMode`` (4.9.8)."""

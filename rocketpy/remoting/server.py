@@ -18,7 +18,7 @@ import trio
 
 from rocketpy.containment import Contained
 from rocketpy.protocol.host import host_of
-from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.remoting.config import IDLE_SWEEP_SECONDS, NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.ended_connections import EndedConnections
@@ -34,7 +34,6 @@ from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.ticks import next_tick
 
 ACCEPTS_PER_WAKE_UP = 64
-IDLE_SWEEP_SECONDS = 10.0
 ACCEPT_RETRY_SECONDS = 0.1
 
 _NOT_TLS = b"\0"

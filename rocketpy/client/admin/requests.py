@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import trio
 
+from rocketpy.client.config import DEFAULT_ADMIN_TIMEOUT_MS
 from rocketpy.client.instance import ClientInstance
 from rocketpy.errors import BrokersError, ClientError, RocketpyError
 from rocketpy.protocol.bodies.codec import decode_body
@@ -22,7 +23,7 @@ from rocketpy.protocol.bodies.route import MASTER_ID, BrokerData, ClusterInfo, T
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 
-DEFAULT_TIMEOUT_MS = 5_000
+DEFAULT_TIMEOUT_MS = DEFAULT_ADMIN_TIMEOUT_MS
 """Java's DefaultMQAdminExt."""
 QUEUE_TIMEOUT_SECONDS = 6.0
 """MQAdminImpl has a time of its own for offsets and messages."""

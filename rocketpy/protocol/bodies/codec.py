@@ -30,14 +30,16 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import attrs
-from cattrs import Converter
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.fastjson import FrozenBean, dumps, loads
 from rocketpy.protocol.headers.codec import IntegerRange
+
+if TYPE_CHECKING:
+    from cattrs import Converter
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT")
@@ -90,7 +92,7 @@ def encode_text(body: object) -> str:
 def encode_value(body: object) -> object:
     """Return ``body`` as dicts, lists and scalars, ready for :func:`rocketpy.protocol.fastjson.dumps`."""
     assert attrs.has(type(body)), type(body)
-    value: object = _CONVERTER.unstructure(body)
+    value: object = _converter().unstructure(body)
     return value
 
 
@@ -108,7 +110,7 @@ def decode_body(data: bytes | str | None, body_class: type[T], *, is_bounded: bo
 def decode_value(value: object, body_class: type[T]) -> T:
     """Return the ``body_class`` value that a parsed document holds; errors as in :func:`decode_body`."""
     try:
-        return _CONVERTER.structure(value, body_class)
+        return _converter().structure(value, body_class)
     except _UnexpectedValueError as unexpected:
         raise RemoteProtocolError(f"{body_class.__name__}: {unexpected}") from None
 
@@ -167,7 +169,7 @@ def _loose(key: str) -> str:
 
 def _bean_reader(body_class: type) -> _Reader:
     members = _members(body_class)
-    by_name = {member.name: (member, _CONVERTER.get_structure_hook(member.annotation)) for member in members}
+    by_name = {member.name: (member, _converter().get_structure_hook(member.annotation)) for member in members}
     by_loose_name = {_loose(name): entry for name, entry in by_name.items()}
     required = [member for member in members if member.is_required]
 
@@ -198,7 +200,7 @@ def _bean_reader(body_class: type) -> _Reader:
 
 def _map_reader(annotation: Any) -> _Reader:
     key_type, value_type = typing.get_args(annotation)
-    read_key, read_value = _CONVERTER.get_structure_hook(key_type), _CONVERTER.get_structure_hook(value_type)
+    read_key, read_value = _converter().get_structure_hook(key_type), _converter().get_structure_hook(value_type)
 
     def read(value: Any, _: Any) -> Any:
         if not isinstance(value, Mapping):
@@ -214,7 +216,7 @@ def _map_reader(annotation: Any) -> _Reader:
 
 def _sequence_reader(annotation: Any) -> _Reader:
     item_type = _item_type(annotation)
-    read_item = _CONVERTER.get_structure_hook(item_type)
+    read_item = _converter().get_structure_hook(item_type)
 
     def read(value: Any, _: Any) -> Any:
         if not isinstance(value, list | tuple):
@@ -295,7 +297,7 @@ def _read_double(value: Any, _: Any) -> float:
 
 def _bean_writer(body_class: type) -> _Writer:
     plan = [
-        (member.name, member.attribute, _CONVERTER.get_unstructure_hook(member.annotation))
+        (member.name, member.attribute, _converter().get_unstructure_hook(member.annotation))
         for member in _members(body_class)
     ]
 
@@ -315,14 +317,14 @@ def _bean_writer(body_class: type) -> _Writer:
 
 def _map_writer(annotation: Any) -> _Writer:
     key_type, value_type = typing.get_args(annotation)
-    write_key, write_value = _CONVERTER.get_unstructure_hook(key_type), _CONVERTER.get_unstructure_hook(value_type)
+    write_key, write_value = _converter().get_unstructure_hook(key_type), _converter().get_unstructure_hook(value_type)
     if attrs.has(key_type):
         return lambda value: {FrozenBean(write_key(key)): write_value(item) for key, item in value.items()}
     return lambda value: {write_key(key): write_value(item) for key, item in value.items()}
 
 
 def _sequence_writer(annotation: Any) -> _Writer:
-    write_item = _CONVERTER.get_unstructure_hook(_item_type(annotation))
+    write_item = _converter().get_unstructure_hook(_item_type(annotation))
     if _marker(annotation, str) == _SET:
         return lambda value: tuple(write_item(item) for item in value)
     return lambda value: [write_item(item) for item in value]
@@ -333,7 +335,7 @@ PIECE_ITEMS_MAX = 1000
 
 def _pieces(value: Any, annotation: Any) -> Iterator[bytes]:
     if _is_small(value, annotation):
-        yield dumps(_CONVERTER.get_unstructure_hook(annotation)(value)).encode()
+        yield dumps(_converter().get_unstructure_hook(annotation)(value)).encode()
     elif attrs.has(annotation):
         members = [(each, getattr(value, each.attribute)) for each in _members(annotation)]
         named_items = ((_key(each.name, str), item, each.annotation) for each, item in members if item is not None)
@@ -415,7 +417,11 @@ def _is_enum(annotation: Any) -> bool:
     return _marker(annotation, JavaEnum) is not None
 
 
+@functools.cache
 def _converter() -> Converter:
+    """Return the converter, made with the first body: a program that only imports the client does not wait for it."""
+    from cattrs import Converter
+
     converter = Converter(detailed_validation=False)
     for predicate, reader, writer in (
         (attrs.has, _bean_reader, _bean_writer),
@@ -432,6 +438,3 @@ def _converter() -> Converter:
     converter.register_structure_hook(float, _read_double)
     converter.register_unstructure_hook(float, float)
     return converter
-
-
-_CONVERTER = _converter()

@@ -1,0 +1,145 @@
+"""The code on the pages about the client, the fixture and containers runs, and their tables are complete."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketpy.broker.__main__ import SHUTDOWN_SECONDS
+from rocketpy.testing.fixture.in_process import BrokerInProcess
+from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
+from rocketpy.testing.fixture.options import BrokerOptions
+from tests.patience import PATIENCE_SECONDS
+
+ROOT = Path(__file__).resolve().parents[2]
+CLIENT, CONTAINERS, FIXTURE = (
+    (ROOT / "docs" / f"{name}.md").read_text() for name in ("client", "containers", "fixture")
+)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerInThread]:
+    with open_broker_in_thread(BrokerOptions()) as broker:
+        yield broker
+
+
+def test_the_programs_of_the_client_page_run_in_their_order(broker: BrokerInThread) -> None:
+    programs = blocks(CLIENT, "python")
+    outputs = [python(program.replace("127.0.0.1:9876", broker.name_server)) for program in programs]
+    assert outputs[0].startswith("SendStatus.SEND_OK")
+    assert "b'first message'" in outputs[1]
+    assert sorted(message.body for message in broker.messages("hello")) == [
+        b"first message",
+        b"from asyncio",
+        b"from plain code",
+    ]
+
+
+def test_the_tests_of_the_fixture_page_pass(tmp_path: Path) -> None:
+    first, second, marked, alone = blocks(FIXTURE, "python")
+    (tmp_path / "test_page.py").write_text("import pytest\n" + first + second + marked)
+    (ini,) = blocks(FIXTURE, "ini")
+    (tmp_path / "pytest.ini").write_text(ini.replace("messageDelayLevel=1s 5s 1m\n", "brokerName=b\n"))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "rocketpy.testing.pytest_plugin", "--strict-markers"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    result = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    assert "3 passed" in result.stdout, result.stdout
+    assert python(alone).startswith("127.0.0.1:")
+
+
+def test_the_fixture_page_has_each_verb_and_says_where_it_applies() -> None:
+    rows = {line.split("|")[1]: line.split("|")[3:5] for line in FIXTURE.splitlines() if line.startswith("| `")}
+    in_thread = {verb: row for verbs, row in rows.items() for verb in re.findall(r"`(\w+)", verbs)}
+    public = {name for name in vars(BrokerInThread) if not name.startswith("_")} - {"close", "directory"} | {"address"}
+    assert public <= set(in_thread)
+    for verb in public - {"name_server", "address"}:
+        refuses = "NoReturn" in str(inspect.signature(getattr(BrokerInProcess, verb)).return_annotation)
+        assert (in_thread[verb][1].strip() == "no") == refuses, verb
+
+
+def test_the_commands_of_the_container_page_run(tmp_path: Path) -> None:
+    (script,) = blocks(CONTAINERS, "bash")
+    script = script.replace("-n 127.0.0.1:9876", "-n 127.0.0.1:1").replace("python ", f"{sys.executable} ")
+    result = subprocess.run(
+        ["bash", "-mec", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"^127\.0\.0\.1:\d+$", result.stdout, re.MULTILINE)
+    assert not (tmp_path / "broker.ready").exists()
+
+
+def test_the_image_starts_what_there_is_and_its_health_check_tells_a_broker_that_serves(tmp_path: Path) -> None:
+    """All of the recipe that needs no container."""
+    (image,) = blocks(CONTAINERS, "dockerfile")
+    (conf,) = blocks(CONTAINERS, "properties")
+    command = [*entry(image, "ENTRYPOINT"), *entry(image, "CMD")]
+    assert command[:4] == ["python", "-m", "rocketpy.broker", "-c"]
+    health = entry(image, "HEALTHCHECK .* CMD")
+    ready = tmp_path / "ready"
+    path = tmp_path / "broker.conf"
+    conf = conf.replace("/var/lib/rocketmq", str(tmp_path)).replace("=broker-a\nlisten", "=127.0.0.1\nlisten")
+    path.write_text(conf.replace("10911", "0").replace("nameserver:9876", "127.0.0.1:1") + "bindAddress=127.0.0.1\n")
+    probe = [sys.executable, "-c", health[2].replace("/run/rocketmq/ready", str(ready))]
+    assert subprocess.run(probe, capture_output=True, check=False).returncode != 0
+    here = {"/etc/rocketmq/broker.conf": str(path), "/run/rocketmq/ready": str(ready)}
+    arguments = [here.get(each, each) for each in command[1:]]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, *arguments], env=environment, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(ready, process)
+        assert json.loads(ready.read_text())["brokerName"] == "broker-a"
+        subprocess.run(probe, check=True)
+        process.terminate()
+        assert process.wait(PATIENCE_SECONDS) == 0
+        assert subprocess.run(probe, capture_output=True, check=False).returncode != 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_container_page_has_the_time_of_a_shutdown() -> None:
+    assert f"`SHUTDOWN_SECONDS` ({SHUTDOWN_SECONDS:g} s)" in CONTAINERS
+
+
+def entry(image: str, instruction: str) -> list[str]:
+    found = re.search(rf"^{instruction} (\[.*\])$", image, re.MULTILINE)
+    assert found is not None, instruction
+    parsed: list[str] = json.loads(found.group(1))
+    return parsed
+
+
+def python(program: str) -> str:
+    command = [sys.executable, "-c", program]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
+    ).stdout
+
+
+def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not path.exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
