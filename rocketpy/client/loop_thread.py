@@ -15,6 +15,9 @@ from rocketpy.errors import LocalProtocolError
 
 T = TypeVar("T")
 
+SIGNAL_SECONDS = 0.5
+"""How late a KeyboardInterrupt may be."""
+
 
 class LoopThread:
     """A thread that runs a Trio loop from :meth:`start` to :meth:`stop`."""
@@ -93,12 +96,12 @@ class LoopThread:
         call = LoopCall(function, arguments, lambda _: ended.release())
         try:
             self.submit(call, tasks)
-            ended.acquire()
+            _wait(ended)
         except LocalProtocolError:
             raise
         except BaseException:  # it may have come before the loop knows of the call, or after its end
             self.soon(call.abandon)
-            ended.acquire()
+            _wait(ended)
             raise
         return call.unwrap()
 
@@ -119,3 +122,12 @@ class LoopThread:
 
     def _cancel(self) -> None:
         self.tasks.nursery.cancel_scope.cancel()
+
+
+def _wait(ended: threading.Lock) -> None:
+    """Wait for a lock. Python runs the handler of a signal only when this returns, so it returns now and then.
+
+    A signal that comes just before a wait, or to another thread, does not end the wait.
+    """
+    while not ended.acquire(timeout=SIGNAL_SECONDS):
+        pass

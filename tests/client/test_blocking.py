@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +19,7 @@ from rocketpy.errors import ClientError, LocalProtocolError
 from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
 from tests.client.shell_cases import role
+from tests.patience import PATIENCE_SECONDS
 
 NOWHERE = "127.0.0.1:1"
 
@@ -37,6 +39,13 @@ def broker() -> Iterator[BrokerInThread]:
 def opened() -> Iterator[Any]:
     with blocking.open_client(NOWHERE) as client, client.role() as opened:
         yield opened
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.001)
 
 
 def test_messages_are_sent_and_pulled(broker: BrokerInThread) -> None:
@@ -100,11 +109,10 @@ def test_an_interrupt_ends_the_call_first() -> None:
         events = role.events
 
         def interrupt() -> None:
-            while not events:
-                pass
+            until(lambda: events)
             os.kill(os.getpid(), signal.SIGINT)
 
-        thread = threading.Thread(target=interrupt)
+        thread = threading.Thread(target=interrupt, daemon=True)
         thread.start()
         with pytest.raises(KeyboardInterrupt):
             role.hang()
@@ -124,10 +132,9 @@ def test_use_after_the_end_is_a_clear_error() -> None:
                 except LocalProtocolError as failure:
                     found.append(str(failure))
 
-            thread = threading.Thread(target=hang)
+            thread = threading.Thread(target=hang, daemon=True)
             thread.start()
-            while not inner.events:
-                pass
+            until(lambda: inner.events)
         thread.join()
         assert found == ["the client was closed while the call was in progress"]
         with pytest.raises(LocalProtocolError, match="the client is closed"):
