@@ -129,8 +129,9 @@ def _replicated(history: History) -> Iterator[str]:
             yield f"replicated: {sent}; the slave did not have it then"
         name = sent.broker
         has_lost = {broker for at, broker in history.tail_losses if at >= sent.asked_at}
-        both_lost = name in has_lost and f"{name}/1" in has_lost
-        if not both_lost and not any(has_record(history.logs[each], sent) for each in (name, f"{name}/1")):
+        lost_by_both = name in has_lost and f"{name}/1" in has_lost
+        lost_by_both |= history.plan.cuts_tails and bool(has_lost & {name, f"{name}/1"})  # the other one cuts it then
+        if not lost_by_both and not any(has_record(history.logs[each], sent) for each in (name, f"{name}/1")):
             yield f"replicated: {sent}; no log has it in the end"
 
 

@@ -101,6 +101,7 @@ class Cluster:
             "flush_disk_type": FlushDiskType.SYNC_FLUSH if plan.is_sync_flush else FlushDiskType.ASYNC_FLUSH,
             "clean_file_forcibly_enable": False,
             "slave_timeout": int(SLAVE_TIMEOUT_S * 1000),
+            "ha_truncate_diverged_log": plan.cuts_tails,
         }
         checks = {"transaction_check_interval": 5_000, "transaction_time_out": 2_000, "transaction_check_max": 1_000}
         role = BrokerRole.SYNC_MASTER if plan.is_sync_master else BrokerRole.ASYNC_MASTER

@@ -73,6 +73,8 @@ class Plan:
     masters: tuple[str, ...] = ("broker-a", "broker-b")
     has_slaves: bool = False
     is_sync_master: bool = False
+    cuts_tails: bool = False
+    """Whether a slave cuts its log where it parts from its master's, and follows again."""
 
     @property
     def brokers(self) -> list[str]:
@@ -84,6 +86,7 @@ class Plan:
         role = "SYNC_MASTER" if self.is_sync_master else "ASYNC_MASTER"
         lines = [
             f"plan of seed {self.seed}: {', '.join(self.brokers)}; {role}, {flush}, "
+            f"{'slaves cut their tails, ' if self.cuts_tails else ''}"
             f"a disk call takes {self.disk_delay_s:g} s, {len(self.operations)} operations"
         ]
         return "\n".join([*lines, *map(str, self.operations)])
@@ -117,6 +120,7 @@ def plan_of(
             masters=random.choice((("broker-a",), ("broker-a", "broker-b"))),
             has_slaves=True,
             is_sync_master=random.random() < 0.8,
+            cuts_tails=seed % 6 == 1,
         )
     sends: list[Operation] = []
     sizes = random.choice(_BODY_SIZES)
