@@ -136,7 +136,7 @@ def _replicated(history: History) -> Iterator[str]:
 
 
 def _logs(history: History) -> Iterator[str]:
-    """In the end a slave has its master's log, or says why not; without the loss of a tail it has it."""
+    """In the end a slave has its master's log, or says why not; if no tail was lost, or it cuts its own, it has it."""
     for name, figures in history.figures.items():
         master = history.masters[name.partition("/")[0]]
         ours, theirs = history.logs[name], history.logs[master]
@@ -147,6 +147,8 @@ def _logs(history: History) -> Iterator[str]:
         found = f"{name} ends at {ours.end_offset}, {master} at {theirs.end_offset}, they part at {parts_at}: {state}"
         if not figures.get("haAlarm"):
             yield f"logs: no alarm: {found}"
+        elif history.plan.cuts_tails and "part at" in figures["haAlarm"]:
+            yield f"logs: not cut: {found}"
         elif not {broker for _, broker in history.tail_losses + history.promotions} & {name, master}:
             yield f"logs: nothing was lost: {found}"
 

@@ -197,6 +197,8 @@ REPLICATION_BUGS: list[tuple[str, str, dict[str, Any], int]] = [
     ("close files a byte short", "replicated", {"count": 250, "only": "restart consumer"}, 1),
     ("lose a unit", "delivered", {"only": "change roles"}, 1),
     ("forget the keys", "keys", {"only": "restart consumer"}, 0),
+    ("keep the tail", "logs", {"only": "change roles"}, 1),
+    ("compare nothing", "logs", {"only": "change roles"}, 2),
     ("stay silent", "logs", {"only": "change roles"}, 2),
 ]
 """The bug, which promise it breaks, what differs in the plans, and from which seed on histories look.

@@ -202,7 +202,6 @@ def _waits_for_what_a_slave_has(wait_replicated: Function) -> Function:
 Planted = tuple[object, str, Callable[[Function], Function]]
 _NO_COMPARISON: Planted = (LogComparison, "compare", _compares_nothing)
 BUGS_OF_PAIRS: list[tuple[list[Planted], str, str]] = [
-    ([_NO_COMPARISON], "logs", "lose power"),
     # The comparison keeps away the slaves whose first report would be believed.
     ([_NO_COMPARISON, (SlaveProgress, "_request", _believes_the_first_report)], "replicated", "lose power"),
     ([(GroupTransferService, "wait_replicated", _waits_for_what_a_slave_has)], "replicated", "slow link"),
