@@ -47,7 +47,7 @@ def is_due(history: History, sent: Sent) -> bool:
     if sent.transaction is None:
         return True
     is_over = sent.transaction.ended_at is not None and not _was_promoted(history, sent.broker, sent.asked_at)
-    is_checked = not _was_set_back(history, sent.broker, sent.asked_at)
+    is_checked = not _is_set_back(history, sent.broker)
     return sent.transaction.decision is Decision.COMMIT and (is_over or is_checked)
 
 
@@ -97,9 +97,12 @@ def _steps(history: History, broker: str, since: float, until: float = math.inf)
     return [step_ms for at, step_ms in steps if since - _RUNS_SECONDS_MAX <= at <= until]
 
 
-def _was_set_back(history: History, broker: str, since: float) -> bool:
-    """Whether the broker that has to check may not do so for long, as in RocketMQ: its records are of the future."""
-    return any(step_ms < 0 for step_ms in _steps(history, broker, since))
+def _is_set_back(history: History, broker: str) -> bool:
+    """Whether a broker may check nothing for long, as in RocketMQ: a round ends at the first record of the future.
+
+    That may be one from before the clock was set back, or of another master whose clock was ahead.
+    """
+    return any(step_ms < 0 for step_ms in _steps(history, broker, -math.inf))
 
 
 def _was_promoted(history: History, broker: str, since: float) -> bool:
