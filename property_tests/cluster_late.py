@@ -46,9 +46,7 @@ def is_due(history: History, sent: Sent) -> bool:
         return False
     if sent.transaction is None:
         return True
-    is_over = sent.transaction.ended_at is not None and not _was_promoted(history, sent.broker, sent.asked_at)
-    is_checked = not _is_set_back(history, sent.broker)
-    return sent.transaction.decision is Decision.COMMIT and (is_over or is_checked)
+    return sent.transaction.decision is Decision.COMMIT
 
 
 def may_lose(history: History, sent: Sent) -> bool:
@@ -95,14 +93,6 @@ def _steps(history: History, broker: str, since: float, until: float = math.inf)
         return [sign * step_ms for _, step_ms in steps for sign in (-1, 1)]
     # A clock that runs at another rate has its whole gain when that begins.
     return [step_ms for at, step_ms in steps if since - _RUNS_SECONDS_MAX <= at <= until]
-
-
-def _is_set_back(history: History, broker: str) -> bool:
-    """Whether a broker may check nothing for long, as in RocketMQ: a round ends at the first record of the future.
-
-    That may be one from before the clock was set back, or of another master whose clock was ahead.
-    """
-    return any(step_ms < 0 for step_ms in _steps(history, broker, -math.inf))
 
 
 def _was_promoted(history: History, broker: str, since: float) -> bool:

@@ -18,7 +18,8 @@ round yields every few milliseconds, and a cold record is read by a worker threa
 Compatibility: ``TransactionalMessageServiceImpl.check``, ``TransactionalMessageCheckService`` and
 ``AbstractTransactionalMessageCheckListener`` (4.9.8). Here rounds that skip an immune message do not
 count as checks and do not each append a copy, and the last check may be answered until the next round. RocketMQ gives
-up messages that were immune for long, allows no time for the last answer, and retries a refused record for a minute.
+up messages that were immune for long, allows no time for the last answer, retries a refused record for a minute, and
+ends a round at a record of the future: it checks nothing until a clock that was set back catches up.
 """
 
 from __future__ import annotations
@@ -256,7 +257,7 @@ class TransactionalMessageCheckService:
         times = _integer(half.properties.get(PROPERTY_TRANSACTION_CHECK_TIMES))
         if (times is not None and times >= self._config.transaction_check_max) or age_ms > reserved_ms:
             return self._give_up(half)
-        if half.store_timestamp >= round_start_ms:
+        if half.store_timestamp == round_start_ms:  # a later one is of a clock that was set back, or of another master
             return Verdict.ROUND_ENDS
         immunity_ms = self._config.transaction_time_out
         immunity = half.properties.get(PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS)

@@ -171,6 +171,17 @@ async def test_what_is_stored_in_the_moment_of_the_round_is_for_the_next() -> No
         assert len(await broker.round(producer)) == 1
 
 
+async def test_records_of_the_future_do_not_stop_the_checks() -> None:
+    """The clock was set back, or the records are of another master whose clock was ahead."""
+    async with open_transaction_broker() as broker:
+        producer = broker.producer()
+        broker.half(b"before", age_ms=60_000)
+        broker.tables.clock.advance_ms(-3_600_000)
+        broker.half(b"after", age_ms=60_000)
+        broker.later(1)
+        assert [check.message.body for check in await broker.round(producer)] == [b"before", b"after"]
+
+
 async def test_an_immune_message_is_skipped_and_not_counted() -> None:
     async with open_transaction_broker(transaction_check_max=2) as broker:
         producer = broker.producer()
