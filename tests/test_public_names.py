@@ -14,6 +14,7 @@ from rocketpy import client, errors
 from rocketpy.client import admin
 
 CLIENT_NAMES = {
+    "BatchingProducer",
     "AdminClient",
     "BrokerData",
     "CheckForbiddenHook",

@@ -19,6 +19,7 @@ from rocketpy.client.hooks import (
     SendMessageContext,
     SendMessageHook,
 )
+from rocketpy.client.producer.batching import BatchingProducer
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.producer import Producer
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdminClient",
+    "BatchingProducer",
     "BrokerData",
     "CheckForbiddenHook",
     "Client",

@@ -11,7 +11,8 @@ Topic, queue, sysFlag and the other fields of a message are in the request's hea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Sized
+import struct
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from functools import lru_cache
 from itertools import starmap
 from struct import Struct
@@ -54,25 +55,26 @@ def encode_batch_body(messages: Iterable[Message]) -> bytes:
     Raises :class:`~rocketpy.errors.LocalProtocolError` when properties do not fit their length field, which RocketMQ
     does not notice, or hold half of a surrogate pair.
     """
-    parts: list[bytes] = []
-    for message in messages:
-        try:
-            properties = encode_properties(message.properties).encode()
-        except UnicodeEncodeError as failure:
-            raise LocalProtocolError(f"batch: properties hold text that UTF-8 cannot: {failure.reason}") from failure
-        if len(properties) > PROPERTIES_SIZE_MAX:
-            raise LocalProtocolError(
-                f"batch: expected at most {PROPERTIES_SIZE_MAX} bytes of properties, found {len(properties)}"
-            )
-        body = message.body
-        total_size = _OVERHEAD_SIZE + len(body) + len(properties)
-        parts += (
-            _HEAD.pack(total_size, 0, 0, message.flag, len(body)),
-            body,
-            _PROPERTIES_SIZE.pack(len(properties)),
-            properties,
+    return b"".join([encode_batch_item(message.flag, message.body, message.properties) for message in messages])
+
+
+def encode_batch_item(flag: int, body: bytes, properties: Mapping[str, str]) -> bytes:
+    """Return one message of a batch; raises as :func:`encode_batch_body`."""
+    try:
+        text = encode_properties(properties).encode()
+    except UnicodeEncodeError as failure:
+        raise LocalProtocolError(f"batch: properties hold text that UTF-8 cannot: {failure.reason}") from failure
+    properties_size = len(text)
+    if properties_size > PROPERTIES_SIZE_MAX:
+        raise LocalProtocolError(
+            f"batch: expected at most {PROPERTIES_SIZE_MAX} bytes of properties, found {properties_size}"
         )
-    return b"".join(parts)
+    body_size = len(body)
+    try:
+        head = _HEAD.pack(_OVERHEAD_SIZE + body_size + properties_size, 0, 0, flag, body_size)
+    except struct.error as failure:
+        raise LocalProtocolError(f"batch: expected an int32 as flag, found {flag!r}") from failure
+    return b"".join((head, body, _PROPERTIES_SIZE.pack(properties_size), text))
 
 
 def decode_batch_body(body: bytes) -> list[BatchItem]:

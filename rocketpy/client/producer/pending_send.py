@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import trio
@@ -20,12 +20,13 @@ class PendingSend:
     dropped.
     """
 
-    __slots__ = ("_failure", "_result", "_waiting")
+    __slots__ = ("_failure", "_result", "_then", "_waiting")
 
     def __init__(self) -> None:
         self._result: SendResult | None = None
         self._failure: _Failure | None = None
-        self._waiting: list[trio.lowlevel.Task] = []
+        self._waiting: list[trio.lowlevel.Task] | None = None
+        self._then: Callable[[SendResult | None, Exception | None], None] | None = None
 
     def __await__(self) -> Generator[Any, Any, SendResult]:
         return self.wait().__await__()
@@ -40,6 +41,8 @@ class PendingSend:
         if self._result is None and self._failure is None:
             task = trio.lowlevel.current_task()
             waiting = self._waiting
+            if waiting is None:
+                waiting = self._waiting = []
 
             def abort(_: object) -> trio.lowlevel.Abort:
                 waiting.remove(task)
@@ -62,22 +65,36 @@ class PendingSend:
 
     # ---- for the producer -----------------------------------------------------------------------------------------
 
+    def then(self, function: Callable[[SendResult | None, Exception | None], None]) -> None:
+        """Call a function with the outcome; a failure counts as asked for. Once, before the outcome is known."""
+        assert self._then is None
+        assert not self.is_done
+        self._then = function
+
     def succeed(self, result: SendResult) -> None:
         """Set the result."""
-        assert not self.is_done
+        assert self._result is None
+        assert self._failure is None
         self._result = result
-        self._wake()
+        if self._waiting is not None:
+            self._wake(self._waiting)
+        if self._then is not None:
+            self._then(result, None)
 
     def fail(self, exception: Exception, topic: str) -> None:
         """Set the failure."""
         assert not self.is_done
         self._failure = _Failure(exception, topic)
-        self._wake()
+        if self._waiting is not None:
+            self._wake(self._waiting)
+        if self._then is not None:
+            self._failure.was_raised = True
+            self._then(None, exception)
 
-    def _wake(self) -> None:
-        for task in self._waiting:
+    def _wake(self, waiting: list[trio.lowlevel.Task]) -> None:
+        self._waiting = None
+        for task in waiting:
             trio.lowlevel.reschedule(task)
-        self._waiting.clear()
 
 
 class _Failure:

@@ -26,6 +26,7 @@ import trio
 from rocketpy.client.hooks import CheckForbiddenHook, SendMessageHook
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.producer.attempt_hooks import AttemptHooks
+from rocketpy.client.producer.batching import BATCH_MAX_BYTES, BATCH_MAX_DELAY_MS, BatchingProducer
 from rocketpy.client.producer.broker_health import BrokerHealth
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.delivery import Delivery
@@ -107,6 +108,7 @@ class Producer:
             randomness=instance.randomness, health=BrokerHealth() if config.send_latency_fault_enable else None
         )
         self._hooks = hooks
+        self._timeouts = timeouts
         self._pipeline = Pipeline(
             instance=instance,
             template=self._template,
@@ -183,6 +185,28 @@ class Producer:
         request = self._maker.message(message)
         await self._window.wait_and_enter(request.size)
         return self._start_windowed(request, queue)
+
+    @asynccontextmanager
+    async def batching(
+        self, *, batch_max_delay_ms: float = BATCH_MAX_DELAY_MS, batch_max_bytes: int = BATCH_MAX_BYTES
+    ) -> AsyncIterator[BatchingProducer]:
+        """Collect messages for some milliseconds or bytes and send them as batches.
+
+        Leaving the block sends what is collected and waits for the answers; cancelled, it only sends.
+        """
+        batching = BatchingProducer(
+            maker=self._maker,
+            start=self._pipeline.start,
+            timer=self._timeouts,
+            window=self._window,
+            rules=self._sync_rules,
+            max_delay_ms=batch_max_delay_ms,
+            max_bytes=batch_max_bytes,
+        )
+        try:
+            yield batching
+        finally:
+            await batching.aclose()
 
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues that :meth:`send` chooses from."""

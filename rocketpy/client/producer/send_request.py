@@ -16,7 +16,7 @@ from rocketpy.client.instance import ClientInstance
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.validators import check_body_size, check_message, check_properties_bytes
 from rocketpy.errors import ClientError, LocalProtocolError
-from rocketpy.protocol.batch import encode_batch_body
+from rocketpy.protocol.batch import encode_batch_item
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.compression import CompressionType, compress, compressed_sys_flag
@@ -83,7 +83,7 @@ class SendRequest:
         self.sys_flag = sys_flag
         self.msg_id = msg_id
         self.batch = batch
-        self.batch_messages: Sequence[Message] | None = None
+        self.batch_messages: Sequence[tuple[Message, dict[str, str]]] | None = None
         self.born_timestamp = maker.timestamp_ms()
         self.size = len(body)
         """Bytes of the body before compression."""
@@ -95,7 +95,7 @@ class SendRequest:
     def hook_messages(self) -> Sequence[Message]:
         """Return the messages for hooks, with the properties that travel."""
         if self.batch_messages is not None:
-            return self.batch_messages
+            return [Message(each.topic, each.body, dict(own), each.flag) for each, own in self.batch_messages]
         return (Message(self.topic, self.message.body, dict(self._properties), self.message.flag),)
 
     @property
@@ -201,30 +201,33 @@ class SendRequestMaker:
 
     def batch(self, messages: Sequence[Message]) -> SendRequest:
         """Return the request of a batch; ClientError for messages that cannot be one."""
-        topic = self._check_batch(messages)
-        return self.checked_batch(
-            [Message(topic, each.body, self.with_own_properties(each), each.flag) for each in messages]
-        )
+        self._check_batch(messages)
+        keyed = [(each, self.with_own_properties(each)) for each in messages]
+        return self.batch_of(keyed, [self.batch_item(message, properties) for message, properties in keyed])
 
-    def checked_batch(self, keyed: Sequence[Message]) -> SendRequest:
-        """Return the request of messages that have been checked and have the producer's own properties."""
+    def batch_item(self, message: Message, properties: Mapping[str, str]) -> bytes:
+        """Return one message of a batch, as it travels; ClientError for properties that do not fit."""
         try:
-            body = encode_batch_body(keyed)
+            return encode_batch_item(message.flag, message.body, properties)
         except LocalProtocolError as failure:
             raise bad_batch(str(failure)) from failure
+
+    def batch_of(self, keyed: Sequence[tuple[Message, dict[str, str]]], items: Sequence[bytes]) -> SendRequest:
+        """Return the request of messages that have been checked, with the properties that travel, and are encoded."""
+        body = b"".join(items)
         check_body_size(len(body), self.config.max_message_size)
-        wait = keyed[0].properties[PROPERTY_WAIT_STORE_MSG_OK]
-        properties = {PROPERTY_WAIT_STORE_MSG_OK: wait}
+        first, own = keyed[0]
+        properties = {PROPERTY_WAIT_STORE_MSG_OK: own[PROPERTY_WAIT_STORE_MSG_OK]}
         request = SendRequest(
             self,
             code=RequestCode.SEND_BATCH_MESSAGE,
-            topic=keyed[0].topic,
-            message=keyed[0],
+            topic=first.topic,
+            message=first,
             properties=properties,
             escaped=escape_properties(properties)[0],
             body=body,
             sys_flag=0,
-            msg_id=",".join([each.properties[PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] for each in keyed]),
+            msg_id=",".join([each[PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] for _, each in keyed]),
             batch=True,
         )
         request.batch_messages = keyed
@@ -243,8 +246,8 @@ class SendRequestMaker:
         """Return how a body is compressed, None for one below the threshold."""
         return self.config.compress_type if len(body) >= self.config.compress_msg_body_over_howmuch else None
 
-    def _check_batch(self, messages: Sequence[Message]) -> str:
-        """Check that the messages can be one batch; return their topic."""
+    def _check_batch(self, messages: Sequence[Message]) -> None:
+        """Refuse messages that cannot be one batch."""
         if not messages:
             raise bad_batch("it is empty, expected at least one message")
         first = messages[0]
@@ -257,7 +260,6 @@ class SendRequestMaker:
                 )
             if message.properties.get(PROPERTY_WAIT_STORE_MSG_OK, "true") != wait:
                 raise bad_batch("The waitStoreMsgOK of the messages in one batch should the same")
-        return first.topic
 
     def check_batchable(self, message: Message) -> None:
         """Refuse a message that no batch can hold."""

@@ -29,9 +29,9 @@ class SendWindow:
         self.count += 1
         self.size += size
 
-    def leave(self, size: int) -> None:
-        """Count a message no longer."""
-        self.count -= 1
+    def leave(self, size: int, count: int = 1) -> None:
+        """Count a message no longer, or several with these bytes together."""
+        self.count -= count
         self.size -= size
         if self._turn.locked() or not self.count:
             self._left.set()

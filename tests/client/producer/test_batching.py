@@ -1,0 +1,377 @@
+"""Batches made of single sends: never reordered, each message with its own result.
+
+The machine runs the batching producer against a model of brokers without a network: batches are answered, or fail, in
+any order in which the answers of one connection may come. Planted bugs show that it would notice.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from rocketpy.client.client import open_client, open_producer, open_pull_consumer
+from rocketpy.client.producer import batching
+from rocketpy.client.producer.batching import BatchingProducer
+from rocketpy.client.producer.config import ProducerConfig
+from rocketpy.client.producer.delivery import Delivery
+from rocketpy.client.producer.pending_send import PendingSend
+from rocketpy.client.producer.producer import Producer
+from rocketpy.client.producer.retry_rules import sync_rules
+from rocketpy.client.producer.send_request import SendRequestMaker
+from rocketpy.client.producer.send_window import SendWindow
+from rocketpy.client.results import SendResult, SendStatus
+from rocketpy.client.services.timeouts import Expiring
+from rocketpy.clock import ManualClock
+from rocketpy.errors import BrokerError, ClientError, RemotingSendRequestError, RemotingTooMuchRequestError
+from rocketpy.protocol.batch import decode_batch_body
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.message import Message, MessageQueue
+from tests.client.cancelled_everywhere import cancelled_everywhere
+from tests.client.conftest import TOPIC
+from tests.client.fake_cluster import FakeCluster
+from tests.client.real_cluster import open_real_cluster
+from tests.patience import until, until_blocked
+
+BATCH = RequestCode.SEND_BATCH_MESSAGE
+QUEUE = MessageQueue(TOPIC, "broker-a", 0)
+
+
+@asynccontextmanager
+async def batching_of(cluster: FakeCluster, **settings: float) -> AsyncIterator[tuple[Producer, BatchingProducer]]:
+    async with open_producer(cluster.address) as producer, producer.batching(**settings) as opened:  # type: ignore[arg-type]
+        yield producer, opened
+
+
+async def test_messages_share_a_request_and_each_has_its_own_offset(cluster: FakeCluster) -> None:
+    async with batching_of(cluster) as (_, batches):
+        pending = [batches.send_nowait(Message(TOPIC, b"%d" % n, {"n": str(n)}, flag=n), queue=QUEUE) for n in range(9)]
+        results = [await each for each in pending]
+    stored = cluster.broker.queues[TOPIC, 0]
+    assert [(each.body, each.properties["n"], each.properties["UNIQ_KEY"]) for each in stored] == [
+        (b"%d" % n, str(n), results[n].msg_id) for n in range(9)
+    ]
+    assert [each.queue_offset for each in results] == list(range(9))
+    assert [each.offset_msg_id for each in results] == [each.offset_msg_id for each in stored]
+    assert len(cluster.broker.asked(BATCH)) == 1
+
+
+async def test_a_batch_leaves_when_its_time_is_over(cluster: FakeCluster, mock_clock: trio.testing.MockClock) -> None:
+    async with batching_of(cluster, batch_max_delay_ms=50) as (producer, batches):
+        await producer.send(Message(TOPIC, b"first"))
+        pending = batches.send_nowait(Message(TOPIC, b"x"))
+        mock_clock.jump(0.049)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert cluster.broker.asked(BATCH) == []
+        mock_clock.jump(0.001)
+        await until_blocked(lambda: pending.is_done)
+    assert len(cluster.broker.bodies(TOPIC)) == 2
+
+
+async def test_a_batch_leaves_when_it_is_full(cluster: FakeCluster) -> None:
+    async with batching_of(cluster, batch_max_bytes=1000, batch_max_delay_ms=60_000) as (_, batches):
+        for number in range(20):
+            batches.send_nowait(Message(TOPIC, b"%d" % number * 50), queue=QUEUE)
+        await until(lambda: len(cluster.broker.asked(BATCH)) > 1)
+    sizes = [len(each.body or b"") for each in cluster.broker.asked(BATCH)]
+    assert max(sizes) <= 1000
+    assert [each.body for each in cluster.broker.queues[TOPIC, 0]] == [b"%d" % n * 50 for n in range(20)]
+
+
+async def test_what_is_longer_than_a_batch_goes_alone_and_in_turn(cluster: FakeCluster) -> None:
+    long = bytes(5000) + b"long"
+    async with batching_of(cluster, batch_max_bytes=1000) as (_, batches):
+        for body in (b"before", long, b"after"):
+            batches.send_nowait(Message(TOPIC, body), queue=QUEUE)
+    assert [len(each.body) for each in cluster.broker.queues[TOPIC, 0]][::2] == [6, 5]
+    (alone,) = cluster.broker.asked(RequestCode.SEND_MESSAGE_V2)
+    assert len(alone.body or b"") < 100, "it is compressed as any single message"
+
+
+async def test_waits_and_topics_do_not_mix(cluster: FakeCluster) -> None:
+    cluster.add_topic("Other")
+    async with batching_of(cluster) as (_, batches):
+        for n in range(4):
+            batches.send_nowait(Message(TOPIC, b"%d" % n, {"WAIT": "false"} if n % 2 else {}), queue=QUEUE)
+            batches.send_nowait(Message("Other", b"%d" % n))
+    assert [each.body for each in cluster.broker.queues[TOPIC, 0]] == [b"0", b"1", b"2", b"3"]
+    assert len(cluster.broker.asked(BATCH)) == 5
+
+
+async def test_a_refusal_is_that_of_each_message(cluster: FakeCluster) -> None:
+    cluster.broker.refuse(BATCH, ResponseCode.SYSTEM_BUSY, "busy")
+    async with batching_of(cluster) as (_, batches):
+        for pending in [batches.send_nowait(Message(TOPIC, b"x")) for _ in range(3)]:
+            with pytest.raises(BrokerError, match="busy"):
+                await pending
+
+
+async def test_what_no_batch_can_hold_is_refused_and_takes_no_room(cluster: FakeCluster) -> None:
+    config = ProducerConfig(back_pressure_for_async_send_num=1)
+    async with open_producer(cluster.address, producer=config) as producer:
+        async with producer.batching() as batches:
+            for message, fault in (
+                (Message(TOPIC, b"x", {"DELAY": "1"}), "TimeDelayLevel"),
+                (Message("%RETRY%g", b"x"), "Retry Group"),
+                (Message(TOPIC, b""), "length is zero"),
+                (Message(TOPIC, b"x", flag=2**31), "int32"),
+                (Message(TOPIC, b"x", {"a": "b" * 32767}), "32767 bytes"),
+                (Message("Other", b"x"), "not equal"),
+            ):
+                with pytest.raises(ClientError, match=fault):
+                    batches.send_nowait(message, queue=QUEUE)
+                with pytest.raises(ClientError, match=fault):
+                    await batches.send(message, queue=QUEUE)
+            batches.send_nowait(Message(TOPIC, b"x"))
+            with pytest.raises(RemotingTooMuchRequestError):
+                batches.send_nowait(Message(TOPIC, b"x"))
+        with pytest.raises(ClientError, match="closed"):
+            batches.send_nowait(Message(TOPIC, b"x"))
+        with pytest.raises(ClientError, match="some time and bytes"):
+            async with producer.batching(batch_max_delay_ms=0):
+                pass
+
+
+async def test_after_the_producer_has_gone_messages_fail(cluster: FakeCluster) -> None:
+    async with open_producer(cluster.address) as producer:
+        manager = producer.batching()
+        batches = await manager.__aenter__()
+    pending = batches.send_nowait(Message(TOPIC, b"x"))
+    batches.flush()
+    with pytest.raises(ClientError, match="SHUTDOWN_ALREADY"):
+        await pending
+    await manager.__aexit__(None, None, None)
+
+
+async def test_a_send_cancelled_anywhere_loses_no_other_message_and_no_room(cluster: FakeCluster) -> None:
+    async with batching_of(cluster, batch_max_delay_ms=1) as (_, batches):
+        others = 0
+        async for _ in cancelled_everywhere(lambda: batches.send(Message(TOPIC, b"maybe"))):
+            assert (await batches.send(Message(TOPIC, b"other"))).status is SendStatus.SEND_OK
+            others += 1
+    assert cluster.broker.bodies(TOPIC).count(b"other") == others > 1
+
+
+async def test_the_block_cancelled_anywhere_sends_what_it_has_collected(cluster: FakeCluster) -> None:
+    async with open_producer(cluster.address) as producer:
+        pending: list[PendingSend] = []
+
+        async def scene() -> None:
+            async with producer.batching(batch_max_delay_ms=1000) as batches:
+                pending.append(batches.send_nowait(Message(TOPIC, b"x")))
+
+        async for _ in cancelled_everywhere(scene):
+            await pending[-1]
+    assert len(cluster.broker.bodies(TOPIC)) == len(pending) > 1
+
+
+async def test_against_a_real_broker(tmp_path: Path) -> None:
+    queue = MessageQueue(TOPIC, "broker-a", 0)
+    async with open_real_cluster(tmp_path) as real:
+        async with open_client(real.address) as client:
+            await client.admin().create_topic(TOPIC, queue_nums=1)
+            async with client.producer("p") as producer, producer.batching() as batches:
+                pending = [await batches.send_soon(Message(TOPIC, b"%d" % n), queue=queue) for n in range(3000)]
+                results = [await each for each in pending]
+        assert [each.queue_offset for each in results] == list(range(3000))
+        async with open_pull_consumer(real.address, group="g") as consumer:
+            found = []
+            with trio.fail_after(30):
+                while len(found) < 3000:
+                    found += (await consumer.pull(queue, len(found))).messages
+    assert [each.body for each in found] == [b"%d" % n for n in range(3000)]
+    assert [each.msg_id for each in found] == [each.msg_id for each in results]
+    assert [each.offset_msg_id for each in found] == [each.offset_msg_id for each in results]
+
+
+# ---- the machine ---------------------------------------------------------------------------------------------------
+
+
+class ManualTimer:
+    """Expires what the machine chooses."""
+
+    def __init__(self) -> None:
+        self.entries: dict[Expiring, float] = {}
+
+    def start(self, entry: Expiring, duration_s: float) -> None:
+        self.entries[entry] = duration_s
+
+    def stop(self, entry: Expiring, duration_s: float) -> None:
+        self.entries.pop(entry, None)
+
+
+QUEUES = [None, QUEUE, MessageQueue(TOPIC, "broker-a", 1), MessageQueue("Other", "broker-a", 0)]
+
+
+class BatchingMachine(RuleBasedStateMachine):
+    """Random sends, expiries, answers and failures."""
+
+    producer_class: type[BatchingProducer] = BatchingProducer
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timer = ManualTimer()
+        self.leaving: list[Delivery] = []  # in the order in which they left, unanswered
+        self.left: dict[MessageQueue | None, list[bytes]] = defaultdict(list)
+        self.stored: dict[MessageQueue | None, list[bytes]] = defaultdict(list)
+        self.passed: dict[MessageQueue | None, list[bytes]] = defaultdict(list)
+        self.results: list[tuple[MessageQueue | None, bytes, PendingSend]] = []
+        self.failed: set[bytes] = set()
+        self.count = 0
+        instance = SimpleNamespace(
+            clock=ManualClock(), randomness=Random(1), address="127.0.0.1", process_id=1, client_id="c"
+        )
+        config = ProducerConfig()
+        self.window = SendWindow(count_max=100_000, size_max=1 << 30)
+        self.producer = self.producer_class(
+            maker=SendRequestMaker(instance=instance, group="g", config=config),  # type: ignore[arg-type]
+            start=self._leave,
+            timer=self.timer,
+            window=self.window,
+            rules=sync_rules(config),
+            max_delay_ms=5,
+            max_bytes=500,
+        )
+
+    def _leave(self, delivery: Delivery) -> None:
+        request = delivery.request
+        bodies = [each.body for each in decode_batch_body(request.body)] if request.batch else [request.message.body]
+        self.left[delivery.queue] += bodies
+        self.leaving.append(delivery)
+
+    @rule(queue=st.sampled_from(QUEUES), size=st.sampled_from([1, 1, 100, 600]), wait=st.booleans())
+    def send(self, queue: MessageQueue | None, size: int, wait: bool) -> None:
+        body = b"%d " % self.count + bytes(size)
+        self.count += 1
+        message = Message(queue.topic if queue else TOPIC, body, {} if wait else {"WAIT": "false"})
+        self.passed[queue].append(body)
+        self.results.append((queue, body, self.producer.send_nowait(message, queue=queue)))
+
+    @precondition(lambda self: self.timer.entries)
+    @rule(data=st.data())
+    def expire(self, data: st.DataObject) -> None:
+        entry = data.draw(st.sampled_from(list(self.timer.entries)))
+        self.timer.stop(entry, 0)
+        entry.expire()
+
+    @rule()
+    def flush(self) -> None:
+        self.producer.flush()
+
+    @precondition(lambda self: self.leaving)
+    @rule(data=st.data(), fails=st.integers(0, 4).map(lambda n: n == 0))
+    def answer(self, data: st.DataObject, fails: bool) -> None:
+        queues = list(dict.fromkeys(each.queue for each in self.leaving))
+        queue = data.draw(st.sampled_from(queues))
+        delivery = next(each for each in self.leaving if each.queue == queue)
+        self.leaving.remove(delivery)
+        request = delivery.request
+        bodies = [each.body for each in decode_batch_body(request.body)] if request.batch else [request.message.body]
+        assert delivery.on_end is not None
+        delivery.on_end(delivery)
+        if fails:
+            self.failed.update(bodies)
+            delivery.pending.fail(RemotingSendRequestError("lost"), TOPIC)
+            return
+        stored = self.stored[queue]
+        ids = ",".join(f"{len(stored) + index}" for index in range(len(bodies)))
+        result = SendResult(SendStatus.SEND_OK, request.msg_id, ids, queue or QUEUE, len(stored), "r")
+        stored += bodies
+        delivery.pending.succeed(result)
+
+    @invariant()
+    def what_has_left_is_the_beginning_of_what_was_passed(self) -> None:
+        for queue, passed in self.passed.items():
+            assert self.left[queue] == passed[: len(self.left[queue])]
+
+    @invariant()
+    def each_acknowledgement_names_its_own_message(self) -> None:
+        for queue, body, pending in self.results:
+            if pending.is_done and body not in self.failed:
+                result = pending.result()
+                assert self.stored[queue][result.queue_offset] == body
+                assert result.offset_msg_id == str(result.queue_offset)
+
+    @invariant()
+    def the_window_holds_what_is_not_answered(self) -> None:
+        assert self.window.count == sum(not pending.is_done for _, _, pending in self.results)
+
+    def teardown(self) -> None:
+        self.producer.flush()
+        self.what_has_left_is_the_beginning_of_what_was_passed()
+        assert self.left == {queue: passed for queue, passed in self.passed.items() if passed} or not self.count
+        while self.leaving:
+            delivery = self.leaving.pop(0)
+            assert delivery.on_end is not None
+            delivery.on_end(delivery)
+            delivery.pending.fail(RemotingSendRequestError("lost"), TOPIC)
+        assert all(pending.is_done for _, _, pending in self.results)
+        assert (self.window.count, self.window.size) == (0, 0)
+        for _, _, pending in self.results:
+            try:
+                pending.result()
+            except RemotingSendRequestError:
+                pass
+
+
+MACHINE = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+def test_batches_never_reorder_and_lose_no_acknowledgement() -> None:
+    run_state_machine_as_test(BatchingMachine, settings=MACHINE)
+
+
+def _long_ones_overtake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BatchingProducer, "_send_others", lambda self, topic, queue: None)
+
+
+def _every_result_is_the_first_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "enumerate", lambda each: [(0, one) for one in each], raising=False)
+
+
+def _a_failed_batch_tells_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PendingSend, "fail", lambda self, failure, topic: None)
+
+
+def _failures_keep_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SendWindow, "leave", lambda self, size, count=1: None)
+
+
+def _the_newest_batch_leaves_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = SendRequestMaker.batch_of
+
+    def reversed_batch(self, keyed, items):  # type: ignore[no-untyped-def]
+        return real(self, keyed[::-1], items[::-1])
+
+    monkeypatch.setattr(SendRequestMaker, "batch_of", reversed_batch)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        _long_ones_overtake,
+        _every_result_is_the_first_ones,
+        _a_failed_batch_tells_nobody,
+        _failures_keep_their_room,
+        _the_newest_batch_leaves_first,
+    ],
+)
+def test_the_machine_finds_planted_bugs(plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    monkeypatch.setattr(logging.getLogger("rocketpy.client"), "disabled", True)
+    unshrunk = settings(MACHINE, database=None, print_blob=False, phases=[Phase.generate])
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        run_state_machine_as_test(BatchingMachine, settings=unshrunk)
+    gc.collect()  # what failed unread
