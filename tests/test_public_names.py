@@ -14,6 +14,12 @@ from rocketpy import client, errors
 from rocketpy.client import admin
 
 CLIENT_NAMES = {
+    "LocalTransactionState",
+    "ReplyMessage",
+    "Transaction",
+    "TransactionProducer",
+    "TransactionSendResult",
+    "reply_to",
     "BatchingProducer",
     "AdminClient",
     "BrokerData",

@@ -24,6 +24,13 @@ from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.producer import Producer
 from rocketpy.client.producer.selectors import QueueSelector, queue_by_hash, queue_by_random
+from rocketpy.client.producer.transaction import (
+    LocalTransactionState,
+    Transaction,
+    TransactionProducer,
+    TransactionSendResult,
+)
+from rocketpy.client.replies import ReplyMessage, reply_to
 from rocketpy.client.results import PullResult, PullStatus, SendResult, SendStatus
 from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketpy.protocol.compression import CompressionType
@@ -45,6 +52,7 @@ __all__ = [
     "ClusterInfo",
     "CommunicationMode",
     "CompressionType",
+    "LocalTransactionState",
     "Message",
     "MessageExt",
     "MessageQueue",
@@ -59,6 +67,7 @@ __all__ = [
     "PullStatus",
     "QueueData",
     "QueueSelector",
+    "ReplyMessage",
     "SendMessageContext",
     "SendMessageHook",
     "SendResult",
@@ -66,12 +75,16 @@ __all__ = [
     "SessionCredentials",
     "TlsClientConfig",
     "TopicRouteData",
+    "Transaction",
+    "TransactionProducer",
+    "TransactionSendResult",
     "open_admin_client",
     "open_client",
     "open_producer",
     "open_pull_consumer",
     "queue_by_hash",
     "queue_by_random",
+    "reply_to",
 ]
 
 

@@ -27,6 +27,7 @@ from rocketpy.client.hooks import CheckForbiddenHook, SendMessageHook
 from rocketpy.client.instance import ClientInstance, open_client_instance
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.producer import Producer, producer_role
+from rocketpy.client.producer.transaction import Check, TransactionProducer, transaction_producer_role
 
 if TYPE_CHECKING:  # a third of the client's modules, which only administration needs
     from rocketpy.client.admin.admin_client import AdminClient
@@ -81,6 +82,28 @@ class Client:
             check_forbidden_hooks=check_forbidden_hooks,
         ) as producer:
             yield producer
+
+    @asynccontextmanager
+    async def transaction_producer(
+        self,
+        group: str,
+        *,
+        check: Check,
+        config: ProducerConfig | None = None,
+        send_hooks: Sequence[SendMessageHook] = (),
+        check_forbidden_hooks: Sequence[CheckForbiddenHook] = (),
+    ) -> AsyncIterator[TransactionProducer]:
+        """Open a producer of transactions; ``check`` says what became of one that a broker asks about.
+
+        ClientError for an illegal group, or one that this client has a producer of.
+        """
+        async with (
+            self.producer(
+                group, config=config, send_hooks=send_hooks, check_forbidden_hooks=check_forbidden_hooks
+            ) as producer,
+            transaction_producer_role(self._instance, group, producer, check) as opened,
+        ):
+            yield opened
 
     @asynccontextmanager
     async def pull_consumer(self, group: str, *, config: PullConfig | None = None) -> AsyncIterator[PullConsumer]:

@@ -18,9 +18,11 @@ where Java repeats it on the same broker.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from uuid import UUID
 
+import attrs
 import trio
 
 from rocketpy.client.hooks import CheckForbiddenHook, SendMessageHook
@@ -41,10 +43,24 @@ from rocketpy.client.results import SendResult
 from rocketpy.client.route_finder import TopicTemplate
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.services.timeouts import Timeouts
-from rocketpy.client.validators import check_group
-from rocketpy.errors import ClientError, RemotingTimeoutError, RemotingTooMuchRequestError
+from rocketpy.client.validators import UNSPECIFIED, check_group
+from rocketpy.errors import (
+    BrokerError,
+    ClientError,
+    RemotingError,
+    RemotingTimeoutError,
+    RemotingTooMuchRequestError,
+)
 from rocketpy.protocol.codes import ResponseCode
-from rocketpy.protocol.message import Message, MessageQueue
+from rocketpy.protocol.message import Message, MessageExt, MessageQueue
+from rocketpy.protocol.properties import (
+    PROPERTY_CORRELATION_ID,
+    PROPERTY_MESSAGE_REPLY_TO_CLIENT,
+    PROPERTY_MESSAGE_TTL,
+)
+
+REQUEST_TIMEOUT = 10006
+"""The message was sent, but no reply came."""
 
 
 @asynccontextmanager
@@ -76,7 +92,8 @@ async def producer_role(
                 instance=instance, group=group, config=config, hooks=hooks, timeouts=timeouts, nursery=nursery
             )
             try:
-                yield producer
+                with instance.replies.serving():
+                    yield producer
             finally:
                 await producer.aclose()
                 nursery.cancel_scope.cancel()
@@ -136,6 +153,58 @@ class Producer:
         refusal, RemotingError when no attempt got an answer (the message may be stored or not).
         """
         return await self._send(self._maker.message(message), queue, timeout_s)
+
+    async def send_with(
+        self,
+        message: Message,
+        *,
+        properties: Mapping[str, str],
+        sys_flag: int = 0,
+        queue: MessageQueue | QueueSelector | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """Send one message with properties that a program may not set itself: for roles that are built on producers."""
+        request = self._maker.message(message, properties=properties, sys_flag=sys_flag)
+        return await self._send(request, queue, timeout_s)
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        timeout_s: float,
+        queue: MessageQueue | QueueSelector | None = None,
+    ) -> MessageExt:
+        """Send a message and return the reply that its consumer sends (``reply_to``).
+
+        Raises ClientError 10006 when the message is stored but no reply comes in time, and ClientError -1, caused by
+        what :meth:`send` raises, when it is not sent.
+        """
+        if not self._instance.routes.table.publish_queues(message.topic):
+            await self._instance.routes.publish_queues(message.topic, self._template)
+            await self._instance.heartbeats.send()  # a broker that does not know this client cannot pass the reply on
+        correlation_id = str(UUID(int=self._instance.randomness.getrandbits(128), version=4))
+        own = {
+            PROPERTY_CORRELATION_ID: correlation_id,
+            PROPERTY_MESSAGE_REPLY_TO_CLIENT: self._instance.client_id,
+            PROPERTY_MESSAGE_TTL: str(int(timeout_s * 1000)),
+        }
+        deadline = trio.current_time() + timeout_s
+        with self._instance.replies.expecting(correlation_id) as waiting:
+            request = self._maker.message(message, properties=own)
+            rules = attrs.evolve(self._async_rules, timeout_s=timeout_s)
+            try:
+                await self._deliver(request, queue, rules, one_attempt(rules))
+            except (BrokerError, RemotingError) as failure:
+                raise ClientError(UNSPECIFIED, f"send request message to <{message.topic}> fail") from failure
+            with trio.move_on_at(deadline):
+                await waiting.arrived.wait()
+            if waiting.reply is None:
+                raise ClientError(
+                    REQUEST_TIMEOUT,
+                    f"send request message to <{message.topic}> OK, but wait reply message timeout, "
+                    f"{timeout_s * 1000:g} ms.",
+                )
+            return waiting.reply
 
     async def send_batch(
         self,
@@ -228,6 +297,11 @@ class Producer:
         if timeout_s is not None:
             rules = sync_rules(self._config, timeout_s)
             once = one_attempt(rules)
+        return await self._deliver(request, queue, rules, once)
+
+    async def _deliver(
+        self, request: SendRequest, queue: MessageQueue | QueueSelector | None, rules: RetryRules, once: RetryRules
+    ) -> SendResult:
         delivery = self._delivery(request, queue, rules, once)
         if request.needs_thread:
             await request.compress_in_thread()

@@ -14,6 +14,7 @@ import trio
 
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.producer.config import ProducerConfig
+from rocketpy.client.replies import ReplyMessage
 from rocketpy.client.validators import check_body_size, check_message, check_properties_bytes
 from rocketpy.errors import ClientError, LocalProtocolError
 from rocketpy.protocol.batch import encode_batch_item
@@ -184,6 +185,11 @@ class SendRequestMaker:
         own = self.with_own_properties(message)
         if properties is not None:
             own.update(properties)
+        if isinstance(message, ReplyMessage):
+            code = RequestCode.SEND_REPLY_MESSAGE_V2
+            own |= message.reply_properties
+            if PROPERTY_WAIT_STORE_MSG_OK not in message.properties:
+                del own[PROPERTY_WAIT_STORE_MSG_OK]  # Java makes a reply by the constructor that does not set it
         escaped, size = escape_properties(own)
         check_properties_bytes(size)
         return SendRequest(

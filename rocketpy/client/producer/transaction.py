@@ -1,0 +1,256 @@
+"""Transactions: a half message that consumers see only once it is committed.
+
+::
+
+    async with client.transaction_producer("g", check=outcome_of) as producer:
+        async with producer.transaction(Message("T", b"order 7")) as transaction:
+            await database.store_order(7, transaction.transaction_id)
+            await transaction.commit()
+
+A transaction that is left without a verdict, or by an exception, is UNKNOW: the broker asks a producer of the group
+about it until one knows (``check``), so local work has to note the transaction id where ``check`` finds it. The verdict
+travels without an answer; if it is lost, the broker asks too.
+
+Compatibility: ``TransactionMQProducer``, ``DefaultMQProducerImpl.sendMessageInTransaction`` and
+``checkTransactionState`` (4.9.8). Checks run concurrently where Java has one thread for them.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import attrs
+
+from rocketpy.client.instance import ClientInstance
+from rocketpy.client.producer.producer import Producer
+from rocketpy.client.results import SendResult, SendStatus
+from rocketpy.client.validators import UNSPECIFIED
+from rocketpy.containment import is_containable
+from rocketpy.errors import BrokerError, ClientError, LocalProtocolError, RemoteProtocolError, RemotingError
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.send import (
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_NOT_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+    CheckTransactionStateRequestHeader,
+    EndTransactionRequestHeader,
+)
+from rocketpy.protocol.message import Message, MessageExt
+from rocketpy.protocol.message_id import decode_offset_msg_id
+from rocketpy.protocol.properties import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_TRANSACTION_PREPARED,
+)
+from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.protocol.sysflag import TRANSACTION_PREPARED_TYPE
+from rocketpy.remoting.connection import Connection
+
+_log = logging.getLogger("rocketpy.client")
+
+
+class LocalTransactionState(enum.Enum):
+    """Verdict on a transaction."""
+
+    COMMIT_MESSAGE = TRANSACTION_COMMIT_TYPE
+    ROLLBACK_MESSAGE = TRANSACTION_ROLLBACK_TYPE
+    UNKNOW = TRANSACTION_NOT_TYPE
+    """Not known yet: the broker will ask."""
+
+
+Check = Callable[[MessageExt], Awaitable[LocalTransactionState]]
+"""Says what became of a transaction; the message is the half message, its ``msg_id`` the transaction id."""
+
+
+@attrs.frozen
+class TransactionSendResult:
+    """Outcome of a transaction; ``send_result`` is that of the half message."""
+
+    send_result: SendResult
+    local_transaction_state: LocalTransactionState
+
+
+class Transaction:
+    """One open transaction: commit it or roll it back, once."""
+
+    def __init__(self, message: Message, send_result: SendResult, end: Callable[..., Awaitable[None]]) -> None:
+        self.message = message
+        self.send_result = send_result
+        self._end = end
+        self.state: LocalTransactionState | None = None
+        """The verdict, once there is one."""
+
+    @property
+    def transaction_id(self) -> str:
+        """The id by which ``check`` will be asked for the transaction: the ``msg_id`` of the message."""
+        return self.send_result.msg_id
+
+    async def commit(self) -> None:
+        """Let consumers see the message. Waits for the connection, not for an answer."""
+        await self.end(LocalTransactionState.COMMIT_MESSAGE)
+
+    async def rollback(self) -> None:
+        """Discard the message. Waits for the connection, not for an answer."""
+        await self.end(LocalTransactionState.ROLLBACK_MESSAGE)
+
+    async def end(self, state: LocalTransactionState, remark: str | None = None) -> None:
+        """Send a verdict; ClientError when there is one already."""
+        if self.state is not None:
+            raise ClientError(UNSPECIFIED, f"transaction {self.transaction_id} has ended with {self.state.name}")
+        self.state = state
+        await self._end(self.send_result, state, remark)
+
+
+class TransactionProducer:
+    """Sender of half messages. Created by :meth:`Client.transaction_producer`; may be used by many tasks concurrently.
+
+    ``producer`` sends ordinary messages of the same group.
+    """
+
+    def __init__(self, *, instance: ClientInstance, group: str, producer: Producer, check: Check) -> None:
+        self.producer = producer
+        self._instance = instance
+        self._group = group
+        self._check = check
+
+    @asynccontextmanager
+    async def transaction(self, message: Message) -> AsyncIterator[Transaction]:
+        """Send a half message; the block is the local transaction.
+
+        Raises what :meth:`Producer.send` raises. A half message that is stored, but not with SEND_OK, is rolled back
+        and a ClientError, as Java does not run the local transaction either.
+        """
+        transaction = await self._begin(message)
+        if transaction.send_result.status is not SendStatus.SEND_OK:
+            await transaction.rollback()
+            raise ClientError(
+                UNSPECIFIED,
+                f"the half message is rolled back: it was stored with {transaction.send_result.status.name}",
+            )
+        try:
+            yield transaction
+        except Exception as failure:
+            if transaction.state is None:
+                remark = f"executeLocalTransactionBranch exception: {failure!r}"
+                await transaction.end(LocalTransactionState.UNKNOW, remark)
+            raise
+        if transaction.state is None:
+            await transaction.end(LocalTransactionState.UNKNOW)
+
+    async def send_in_transaction(
+        self, message: Message, execute: Callable[[Transaction], Awaitable[LocalTransactionState]]
+    ) -> TransactionSendResult:
+        """Send a half message, run a local transaction, and end the message as that says.
+
+        As in Java an exception of ``execute`` is logged, and UNKNOW; a half message that was not stored with SEND_OK is
+        rolled back, and ``execute`` does not run.
+        """
+        transaction = await self._begin(message)
+        remark = None
+        if transaction.send_result.status is not SendStatus.SEND_OK:
+            state = LocalTransactionState.ROLLBACK_MESSAGE
+        else:
+            state, remark = await self._run(execute, transaction)
+        if transaction.state is None:
+            await transaction.end(state, remark)
+        return TransactionSendResult(transaction.send_result, transaction.state or state)
+
+    async def check_transaction_state(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """Answer a broker that asks about a transaction of the group, by a request of our own."""
+        header = read_header(request, CheckTransactionStateRequestHeader)
+        message = decode_messages(request.body or b"")[0]
+        state, remark = await self._checked(message)
+        verdict = EndTransactionRequestHeader(
+            producer_group=self._group,
+            tran_state_table_offset=header.tran_state_table_offset,
+            commit_log_offset=header.commit_log_offset,
+            commit_or_rollback=state.value,
+            from_transaction_check=True,
+            msg_id=message.msg_id,
+            transaction_id=header.transaction_id,
+            broker_name=header.broker_name,
+        )
+        answer = _end_request(verdict, remark)
+        self._instance.remoting.sign(answer)
+        connection.oneway(answer)
+        return None
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _begin(self, message: Message) -> Transaction:
+        properties = dict(message.properties)
+        properties.pop(PROPERTY_DELAY_TIME_LEVEL, None)
+        half = Message(message.topic, message.body, properties, message.flag)
+        own = {PROPERTY_TRANSACTION_PREPARED: "true", PROPERTY_PRODUCER_GROUP: self._group}
+        result = await self.producer.send_with(half, properties=own, sys_flag=TRANSACTION_PREPARED_TYPE)
+        return Transaction(message, result, self.send_verdict)
+
+    async def _run(
+        self, execute: Callable[[Transaction], Awaitable[LocalTransactionState]], transaction: Transaction
+    ) -> tuple[LocalTransactionState, str | None]:
+        try:
+            state = await execute(transaction)
+        except Exception as failure:
+            if not is_containable(failure):
+                raise
+            _log.exception(
+                "the local transaction of message %s failed; its state is UNKNOW", transaction.transaction_id
+            )
+            return LocalTransactionState.UNKNOW, f"executeLocalTransactionBranch exception: {failure!r}"
+        return _known(state), None
+
+    async def _checked(self, message: MessageExt) -> tuple[LocalTransactionState, str | None]:
+        try:
+            state = await self._check(message)
+        except Exception as failure:
+            if not is_containable(failure):
+                raise
+            _log.exception("checking the transaction of message %s failed; its state is UNKNOW", message.msg_id)
+            return LocalTransactionState.UNKNOW, f"checkLocalTransactionState Exception: {failure!r}"
+        return _known(state), None
+
+    async def send_verdict(self, result: SendResult, state: LocalTransactionState, remark: str | None) -> None:
+        """Send a verdict to the master of the queue; a failure is only logged, for the broker will ask."""
+        try:
+            _, commit_log_offset = decode_offset_msg_id(result.offset_msg_id)
+            header = EndTransactionRequestHeader(
+                producer_group=self._group,
+                tran_state_table_offset=result.queue_offset,
+                commit_log_offset=commit_log_offset,
+                commit_or_rollback=state.value,
+                from_transaction_check=False,
+                msg_id=result.msg_id,
+                transaction_id=result.transaction_id,
+                broker_name=result.message_queue.broker_name,
+            )
+            address = await self._instance.routes.publish_address(result.message_queue)
+            await self._instance.remoting.oneway(address, _end_request(header, remark))
+        except (ClientError, BrokerError, RemotingError, RemoteProtocolError, LocalProtocolError) as failure:
+            _log.warning("the verdict %s on message %s was not sent: %s", state.name, result.msg_id, failure)
+
+
+def _known(state: LocalTransactionState | None) -> LocalTransactionState:
+    """Return a program's verdict; what a program without type checks forgot to return is UNKNOW, as in Java."""
+    return LocalTransactionState.UNKNOW if state is None else state
+
+
+def _end_request(header: EndTransactionRequestHeader, remark: str | None) -> RemotingCommand:
+    request = make_request(RequestCode.END_TRANSACTION, header, oneway=True)
+    request.remark = remark
+    return request
+
+
+@asynccontextmanager
+async def transaction_producer_role(
+    instance: ClientInstance, group: str, producer: Producer, check: Check
+) -> AsyncIterator[TransactionProducer]:
+    """Answer the checks of a producer's group while the block runs."""
+    role = TransactionProducer(instance=instance, group=group, producer=producer, check=check)
+    handlers = {RequestCode.CHECK_TRANSACTION_STATE: role.check_transaction_state}
+    with instance.broker_requests.handling(group, handlers):
+        yield role

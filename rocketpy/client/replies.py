@@ -1,0 +1,153 @@
+"""Request-reply: a message whose consumer answers it, and the table of those that wait for their answer.
+
+A requester names itself in its message (REPLY_TO_CLIENT), a reply comes back through the broker
+(PUSH_REPLY_MESSAGE_TO_CLIENT) and is matched by CORRELATION_ID. The table holds exactly the calls that wait.
+
+Compatibility: ``RequestFutureHolder``, ``ClientRemotingProcessor.receiveReplyMessage`` and ``MessageUtil`` (4.9.8).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import attrs
+import trio
+
+from rocketpy.client.broker_requests import ANY_GROUP, BrokerRequests
+from rocketpy.clock import Clock
+from rocketpy.errors import ClientError, LocalProtocolError, RemoteProtocolError, RequestError
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.compression import compression_type, decompress
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.send import ReplyMessageRequestHeader
+from rocketpy.protocol.message import Message, MessageExt
+from rocketpy.protocol.properties import (
+    PROPERTY_CLUSTER,
+    PROPERTY_CORRELATION_ID,
+    PROPERTY_MESSAGE_REPLY_TO_CLIENT,
+    PROPERTY_MESSAGE_TTL,
+    PROPERTY_MESSAGE_TYPE,
+    PROPERTY_REPLY_MESSAGE_ARRIVE_TIME,
+    decode_properties,
+)
+from rocketpy.protocol.sysflag import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK
+from rocketpy.remoting.connection import Connection
+
+REPLY_TOPIC_POSTFIX = "REPLY_TOPIC"
+REPLY_MESSAGE_FLAG = "reply"
+CREATE_REPLY_MESSAGE_FAILED = 10007
+
+_log = logging.getLogger("rocketpy.client")
+
+
+@attrs.define
+class ReplyMessage(Message):
+    """A reply, made by :func:`reply_to`; ``reply_properties`` are RocketMQ's own and say whose request it answers."""
+
+    reply_properties: dict[str, str] = attrs.field(factory=dict, kw_only=True)
+
+
+def reply_to(request: MessageExt, body: bytes) -> ReplyMessage:
+    """Return the reply to a request, for any producer to send.
+
+    ClientError 10007 for a message that no requester waits for.
+    """
+    cluster = request.properties.get(PROPERTY_CLUSTER)
+    if cluster is None:
+        raise ClientError(
+            CREATE_REPLY_MESSAGE_FAILED,
+            f"create reply message fail, requestMessage error, property[{PROPERTY_CLUSTER}] is null.",
+        )
+    names = (PROPERTY_CORRELATION_ID, PROPERTY_MESSAGE_REPLY_TO_CLIENT, PROPERTY_MESSAGE_TTL)
+    copied = {name: request.properties[name] for name in names if name in request.properties}
+    return ReplyMessage(
+        f"{cluster}_{REPLY_TOPIC_POSTFIX}",
+        body,
+        reply_properties={PROPERTY_MESSAGE_TYPE: REPLY_MESSAGE_FLAG, **copied},
+    )
+
+
+class _Waiting:
+    __slots__ = ("arrived", "reply")
+
+    def __init__(self) -> None:
+        self.arrived = trio.Event()
+        self.reply: MessageExt | None = None
+
+
+class Replies:
+    """The calls of one client that wait for a reply, by correlation id."""
+
+    def __init__(self, broker_requests: BrokerRequests, clock: Clock) -> None:
+        self._broker_requests = broker_requests
+        self._clock = clock
+        self._waiting: dict[str, _Waiting] = {}
+        self._roles = 0
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """Take replies while the block runs; blocks of several producers may overlap."""
+        if self._roles == 0:
+            self._handling = self._broker_requests.handling(
+                ANY_GROUP, {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._receive}
+            )
+            self._handling.__enter__()
+        self._roles += 1
+        try:
+            yield
+        finally:
+            self._roles -= 1
+            if self._roles == 0:
+                self._handling.__exit__(None, None, None)
+
+    @contextmanager
+    def expecting(self, correlation_id: str) -> Iterator[_Waiting]:
+        """Expect a reply while the block runs: its ``arrived`` is set once ``reply`` is there."""
+        waiting = self._waiting[correlation_id] = _Waiting()
+        try:
+            yield waiting
+        finally:
+            del self._waiting[correlation_id]
+
+    @property
+    def waiting_count(self) -> int:
+        """Number of calls that wait."""
+        return len(self._waiting)
+
+    async def _receive(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        try:
+            reply = _reply_of(request, self._clock.timestamp_ms())
+        except (RequestError, RemoteProtocolError, LocalProtocolError) as failure:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"process reply message fail: {failure}") from failure
+        waiting = self._waiting.get(reply.properties.get(PROPERTY_CORRELATION_ID, ""))
+        if waiting is None:
+            _log.warning("a reply came that nothing waits for, maybe too late: correlation id %s",
+                         reply.properties.get(PROPERTY_CORRELATION_ID))  # fmt: skip
+        else:
+            waiting.reply = reply
+            waiting.arrived.set()
+        return make_response(request)
+
+
+def _reply_of(request: RemotingCommand, now_ms: int) -> MessageExt:
+    header = read_header(request, ReplyMessageRequestHeader)
+    body, sys_flag = request.body or b"", header.sys_flag
+    compression = compression_type(sys_flag)
+    if compression is not None:
+        body = decompress(body, compression)
+    return MessageExt(
+        topic=header.topic,
+        body=body,
+        properties=decode_properties(header.properties or "") | {PROPERTY_REPLY_MESSAGE_ARRIVE_TIME: str(now_ms)},
+        queue_id=header.queue_id,
+        flag=header.flag,
+        sys_flag=sys_flag & ~(COMPRESSED_FLAG | COMPRESSION_TYPE_MASK),
+        born_timestamp=header.born_timestamp,
+        born_host=header.born_host,
+        store_timestamp=header.store_timestamp,
+        store_host=header.store_host,
+        reconsume_times=header.reconsume_times or 0,
+    )

@@ -1,0 +1,281 @@
+"""Transactions: half messages, verdicts, checks, and what happens where local work fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from rocketpy.client.client import open_client, open_pull_consumer
+from rocketpy.client.producer.transaction import LocalTransactionState, Transaction
+from rocketpy.client.results import SendStatus
+from rocketpy.errors import BrokerError, ClientError
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.send import (
+    CheckTransactionStateRequestHeader,
+    EndTransactionRequestHeader,
+    SendMessageRequestHeaderV2,
+)
+from rocketpy.protocol.message import Message, MessageExt, MessageQueue
+from rocketpy.protocol.properties import decode_properties
+from rocketpy.protocol.stored_message import encode_message
+from rocketpy.remoting.connection import Connection
+from tests.client.cancelled_everywhere import cancelled_everywhere
+from tests.client.conftest import TOPIC
+from tests.client.fake_cluster import FakeBroker, FakeCluster
+from tests.client.real_cluster import open_real_cluster
+from tests.patience import until
+
+COMMIT, ROLLBACK, UNKNOW = (
+    LocalTransactionState.COMMIT_MESSAGE,
+    LocalTransactionState.ROLLBACK_MESSAGE,
+    LocalTransactionState.UNKNOW,
+)
+
+
+async def never_asked(message: MessageExt) -> LocalTransactionState:
+    raise AssertionError(message)
+
+
+def take_verdicts(broker: FakeBroker) -> None:
+    def take(connection: Connection, request: RemotingCommand) -> None:
+        return None
+
+    broker.register(RequestCode.END_TRANSACTION, take)
+
+
+def verdicts(broker: FakeBroker) -> list[EndTransactionRequestHeader]:
+    return [read_header(each, EndTransactionRequestHeader) for each in broker.asked(RequestCode.END_TRANSACTION)]
+
+
+async def test_a_committed_transaction_is_what_java_sends(cluster: FakeCluster) -> None:
+    """The fields of the recorded frames of scenario "transaction"."""
+    take_verdicts(cluster.broker)
+    async with (
+        open_client(cluster.address) as client,
+        client.transaction_producer("g", check=never_asked) as producer,
+    ):
+        async with producer.transaction(Message(TOPIC, b"x", {"KEYS": "k", "DELAY": "3"})) as transaction:
+            assert transaction.transaction_id == transaction.send_result.msg_id
+            await transaction.commit()
+        await until(lambda: verdicts(cluster.broker))
+    half = read_header(cluster.broker.asked(RequestCode.SEND_MESSAGE_V2)[0], SendMessageRequestHeaderV2)
+    assert half.sys_flag == 4
+    assert decode_properties(half.properties or "") == {
+        "KEYS": "k",
+        "WAIT": "true",
+        "UNIQ_KEY": transaction.transaction_id,
+        "TRAN_MSG": "true",
+        "PGROUP": "g",
+    }
+    (end,) = cluster.broker.asked(RequestCode.END_TRANSACTION)
+    assert (end.is_oneway, end.remark) == (True, None)
+    assert end.ext_fields == {
+        "producerGroup": "g",
+        "bname": "broker-a",
+        "commitLogOffset": "0",
+        "msgId": transaction.transaction_id,
+        "tranStateTableOffset": "0",
+        "commitOrRollback": "8",
+        "fromTransactionCheck": "false",
+    }
+
+
+@pytest.mark.parametrize(
+    ("verdict", "number"), [(ROLLBACK, 12), (UNKNOW, 0), (None, 0)], ids=["rolled back", "unknown", "none"]
+)
+async def test_verdicts(cluster: FakeCluster, verdict: LocalTransactionState | None, number: int) -> None:
+    take_verdicts(cluster.broker)
+
+    async def execute(transaction: Transaction) -> LocalTransactionState:
+        return verdict  # type: ignore[return-value]
+
+    async with (
+        open_client(cluster.address) as client,
+        client.transaction_producer("g", check=never_asked) as producer,
+    ):
+        result = await producer.send_in_transaction(Message(TOPIC, b"x"), execute)
+        async with producer.transaction(Message(TOPIC, b"x")) as transaction:
+            if verdict is ROLLBACK:
+                await transaction.rollback()
+        await until(lambda: len(verdicts(cluster.broker)) == 2)
+    assert result.local_transaction_state is (verdict or UNKNOW)
+    assert [each.commit_or_rollback for each in verdicts(cluster.broker)] == [number, number]
+
+
+async def test_a_local_transaction_that_fails_is_unknow_and_says_why(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    take_verdicts(cluster.broker)
+
+    async def execute(transaction: Transaction) -> LocalTransactionState:
+        raise ValueError("no money")
+
+    async with (
+        open_client(cluster.address) as client,
+        client.transaction_producer("g", check=never_asked) as producer,
+    ):
+        result = await producer.send_in_transaction(Message(TOPIC, b"x"), execute)
+        with pytest.raises(ValueError, match="no money"):
+            async with producer.transaction(Message(TOPIC, b"x")) as transaction:
+                await execute(transaction)
+        await until(lambda: len(verdicts(cluster.broker)) == 2)
+    assert result.local_transaction_state is UNKNOW
+    for end in cluster.broker.asked(RequestCode.END_TRANSACTION):
+        assert end.remark == "executeLocalTransactionBranch exception: ValueError('no money')"
+        assert read_header(end, EndTransactionRequestHeader).commit_or_rollback == 0
+    assert "its state is UNKNOW" in caplog.text
+
+
+async def test_a_half_message_that_is_not_safe_is_rolled_back(cluster: FakeCluster) -> None:
+    take_verdicts(cluster.broker)
+
+    async def execute(transaction: Transaction) -> LocalTransactionState:
+        raise AssertionError
+
+    async with (
+        open_client(cluster.address) as client,
+        client.transaction_producer("g", check=never_asked) as producer,
+    ):
+        cluster.broker.stored_as = 10
+        result = await producer.send_in_transaction(Message(TOPIC, b"x"), execute)
+        with pytest.raises(ClientError, match="rolled back: it was stored with FLUSH_DISK_TIMEOUT"):
+            async with producer.transaction(Message(TOPIC, b"x")):
+                raise AssertionError
+        await until(lambda: len(verdicts(cluster.broker)) == 2)
+    assert (result.send_result.status, result.local_transaction_state) == (SendStatus.FLUSH_DISK_TIMEOUT, ROLLBACK)
+    assert {each.commit_or_rollback for each in verdicts(cluster.broker)} == {12}
+
+
+async def test_without_half_message_there_is_no_transaction(cluster: FakeCluster) -> None:
+    cluster.broker.refuse(RequestCode.SEND_MESSAGE_V2, ResponseCode.SYSTEM_BUSY, "busy")
+    async with (
+        open_client(cluster.address) as client,
+        client.transaction_producer("g", check=never_asked) as producer,
+    ):
+        with pytest.raises(BrokerError, match="busy"):
+            async with producer.transaction(Message(TOPIC, b"x")):
+                raise AssertionError
+
+
+async def test_there_is_one_verdict(cluster: FakeCluster) -> None:
+    take_verdicts(cluster.broker)
+    async with (
+        open_client(cluster.address) as client,
+        client.transaction_producer("g", check=never_asked) as producer,
+        producer.transaction(Message(TOPIC, b"x")) as transaction,
+    ):
+        await transaction.commit()
+        with pytest.raises(ClientError, match="has ended with COMMIT_MESSAGE"):
+            await transaction.rollback()
+
+
+async def test_a_verdict_that_cannot_be_sent_is_logged(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    async with (
+        open_client(cluster.address) as client,
+        client.transaction_producer("g", check=never_asked) as producer,
+    ):
+        transaction = Transaction(
+            Message(TOPIC, b"x"), await producer.producer.send(Message(TOPIC, b"x")), producer.send_verdict
+        )
+        cluster.name_server.routes.clear()
+        object.__setattr__(transaction.send_result, "message_queue", MessageQueue(TOPIC, "gone", 0))
+        await transaction.commit()
+    assert "the verdict COMMIT_MESSAGE" in caplog.text
+    assert "The broker[gone] not exist" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("state", "number", "remark"),
+    [
+        (COMMIT, 8, None),
+        (ROLLBACK, 12, None),
+        (None, 0, None),
+        (ValueError("?"), 0, "checkLocalTransactionState Exception: ValueError('?')"),
+    ],
+)
+async def test_a_check_is_answered_by_a_verdict(
+    cluster: FakeCluster, state: LocalTransactionState | Exception | None, number: int, remark: str | None
+) -> None:
+    take_verdicts(cluster.broker)
+    asked: list[MessageExt] = []
+
+    async def check(message: MessageExt) -> LocalTransactionState:
+        asked.append(message)
+        if isinstance(state, Exception):
+            raise state
+        return state  # type: ignore[return-value]
+
+    half = MessageExt(TOPIC, b"half", {"PGROUP": "g", "UNIQ_KEY": "A" * 32})
+    header = CheckTransactionStateRequestHeader(
+        tran_state_table_offset=5, commit_log_offset=8332, msg_id="A" * 32, transaction_id="t", broker_name="broker-a"
+    )
+    async with open_client(cluster.address) as client, client.transaction_producer("g", check=check) as producer:
+        await producer.producer.send(Message(TOPIC, b"x"))
+        for group in ("g", "another"):
+            half.properties["PGROUP"] = group
+            request = make_request(RequestCode.CHECK_TRANSACTION_STATE, header, encode_message(half))
+            cluster.broker.peers[-1].oneway(request)
+        await until(lambda: verdicts(cluster.broker))
+    (end,) = cluster.broker.asked(RequestCode.END_TRANSACTION)
+    assert (end.is_oneway, end.remark) == (True, remark)
+    assert end.ext_fields == {
+        "producerGroup": "g",
+        "bname": "broker-a",
+        "commitLogOffset": "8332",
+        "msgId": "A" * 32,
+        "tranStateTableOffset": "5",
+        "commitOrRollback": str(number),
+        "fromTransactionCheck": "true",
+        "transactionId": "t",
+    }
+    assert [each.body for each in asked] == [b"half"]
+
+
+async def test_a_transaction_cancelled_anywhere_leaves_a_working_producer(cluster: FakeCluster) -> None:
+    take_verdicts(cluster.broker)
+    async with (
+        open_client(cluster.address) as client,
+        client.transaction_producer("g", check=never_asked) as producer,
+    ):
+
+        async def scene() -> None:
+            async with producer.transaction(Message(TOPIC, b"x")) as transaction:
+                await trio.lowlevel.checkpoint()
+                await transaction.commit()
+
+        attempts = [each async for each in cancelled_everywhere(scene)]
+        assert len(attempts) > 2
+        await until(lambda: verdicts(cluster.broker))
+    assert verdicts(cluster.broker)[-1].commit_or_rollback == 8
+
+
+async def test_against_a_real_broker(tmp_path: Path) -> None:
+    """Committed at once, rolled back, and left open: the broker asks about that one, and commits it."""
+    async with open_real_cluster(tmp_path, transaction_check_interval=300, transaction_time_out=100) as real:
+        asked: list[bytes] = []
+
+        async def check(message: MessageExt) -> LocalTransactionState:
+            asked.append(message.body)
+            return COMMIT
+
+        async with open_client(real.address) as client:
+            await client.admin().create_topic(TOPIC, queue_nums=1)
+            async with client.transaction_producer("g", check=check) as producer:
+                async with producer.transaction(Message(TOPIC, b"committed")) as transaction:
+                    await transaction.commit()
+                async with producer.transaction(Message(TOPIC, b"rolled back")) as transaction:
+                    await transaction.rollback()
+                async with producer.transaction(Message(TOPIC, b"left open")):
+                    pass
+                found: list[bytes] = []
+                async with open_pull_consumer(real.address, group="c") as consumer:
+                    with trio.fail_after(30):
+                        while len(found) < 2:
+                            pulled = await consumer.pull(MessageQueue(TOPIC, "broker-a", 0), len(found))
+                            found += [each.body for each in pulled.messages]
+    assert found == [b"committed", b"left open"]
+    assert set(asked) == {b"left open"}
