@@ -112,11 +112,10 @@ class TransactionProducer:
     ``producer`` sends ordinary messages of the same group.
     """
 
-    def __init__(self, *, instance: ClientInstance, group: str, producer: Producer, check: Check) -> None:
+    def __init__(self, *, instance: ClientInstance, group: str, producer: Producer) -> None:
         self.producer = producer
         self._instance = instance
         self._group = group
-        self._check = check
 
     @asynccontextmanager
     async def transaction(self, message: Message) -> AsyncIterator[Transaction]:
@@ -160,26 +159,6 @@ class TransactionProducer:
             await transaction.end(state, remark)
         return TransactionSendResult(transaction.send_result, transaction.state or state)
 
-    async def check_transaction_state(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """Answer a broker that asks about a transaction of the group, by a request of our own."""
-        header = read_header(request, CheckTransactionStateRequestHeader)
-        message = decode_messages(request.body or b"")[0]
-        state, remark = await self._checked(message)
-        verdict = EndTransactionRequestHeader(
-            producer_group=self._group,
-            tran_state_table_offset=header.tran_state_table_offset,
-            commit_log_offset=header.commit_log_offset,
-            commit_or_rollback=state.value,
-            from_transaction_check=True,
-            msg_id=message.msg_id,
-            transaction_id=header.transaction_id,
-            broker_name=header.broker_name,
-        )
-        answer = _end_request(verdict, remark)
-        self._instance.remoting.sign(answer)
-        connection.oneway(answer)
-        return None
-
     # ---- private --------------------------------------------------------------------------------------------------
 
     async def _begin(self, message: Message) -> Transaction:
@@ -204,16 +183,6 @@ class TransactionProducer:
             return LocalTransactionState.UNKNOW, f"executeLocalTransactionBranch exception: {failure!r}"
         return _known(state), None
 
-    async def _checked(self, message: MessageExt) -> tuple[LocalTransactionState, str | None]:
-        try:
-            state = await self._check(message)
-        except Exception as failure:
-            if not is_containable(failure):
-                raise
-            _log.exception("checking the transaction of message %s failed; its state is UNKNOW", message.msg_id)
-            return LocalTransactionState.UNKNOW, f"checkLocalTransactionState Exception: {failure!r}"
-        return _known(state), None
-
     async def send_verdict(self, result: SendResult, state: LocalTransactionState, remark: str | None) -> None:
         """Send a verdict to the master of the queue; a failure is only logged, for the broker will ask."""
         try:
@@ -234,6 +203,45 @@ class TransactionProducer:
             _log.warning("the verdict %s on message %s was not sent: %s", state.name, result.msg_id, failure)
 
 
+class _Checks:
+    """Answers brokers that ask about transactions of a group."""
+
+    def __init__(self, *, instance: ClientInstance, group: str, check: Check) -> None:
+        self._instance = instance
+        self._group = group
+        self._check = check
+
+    async def check_transaction_state(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """Answer by a request of our own, as brokers expect."""
+        header = read_header(request, CheckTransactionStateRequestHeader)
+        message = decode_messages(request.body or b"")[0]
+        state, remark = await self._checked(message)
+        verdict = EndTransactionRequestHeader(
+            producer_group=self._group,
+            tran_state_table_offset=header.tran_state_table_offset,
+            commit_log_offset=header.commit_log_offset,
+            commit_or_rollback=state.value,
+            from_transaction_check=True,
+            msg_id=message.msg_id,
+            transaction_id=header.transaction_id,
+            broker_name=header.broker_name,
+        )
+        answer = _end_request(verdict, remark)
+        self._instance.remoting.sign(answer)
+        connection.oneway(answer)
+        return None
+
+    async def _checked(self, message: MessageExt) -> tuple[LocalTransactionState, str | None]:
+        try:
+            state = await self._check(message)
+        except Exception as failure:
+            if not is_containable(failure):
+                raise
+            _log.exception("checking the transaction of message %s failed; its state is UNKNOW", message.msg_id)
+            return LocalTransactionState.UNKNOW, f"checkLocalTransactionState Exception: {failure!r}"
+        return _known(state), None
+
+
 def _known(state: LocalTransactionState | None) -> LocalTransactionState:
     """Return a program's verdict; what a program without type checks forgot to return is UNKNOW, as in Java."""
     return LocalTransactionState.UNKNOW if state is None else state
@@ -250,7 +258,7 @@ async def transaction_producer_role(
     instance: ClientInstance, group: str, producer: Producer, check: Check
 ) -> AsyncIterator[TransactionProducer]:
     """Answer the checks of a producer's group while the block runs."""
-    role = TransactionProducer(instance=instance, group=group, producer=producer, check=check)
-    handlers = {RequestCode.CHECK_TRANSACTION_STATE: role.check_transaction_state}
+    checks = _Checks(instance=instance, group=group, check=check)
+    handlers = {RequestCode.CHECK_TRANSACTION_STATE: checks.check_transaction_state}
     with instance.broker_requests.handling(group, handlers):
-        yield role
+        yield TransactionProducer(instance=instance, group=group, producer=producer)
