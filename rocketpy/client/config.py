@@ -39,7 +39,10 @@ class ClientConfig:
     RocketMQ. Opening a client raises :class:`~rocketpy.errors.SettingsError` for an unusable certificate file.
 
     With ``vip_channel_enabled`` sends and queries use the brokers' second port, which serves no pulls. ``unit_name`` is
-    appended to the client id.
+    appended to the client id, ``unit_mode`` marks what is sent.
+
+    ``namespace`` is put before topics and groups, and removed from what comes back; without one it is that of an
+    instance's nameserver (``MQ_INST_x_y.region...``).
 
     With ``credentials`` every request is signed, as a broker with ACL requires.
     """
@@ -47,6 +50,8 @@ class ClientConfig:
     name_servers: tuple[str, ...] = attrs.field(converter=_addresses, default=DEFAULT_NAME_SERVER)
     instance_name: str = DEFAULT_INSTANCE_NAME
     unit_name: str = ""
+    unit_mode: bool = False
+    namespace: str = ""
     vip_channel_enabled: bool = False
     poll_name_server_interval: int = 30_000
     heartbeat_broker_interval: int = 30_000

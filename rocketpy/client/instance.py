@@ -28,6 +28,7 @@ from rocketpy.errors import BrokerError, RemoteProtocolError, RequestError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.namespace import namespace_of_endpoint
 from rocketpy.protocol.signature import RequestSigner
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig
@@ -68,6 +69,8 @@ class ClientInstance:
 
     def __init__(self, *, remoting: RemotingClient, config: ClientConfig, environment: ClientEnvironment) -> None:
         self.config = config
+        self.namespace = config.namespace or namespace_of_endpoint(config.name_servers[0])
+        """Empty without one."""
         self.clock = environment.clock
         self.randomness = environment.randomness
         self.process_id = environment.process_id

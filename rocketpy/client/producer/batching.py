@@ -212,6 +212,8 @@ class BatchingProducer:
         def share(result: SendResult | None, failure: Exception | None) -> None:
             _share(keyed, pending, result, failure, is_batch=is_batch)
 
+        if queue is not None:
+            queue = self._maker.wrapped(queue)
         delivery = Delivery(
             request, self._rules if queue is None else self._once, queue=queue, is_async=True, on_end=end
         )

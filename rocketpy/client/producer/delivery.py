@@ -112,14 +112,22 @@ class Delivery:
         return self.is_waiting and self.attempts == attempt
 
     def select(self, queues: Sequence[MessageQueue]) -> MessageQueue:
-        """Return the queue that the selector chooses; ClientError when it fails, as in Java."""
+        """Return the queue that the selector chooses; ClientError when it fails, as in Java.
+
+        The selector is shown the topic as its program knows it, without the namespace.
+        """
         assert self.selector is not None
+        topic = self.request.message.topic
+        if topic != self.request.topic:
+            queues = [MessageQueue(topic, each.broker_name, each.queue_id) for each in queues]
         try:
             selected = self.selector(queues, self.request.message)
         except Exception as failure:
             raise ClientError(UNSPECIFIED, f"select message queue threw exception: {failure!r}") from failure
         if selected is None:
             raise ClientError(UNSPECIFIED, "select message queue return null.")
+        if topic != self.request.topic:
+            return MessageQueue(self.request.topic, selected.broker_name, selected.queue_id)
         return selected
 
     # ---- PendingResponse and Expiring -----------------------------------------------------------------------------

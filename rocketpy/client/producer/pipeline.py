@@ -366,8 +366,9 @@ def _send_result(delivery: Delivery, status: SendStatus, response: RemotingComma
     except (KeyError, ValueError):
         header = read_response(response, SendMessageResponseHeader)
         offset_msg_id, queue_id, queue_offset = header.msg_id, header.queue_id, header.queue_offset
-    if queue_id != queue.queue_id:
-        queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
+    topic = delivery.request.message.topic  # as the program knows it, without the namespace
+    if queue_id != queue.queue_id or topic != queue.topic:
+        queue = MessageQueue(topic, queue.broker_name, queue_id)
     return SendResult(
         status,
         delivery.request.msg_id,

@@ -53,6 +53,7 @@ from rocketpy.errors import (
 )
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue
+from rocketpy.protocol.namespace import wrap_namespace
 from rocketpy.protocol.properties import (
     PROPERTY_CORRELATION_ID,
     PROPERTY_MESSAGE_REPLY_TO_CLIENT,
@@ -77,6 +78,7 @@ async def producer_role(
     Leaving the block waits for what ``send_nowait`` has on the way, at most as long as a send may take. Leaving it by
     cancellation does not: what has no answer by then fails.
     """
+    group = wrap_namespace(instance.namespace, group)
     check_group(group)
     hooks = None
     if send_hooks or check_forbidden_hooks:
@@ -179,8 +181,9 @@ class Producer:
         Raises ClientError 10006 when the message is stored but no reply comes in time, and ClientError -1, caused by
         what :meth:`send` raises, when it is not sent.
         """
-        if not self._instance.routes.table.publish_queues(message.topic):
-            await self._instance.routes.publish_queues(message.topic, self._template)
+        topic = wrap_namespace(self._instance.namespace, message.topic)
+        if not self._instance.routes.table.publish_queues(topic):
+            await self._instance.routes.publish_queues(topic, self._template)
             await self._instance.heartbeats.send()  # a broker that does not know this client cannot pass the reply on
         correlation_id = str(UUID(int=self._instance.randomness.getrandbits(128), version=4))
         own = {
@@ -279,7 +282,9 @@ class Producer:
 
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues that :meth:`send` chooses from."""
-        return list(await self._instance.routes.publish_queues(topic, self._template))
+        wrapped = wrap_namespace(self._instance.namespace, topic)
+        queues = await self._instance.routes.publish_queues(wrapped, self._template)
+        return [MessageQueue(topic, each.broker_name, each.queue_id) for each in queues]
 
     async def aclose(self) -> None:
         """Wait for what is on the way, then refuse more; what has no answer when this is cancelled fails."""
@@ -341,6 +346,7 @@ class Producer:
             return Delivery(request, rules, is_async=is_async, on_end=on_end)
         if not isinstance(queue, MessageQueue):
             return Delivery(request, once, selector=queue, is_async=is_async, on_end=on_end)
+        queue = self._maker.wrapped(queue)
         if queue.topic != request.topic:
             raise ClientError(
                 ResponseCode.MESSAGE_ILLEGAL, f"message's topic not equal mq's topic: {request.topic} and {queue.topic}"

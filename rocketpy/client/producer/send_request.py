@@ -25,8 +25,10 @@ from rocketpy.protocol.frame.send_frame import SendFields, SendFrames, escape_pr
 from rocketpy.protocol.headers.send import SendMessageRequestHeaderV2
 from rocketpy.protocol.message import Message, MessageQueue
 from rocketpy.protocol.message_id import UniqKeyFactory
+from rocketpy.protocol.namespace import wrap_namespace
 from rocketpy.protocol.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_INSTANCE_ID,
     PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
     PROPERTY_WAIT_STORE_MSG_OK,
     encode_properties,
@@ -157,7 +159,8 @@ class SendRequestMaker:
     def __init__(self, *, instance: ClientInstance, group: str, config: ProducerConfig) -> None:
         self.group = group
         self.config = config
-        self.unit_mode = False
+        self.unit_mode = instance.config.unit_mode
+        self.namespace = instance.namespace
         self.compress_level = config.compress_level
         self.timestamp_ms = instance.clock.timestamp_ms
         self.frames = SendFrames(
@@ -183,6 +186,9 @@ class SendRequestMaker:
         """Return the request of one message; ``properties`` are RocketMQ's own, and added. ClientError if illegal."""
         check_message(message, self.config.max_message_size)
         own = self.with_own_properties(message)
+        topic = message.topic
+        if self.namespace:
+            topic = wrap_namespace(self.namespace, topic)
         if properties is not None:
             own.update(properties)
         if isinstance(message, ReplyMessage):
@@ -195,7 +201,7 @@ class SendRequestMaker:
         return SendRequest(
             self,
             code=code,
-            topic=message.topic,
+            topic=topic,
             message=message,
             properties=own,
             escaped=escaped,
@@ -227,7 +233,7 @@ class SendRequestMaker:
         request = SendRequest(
             self,
             code=RequestCode.SEND_BATCH_MESSAGE,
-            topic=first.topic,
+            topic=wrap_namespace(self.namespace, first.topic),
             message=first,
             properties=properties,
             escaped=escape_properties(properties)[0],
@@ -246,7 +252,15 @@ class SendRequestMaker:
             properties[PROPERTY_WAIT_STORE_MSG_OK] = "true"
         if PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX not in properties:
             properties[PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = self._unique_keys.create(self.timestamp_ms())
+        if self.namespace:
+            properties[PROPERTY_INSTANCE_ID] = self.namespace
         return properties
+
+    def wrapped(self, queue: MessageQueue) -> MessageQueue:
+        """Return a queue with the namespace before its topic."""
+        if not self.namespace:
+            return queue
+        return MessageQueue(wrap_namespace(self.namespace, queue.topic), queue.broker_name, queue.queue_id)
 
     def compression_of(self, body: bytes) -> CompressionType | None:
         """Return how a body is compressed, None for one below the threshold."""

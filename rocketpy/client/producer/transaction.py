@@ -40,8 +40,9 @@ from rocketpy.protocol.headers.send import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
 )
-from rocketpy.protocol.message import Message, MessageExt
+from rocketpy.protocol.message import Message, MessageExt, MessageQueue
 from rocketpy.protocol.message_id import decode_offset_msg_id
+from rocketpy.protocol.namespace import without_namespace, wrap_namespace
 from rocketpy.protocol.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_PRODUCER_GROUP,
@@ -197,7 +198,13 @@ class TransactionProducer:
                 transaction_id=result.transaction_id,
                 broker_name=result.message_queue.broker_name,
             )
-            address = await self._instance.routes.publish_address(result.message_queue)
+            address = await self._instance.routes.publish_address(
+                MessageQueue(
+                    wrap_namespace(self._instance.namespace, result.message_queue.topic),
+                    result.message_queue.broker_name,
+                    result.message_queue.queue_id,
+                )
+            )
             await self._instance.remoting.oneway(address, _end_request(header, remark))
         except (ClientError, BrokerError, RemotingError, RemoteProtocolError, LocalProtocolError) as failure:
             _log.warning("the verdict %s on message %s was not sent: %s", state.name, result.msg_id, failure)
@@ -215,6 +222,8 @@ class _Checks:
         """Answer by a request of our own, as brokers expect."""
         header = read_header(request, CheckTransactionStateRequestHeader)
         message = decode_messages(request.body or b"")[0]
+        if self._instance.namespace:
+            message.topic = without_namespace(message.topic, self._instance.namespace)
         state, remark = await self._checked(message)
         verdict = EndTransactionRequestHeader(
             producer_group=self._group,
@@ -258,6 +267,7 @@ async def transaction_producer_role(
     instance: ClientInstance, group: str, producer: Producer, check: Check
 ) -> AsyncIterator[TransactionProducer]:
     """Answer the checks of a producer's group while the block runs."""
+    group = wrap_namespace(instance.namespace, group)
     checks = _Checks(instance=instance, group=group, check=check)
     handlers = {RequestCode.CHECK_TRANSACTION_STATE: checks.check_transaction_state}
     with instance.broker_requests.handling(group, handlers):

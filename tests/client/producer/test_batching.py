@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from rocketpy.client.client import open_client, open_producer, open_pull_consumer
+from rocketpy.client.config import ClientConfig
 from rocketpy.client.producer import batching
 from rocketpy.client.producer.batching import BatchingProducer
 from rocketpy.client.producer.config import ProducerConfig
@@ -231,7 +232,13 @@ class BatchingMachine(RuleBasedStateMachine):
         self.failed: set[bytes] = set()
         self.count = 0
         instance = SimpleNamespace(
-            clock=ManualClock(), randomness=Random(1), address="127.0.0.1", process_id=1, client_id="c"
+            config=ClientConfig(),
+            namespace="",
+            clock=ManualClock(),
+            randomness=Random(1),
+            address="127.0.0.1",
+            process_id=1,
+            client_id="c",
         )
         config = ProducerConfig()
         self.window = SendWindow(count_max=100_000, size_max=1 << 30)
