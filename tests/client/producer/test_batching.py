@@ -378,7 +378,7 @@ def _the_newest_batch_leaves_first(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_machine_finds_planted_bugs(plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     monkeypatch.setattr(logging.getLogger("rocketpy.client"), "disabled", True)
-    unshrunk = settings(MACHINE, database=None, print_blob=False, phases=[Phase.generate])
+    unshrunk = settings(MACHINE, max_examples=1000, database=None, print_blob=False, phases=[Phase.generate])
     with pytest.raises((AssertionError, ExceptionGroup)):
         run_state_machine_as_test(BatchingMachine, settings=unshrunk)
     gc.collect()  # what failed unread
