@@ -64,6 +64,37 @@ def test_a_test_under_pytest_trio_may_use_the_fixture(pytester: pytest.Pytester)
     result.assert_outcomes(passed=1)
 
 
+def test_a_test_with_an_asyncio_program_may_use_the_fixture(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        "import asyncio\n"
+        "from rocketpy.client import Message, aio\n"
+        "def test_it(rocketmq):\n"
+        "    async def main():\n"
+        "        async with aio.open_producer(rocketmq.name_server) as producer:\n"
+        "            await producer.send(Message('T', b'later', {'DELAY': '18'}))\n"
+        "            rocketmq.advance(7201)\n"
+        "            await producer.send(Message('T', b'one'))\n"
+        "    asyncio.run(main())\n"
+        "    assert [each.body for each in rocketmq.messages('T')] == [b'later', b'one']\n",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_threads_of_plain_code_may_use_the_fixture(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from rocketpy.client import Message, blocking\n"
+        "def test_it(rocketmq):\n"
+        "    with blocking.open_producer(rocketmq.name_server) as producer, ThreadPoolExecutor(4) as pool:\n"
+        "        list(pool.map(lambda number: producer.send(Message('T', b'%d' % number)), range(20)))\n"
+        "        counts = list(pool.map(lambda _: len(rocketmq.messages('T')), range(4)))\n"
+        "    assert counts == [20] * 4\n",
+    )
+    result.assert_outcomes(passed=1)
+
+
 def test_a_unittest_case_may_use_the_fixture(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
