@@ -109,10 +109,9 @@ async def test_the_end_of_the_nursery_ends_calls_that_run_that_wait_and_that_com
     ends = Ends()
     async with trio.open_nursery() as nursery:
         tasks = CallTasks(nursery)
-        await run(tasks, ends.call(current))
         running = ends.call(hang)
         tasks.start(running)
-        await trio.testing.wait_all_tasks_blocked()
+        await run(tasks, ends.call(current))  # its task waits for another call now
         nursery.cancel_scope.cancel()
         during = ends.call(hang)
         tasks.start(during)
