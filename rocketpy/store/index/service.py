@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import TypeVar
 
@@ -377,4 +377,4 @@ def _hashed(work: list[IndexWork]) -> _Keys:
 
 
 def _repeated(values: Sequence[T], counts: list[int]) -> list[T]:
-    return [value for value, count in zip(values, counts, strict=True) for _ in repeat(None, count)]
+    return list(chain.from_iterable(map(repeat, values, counts)))
