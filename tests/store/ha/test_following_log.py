@@ -16,7 +16,9 @@ from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import check_message, decode_messages, encode_blank, encode_message
 from rocketpy.store.config import BrokerRole, FlushDiskType
 from rocketpy.store.ha.verified_stream import VerifiedPiece, VerifiedStream
+from rocketpy.store.layout import UNIT, UNIT_SIZE
 from rocketpy.store.message_store import MessageStore
+from rocketpy.store.queue.extension import is_ext_address
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.patience import PATIENCE_SECONDS
@@ -343,6 +345,31 @@ async def test_the_records_before_one_that_is_refused_are_stored(place: Place) -
             log.append(piece(content, 0))
         assert log.end_offset == 3 * size
         assert unit_offsets(slave) == [0, size, 2 * size]
+
+
+async def test_the_second_of_two_runs_from_the_same_queue_offset_is_refused(place: Place) -> None:
+    """So many records that they are looked at column by column."""
+    async with opened_as(SLAVE, place, mapped_file_size_commit_log=1 << 16) as slave:
+        log = log_of(slave)
+        size = len(a_record(0))
+        content = b"".join([a_record(number * size, number) for number in range(5)])
+        log.append(piece(content, 0, file_size=1 << 16))
+        offsets = (*range(5, 20), *range(5, 20))
+        content = b"".join([a_record(number * size, offset) for number, offset in enumerate(offsets, 5)])
+        with pytest.raises(RemoteProtocolError, match=f"at {20 * size}: expected queue offset 20 or 0 .* found 5"):
+            log.append(piece(content, 5 * size, file_size=1 << 16))
+        assert log.end_offset == 20 * size
+        assert unit_offsets(slave) == [number * size for number in range(20)]
+
+
+async def test_each_of_many_records_has_its_extension(place: Place) -> None:
+    async with opened_as(SLAVE, place, mapped_file_size_commit_log=1 << 16, enable_consume_queue_ext=True) as slave:
+        size = len(a_record(0))
+        for first in (0, 15):
+            content = b"".join([a_record(number * size, number) for number in range(first, first + 15)])
+            log_of(slave).append(piece(content, first * size, file_size=1 << 16))
+        units = place.read(f"{place.consume_queue}/T/0/{0:020d}")[: 20 * UNIT_SIZE]
+        assert all(is_ext_address(tags_code) for _, _, tags_code in UNIT.iter_unpack(units))
 
 
 async def test_after_a_restart_a_queue_goes_on_wherever_its_master_s_does(place: Place) -> None:

@@ -105,6 +105,20 @@ def test_records_of_a_queue_that_follow_each_other_are_one_run() -> None:
     assert {(run.topic, run.queue_id) for run in runs if run is not None} == {("Topic", 0)}
 
 
+@pytest.mark.parametrize("left", [8, 7, 0])
+def test_a_record_leaves_room_for_the_blank_of_its_file(left: int) -> None:
+    """Also one that the fast path would take."""
+    first = a_record(0)
+    empty = len(a_record(len(first), body=b"", queue_offset=1))
+    second = a_record(len(first), body=b"x" * (FILE - left - len(first) - empty), queue_offset=1)
+    stream = VerifiedStream(0, file_size=FILE)
+    if left >= 8:
+        assert [piece.record_count for piece in stream.receive(first + second)] == [2]
+    else:
+        with pytest.raises(RemoteProtocolError, match=f"at {len(first)}: expected a record of 91 to"):
+            stream.receive(first + second)
+
+
 def test_a_lying_size_is_refused_before_its_bytes_arrive() -> None:
     """Otherwise a peer could make the slave wait for, and keep, as much as it claims."""
     for size, file_size in ((RECORD_SIZE_MAX + 1, 1 << 30), (FILE, FILE)):

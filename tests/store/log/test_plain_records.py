@@ -118,6 +118,13 @@ def test_no_record_is_taken_that_the_general_path_would_refuse(position: int, ch
     assert queue.next_offset == 7 + len(found)
 
 
+def test_properties_do_not_end_before_they_begin() -> None:
+    record = a_record(BEGIN, 7, properties={})
+    log = (len(record) - 1).to_bytes(4, "big") + record[4:-2] + (-1).to_bytes(2, "big", signed=True)
+    assert len(take(record + bytes(100))[0]) == 1
+    assert take(log + bytes(100))[0] == []
+
+
 def test_after_a_nul_nothing_is_taken_and_its_queue_does_not_go_on() -> None:
     log = LOG.replace(b"tag", b"t\0g", 3).replace(b"t\0g", b"tag", 2)  # in the third record
     found, queue = take(log)
