@@ -65,6 +65,10 @@ def test_pull(broker: BrokerInThread) -> None:
     assert run("pull.py", broker, "Simple") == "0 messages\n"
 
 
+def test_administer(broker: BrokerInThread) -> None:
+    assert run("administer.py", broker) == "4 messages skipped\n"
+
+
 def test_plain(broker: BrokerInThread) -> None:
     assert run("plain.py", broker).splitlines() == [f"message {number}" for number in range(3)]
 

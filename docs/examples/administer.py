@@ -1,0 +1,29 @@
+"""Make a topic, look at what waits in it, and skip it: ``python administer.py 127.0.0.1:9876``."""
+
+import sys
+
+import trio
+
+from rocketpy.client import Message, open_admin_client, open_producer
+from rocketpy.client.admin import TO_END
+from rocketpy.errors import BrokersError
+
+
+async def main(name_server: str) -> None:
+    async with open_admin_client(name_server) as admin:
+        try:
+            brokers = await admin.topics.create("Administered", queue_nums=2)
+        except BrokersError as failure:  # of several brokers, some have the topic now
+            print(failure.failures)
+            raise
+        async with open_producer(name_server) as producer:
+            for number in range(4):
+                await producer.send(Message("Administered", b"%d" % number, {"KEYS": f"key{number}"}))
+        for queue, found in (await admin.topics.stats("Administered")).offset_table.items():
+            await admin.offsets.commit(brokers[0], "late", queue, found.min_offset)
+        skipped = await admin.resets.reset("Administered", "late", TO_END)
+        print(f"{sum(skipped.values())} messages skipped")
+
+
+if __name__ == "__main__":
+    trio.run(main, *sys.argv[1:])
