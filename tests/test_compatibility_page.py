@@ -12,7 +12,7 @@ import attrs
 import pytest
 import trio
 
-from rocketpy.client.client import open_producer, open_pull_consumer
+from rocketpy.client.client import open_client, open_producer, open_pull_consumer
 from rocketpy.client.consumer.pull_consumer import PullConsumer
 from rocketpy.client.producer.producer import Producer
 from rocketpy.errors import RemotingError
@@ -82,13 +82,13 @@ async def test_the_tables_of_codes_are_what_a_cluster_answers(tmp_path: Path) ->
             )
 
 
-@pytest.mark.parametrize("open_client", [open_producer, open_pull_consumer])
-async def test_the_table_of_clients_is_what_ours_answer(
-    open_client: Callable[..., AbstractAsyncContextManager[object]], caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("open_role", [open_producer, open_pull_consumer])
+async def test_a_client_without_the_role_says_so(
+    open_role: Callable[..., AbstractAsyncContextManager[object]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A broker asks its clients too: whatever a row says is not supported is answered so, or not at all if oneway."""
-    expected = {code: row for code, row in rows("Clients").items() if not row.is_served}
-    async with open_fake_cluster() as cluster, open_client(cluster.address, group="asked") as client:
+    """A broker asks its clients too: what a client has no role for is answered so, or not at all if oneway."""
+    expected = sorted(codes_of_members())
+    async with open_fake_cluster() as cluster, open_role(cluster.address, group="asked") as client:
         with trio.fail_after(PATIENCE_SECONDS):
             await _touch_broker(client)
             (peer,) = cluster.broker.peers
@@ -101,6 +101,28 @@ async def test_the_table_of_clients_is_what_ours_answer(
                 assert response.remark == f" request type {code} not supported"
     logged = [text for text in caplog.messages if text.endswith("is not supported by this client")]
     assert logged == [f"request code {code} of a server is not supported by this client" for code in expected]
+
+
+async def test_a_member_of_a_group_serves_what_the_table_says() -> None:
+    """Without fields each of its requests is refused; those for producers are not supported."""
+    async with (
+        open_fake_cluster() as cluster,
+        open_client(cluster.address) as client,
+        client.consumer("asked", "TBW102") as consumer,
+    ):
+        with trio.fail_after(PATIENCE_SECONDS):
+            await consumer.wait_assigned()
+            peer = cluster.broker.peers[0]
+            answered = {
+                code: (await peer.request(make_request(code), PATIENCE_SECONDS)).code for code in rows("Clients")
+            }
+    not_supported = {code for code, answer in answered.items() if answer == ResponseCode.REQUEST_CODE_NOT_SUPPORTED}
+    assert not_supported == rows("Clients").keys() - codes_of_members()
+
+
+def codes_of_members() -> set[int]:
+    """The codes that only a member of a group serves."""
+    return {code for code, row in rows("Clients").items() if row.test.startswith("tests/client/consumer/")}
 
 
 async def _touch_broker(client: object) -> None:

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 from rocketpy.client.client import Client, open_admin_client, open_client, open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
-from rocketpy.client.consumer.config import PullConfig
+from rocketpy.client.consumer.batch import MessageBatch
+from rocketpy.client.consumer.config import ConsumerConfig, PullConfig
+from rocketpy.client.consumer.consumer import BatchIterator, Consumer
+from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.message_stream import MessageStream
 from rocketpy.client.consumer.pull_consumer import PullConsumer
+from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.hooks import (
     CheckForbiddenHook,
@@ -32,6 +36,12 @@ from rocketpy.client.producer.transaction import (
 )
 from rocketpy.client.replies import ReplyMessage, reply_to
 from rocketpy.client.results import PullResult, PullStatus, SendResult, SendStatus
+from rocketpy.protocol.allocation.averagely import AllocateAveragely, AllocateByCircle
+from rocketpy.protocol.allocation.by_config import AllocateByConfig
+from rocketpy.protocol.allocation.consistent_hash import AllocateConsistentHash
+from rocketpy.protocol.allocation.machine_room import AllocateByMachineRoom, AllocateMachineRoomNearby
+from rocketpy.protocol.allocation.strategy import AllocateMessageQueueStrategy
+from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketpy.protocol.compression import CompressionType
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue
@@ -43,6 +53,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdminClient",
+    "AllocateAveragely",
+    "AllocateByCircle",
+    "AllocateByConfig",
+    "AllocateByMachineRoom",
+    "AllocateConsistentHash",
+    "AllocateMachineRoomNearby",
+    "AllocateMessageQueueStrategy",
+    "BatchIterator",
     "BatchingProducer",
     "BrokerData",
     "CheckForbiddenHook",
@@ -52,10 +70,18 @@ __all__ = [
     "ClusterInfo",
     "CommunicationMode",
     "CompressionType",
+    "ConsumeConcurrentlyStatus",
+    "ConsumeFromWhere",
+    "ConsumeOrderlyStatus",
+    "Consumer",
+    "ConsumerConfig",
     "LocalTransactionState",
     "Message",
+    "MessageBatch",
     "MessageExt",
+    "MessageModel",
     "MessageQueue",
+    "MessageSelector",
     "MessageStream",
     "MessageType",
     "PendingSend",

@@ -15,12 +15,14 @@ consumer in a client, as there.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from rocketpy.client.config import DEFAULT_ADMIN_TIMEOUT_MS, DEFAULT_NAME_SERVER, ClientConfig, client_config
-from rocketpy.client.consumer.config import PullConfig
+from rocketpy.client.consumer.config import ConsumerConfig, PullConfig
+from rocketpy.client.consumer.consumer import Consumer, consumer_role
+from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.pull_consumer import PullConsumer, pull_consumer_role
 from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.hooks import CheckForbiddenHook, SendMessageHook
@@ -28,6 +30,7 @@ from rocketpy.client.instance import ClientInstance, open_client_instance
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.producer import Producer, producer_role
 from rocketpy.client.producer.transaction import Check, TransactionProducer, transaction_producer_role
+from rocketpy.protocol.bodies.heartbeat import SUB_ALL
 
 if TYPE_CHECKING:  # a third of the client's modules, which only administration needs
     from rocketpy.client.admin.admin_client import AdminClient
@@ -119,6 +122,23 @@ class Client:
         from rocketpy.client.admin.admin_client import AdminClient
 
         return AdminClient(instance=self._instance, timeout_ms=timeout_ms)
+
+    @asynccontextmanager
+    async def consumer(
+        self,
+        group: str,
+        *topics: str,
+        subscriptions: Mapping[str, str | MessageSelector] | None = None,
+        config: ConsumerConfig | None = None,
+    ) -> AsyncIterator[Consumer]:
+        """Open a consumer that is a member of a group, see :mod:`rocketpy.client.consumer.consumer`.
+
+        It consumes all of ``topics``, and of those in ``subscriptions`` what a selector wants. At the end of the block
+        it leaves the group. ClientError for an illegal group or selector.
+        """
+        wanted = {**dict.fromkeys(topics, SUB_ALL), **(subscriptions or {})}
+        async with consumer_role(self._instance, group, wanted, config or ConsumerConfig()) as consumer:
+            yield consumer
 
 
 @asynccontextmanager

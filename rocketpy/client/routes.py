@@ -49,6 +49,18 @@ class RouteTable:
         """Return the queues to send to; none when the topic is unknown or cannot be written."""
         return self._publish_queues.get(topic, ())
 
+    def subscribe_queues(self, topic: str) -> list[MessageQueue] | None:
+        """Return the queues to pull from, in order; None when the topic is unknown."""
+        route = self._routes.get(topic)
+        return None if route is None else subscribe_queues(topic, route)
+
+    def addresses_of_topic(self, topic: str) -> list[str]:
+        """Return an address for each broker of a topic: the master's, or a slave's where there is none."""
+        route = self._routes.get(topic)
+        brokers = [] if route is None else route.broker_datas
+        found = [self.subscribe_address(broker.broker_name, MASTER_ID) for broker in brokers]
+        return list(dict.fromkeys(address for address in found if address is not None))
+
     def publish_address(self, broker_name: str) -> str | None:
         """Return the master's address."""
         return self._addresses.get(broker_name, {}).get(MASTER_ID)

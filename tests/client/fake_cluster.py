@@ -17,11 +17,14 @@ import trio
 from rocketpy.errors import RequestError
 from rocketpy.protocol.batch import decode_batch_body
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.group import GetConsumerListByGroupResponseBody
 from rocketpy.protocol.bodies.heartbeat import HeartbeatData
+from rocketpy.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader
 from rocketpy.protocol.headers.offset import (
@@ -37,11 +40,15 @@ from rocketpy.protocol.headers.queue_bounds import (
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
 )
-from rocketpy.protocol.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from rocketpy.protocol.headers.send import (
+    ConsumerSendMsgBackRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
 from rocketpy.protocol.headers.topic import CreateTopicRequestHeader
 from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.java_hash import tags_code
-from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.message import MessageExt, MessageQueue
 from rocketpy.protocol.message_id import encode_offset_msg_id
 from rocketpy.protocol.properties import decode_properties
 from rocketpy.protocol.selector.tag import TagFilter, parse_tag_expression
@@ -169,6 +176,11 @@ class FakeBroker(Scripted):
         self.heartbeats: list[HeartbeatData] = []
         self.created: list[CreateTopicRequestHeader] = []
         self.suggested_broker_id = 0
+        self.other_members: list[str] = []
+        """Client ids of every group that no heartbeat has named."""
+        self.locks: dict[MessageQueue, str] = {}
+        """The client id that holds each locked queue."""
+        self.sent_back: list[ConsumerSendMsgBackRequestHeader] = []
         self.waiting: list[_Waiting] = []
         """The pulls that are held."""
         self.stored_as = int(ResponseCode.SUCCESS)
@@ -185,6 +197,11 @@ class FakeBroker(Scripted):
             (RequestCode.HEART_BEAT, self._heartbeat),
             (RequestCode.UNREGISTER_CLIENT, self._unregister),
             (RequestCode.UPDATE_AND_CREATE_TOPIC, self._create_topic),
+            (RequestCode.GET_CONSUMER_LIST_BY_GROUP, self._consumer_list),
+            (RequestCode.LOCK_BATCH_MQ, self._lock),
+            (RequestCode.UNLOCK_BATCH_MQ, self._unlock),
+            (RequestCode.CONSUMER_SEND_MSG_BACK, self._send_back),
+            (RequestCode.CHECK_CLIENT_CONFIG, self._unregister),
         ):
             self.register(code, processor)
 
@@ -314,6 +331,30 @@ class FakeBroker(Scripted):
         return make_response(request)
 
     def _unregister(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        return make_response(request)
+
+    def _consumer_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        group = read_header(request, GetConsumerListByGroupRequestHeader).consumer_group
+        members = [
+            each.client_id for each in self.heartbeats if group in {c.group_name for c in each.consumer_data_set}
+        ]
+        body = GetConsumerListByGroupResponseBody(list(dict.fromkeys(members + self.other_members)))
+        return make_response(request, body=encode_body(body))
+
+    def _lock(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        asked = decode_body(request.body, LockBatchRequestBody)
+        held = [each for each in asked.mq_set if self.locks.setdefault(each, asked.client_id) == asked.client_id]
+        return make_response(request, body=encode_body(LockBatchResponseBody(held)))
+
+    def _unlock(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        asked = decode_body(request.body, UnlockBatchRequestBody)
+        for each in asked.mq_set:
+            if self.locks.get(each) == asked.client_id:
+                del self.locks[each]
+        return make_response(request)
+
+    def _send_back(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        self.sent_back.append(read_header(request, ConsumerSendMsgBackRequestHeader))
         return make_response(request)
 
     def _create_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

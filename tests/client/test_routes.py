@@ -93,3 +93,14 @@ def test_brokers_that_no_route_names_are_forgotten() -> None:
     table.forget_unrouted_brokers()
     assert table.publish_address("a") is None
     assert table.publish_address("b") == "b:1"
+
+
+def test_queues_to_pull_from_and_brokers_of_a_topic_come_from_its_cached_route() -> None:
+    table = RouteTable()
+    assert table.subscribe_queues("T") is None
+    assert table.addresses_of_topic("T") == []
+    table.put("T", route(QueueData("a", 2, 0, 4), QueueData("b", 1, 1, 6), a={0: "a:1", 1: "a:2"}, b={1: "b:2"}))
+    found = table.subscribe_queues("T")
+    assert found is not None
+    assert places(found) == [("a", 0), ("a", 1), ("b", 0)]
+    assert table.addresses_of_topic("T") == ["a:1", "b:2"]

@@ -3,12 +3,7 @@
 The caller decides which queues to read from which offset, and commits its progress.
 :meth:`PullConsumer.open_messages` reads all queues of a topic as one stream.
 
-A queue is pulled from the broker that the last answer has named, a slave when its master must read from its disk, and
-from any of the same name when that one is not registered. Progress is the master's, and a slave's without a master.
-
-Compatibility: ``DefaultMQPullConsumer``, ``PullAPIWrapper`` and ``RemoteBrokerOffsetStore`` (4.9.8). After a failed
-pull the next one goes to the master again; RocketMQ stays with a slave that has vanished until its route has. As in
-Java, the tags are compared again here, because the broker compares only their hashes.
+Compatibility: ``DefaultMQPullConsumer`` (4.9.8).
 """
 
 from __future__ import annotations
@@ -18,41 +13,16 @@ from contextlib import asynccontextmanager
 
 from rocketpy.client.consumer.config import PullConfig
 from rocketpy.client.consumer.message_stream import MessageStream, StreamPlan, open_message_stream
-from rocketpy.client.instance import ClientInstance, read_response
-from rocketpy.client.results import PullResult, PullStatus
+from rocketpy.client.consumer.queue.requests import QueueRequests
+from rocketpy.client.instance import ClientInstance
+from rocketpy.client.results import PullResult
 from rocketpy.client.validators import check_group
-from rocketpy.errors import BrokerError, RemotingError
-from rocketpy.protocol.bodies.heartbeat import (
-    EXPRESSION_TYPE_TAG,
-    SUB_ALL,
-    ConsumerData,
-    ConsumeType,
-    SubscriptionData,
-)
-from rocketpy.protocol.bodies.route import MASTER_ID
-from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import RemotingCommand, make_request
-from rocketpy.protocol.headers.offset import (
-    QueryConsumerOffsetRequestHeader,
-    QueryConsumerOffsetResponseHeader,
-    UpdateConsumerOffsetRequestHeader,
-)
-from rocketpy.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from rocketpy.protocol.headers.queue_bounds import (
-    GetMaxOffsetRequestHeader,
-    GetMaxOffsetResponseHeader,
-    GetMinOffsetRequestHeader,
-    GetMinOffsetResponseHeader,
-    SearchOffsetRequestHeader,
-    SearchOffsetResponseHeader,
-)
-from rocketpy.protocol.message import MessageExt, MessageQueue
-from rocketpy.protocol.selector.tag import has_tag, parse_tag_expression
-from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.protocol.bodies.heartbeat import SUB_ALL, ConsumerData, ConsumeType, SubscriptionData
+from rocketpy.protocol.message import MessageQueue
+from rocketpy.protocol.selector.tag import parse_tag_expression
 from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG, PULL_SUSPEND_FLAG
 
 STARTS = ("beginning", "end", "stored")
-_PULL_CODES = tuple(status.value for status in PullStatus)
 
 
 @asynccontextmanager
@@ -76,7 +46,7 @@ class PullConsumer:
         self._config = config
         self._group = group
         self._subscriptions: dict[str, SubscriptionData] = {}
-        self._suggested_broker_ids: dict[MessageQueue, int] = {}  # from the last pull's answer
+        self._requests = QueueRequests(instance=instance, group=group)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the topic's readable queues, in order; ClientError 10005 when no broker has the topic."""
@@ -96,77 +66,38 @@ class PullConsumer:
         Raises BrokerError for a refusal (unknown topic, no permission, a bad expression) and RemotingError.
         """
         subscription = self._subscribe(queue.topic, expression)
-        address = await self._routes.subscribe_address(queue, self._suggested_broker_ids.get(queue, MASTER_ID))
-        header = PullMessageRequestHeader(
-            consumer_group=self._group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=queue_offset,
-            max_msg_nums=max_msg_nums,
+        return await self._requests.pull(
+            queue,
+            queue_offset,
+            subscription=subscription,
             sys_flag=PULL_SUBSCRIPTION_FLAG | (PULL_SUSPEND_FLAG if suspend_ms else 0),
-            commit_offset=0,
-            suspend_timeout_millis=suspend_ms,
-            subscription=subscription.sub_string,
-            sub_version=0,
-            expression_type=EXPRESSION_TYPE_TAG,
-            broker_name=queue.broker_name,
+            max_msg_nums=max_msg_nums,
+            suspend_ms=suspend_ms,
+            timeout_s=(suspend_ms + self._config.consumer_pull_timeout) / 1000,
         )
-        patience_ms = suspend_ms + self._config.consumer_pull_timeout
-        try:
-            response = await self._instance.request(
-                address, make_request(RequestCode.PULL_MESSAGE, header), _PULL_CODES, timeout_s=patience_ms / 1000
-            )
-        except RemotingError:
-            self._suggested_broker_ids.pop(queue, None)  # a slave that does not answer is left for the master
-            self._instance.request_route_refresh()
-            raise
-        result = _pull_result(response, queue, subscription)
-        self._suggested_broker_ids[queue] = result.suggest_which_broker_id
-        return result
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Return the lowest queue offset that still exists."""
-        header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
-        response = await self._ask(queue, RequestCode.GET_MIN_OFFSET, header)
-        return read_response(response, GetMinOffsetResponseHeader).offset
+        return await self._requests.min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Return the queue offset that the next message will get."""
-        header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
-        response = await self._ask(queue, RequestCode.GET_MAX_OFFSET, header)
-        return read_response(response, GetMaxOffsetResponseHeader).offset
+        return await self._requests.max_offset(queue)
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Return the queue offset of the message stored nearest to a wall time in ms, before or after it."""
-        header = SearchOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
-        response = await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-        return read_response(response, SearchOffsetResponseHeader).offset
+        return await self._requests.search_offset(queue, timestamp_ms)
 
     async def consumer_offset(self, queue: MessageQueue) -> int | None:
         """Return the group's committed progress, None when it has none."""
-        header = QueryConsumerOffsetRequestHeader(
-            consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id
-        )
-        try:
-            response = await self._ask_for_progress(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
-        except BrokerError as refusal:
-            if refusal.response_code == ResponseCode.QUERY_NOT_FOUND:
-                return None
-            raise
-        return read_response(response, QueryConsumerOffsetResponseHeader).offset
+        return await self._requests.consumer_offset(queue)
 
     async def commit(self, queue: MessageQueue, consumer_offset: int) -> None:
         """Record the group's progress: the next offset to read. Durable on the broker within its flush interval.
 
         A slave takes it while there is no master, and brings it home.
         """
-        header = UpdateConsumerOffsetRequestHeader(
-            consumer_group=self._group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            commit_offset=consumer_offset,
-        )
-        await self._ask_for_progress(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        await self._requests.commit(queue, consumer_offset)
 
     async def start_offset(self, queue: MessageQueue, start: str | int) -> int:
         """Return the queue offset at which reading begins.
@@ -241,33 +172,3 @@ class PullConsumer:
             self._subscriptions[topic] = subscription
             self._instance.heartbeats.wake()
         return subscription
-
-    async def _ask(self, queue: MessageQueue, code: RequestCode, header: object) -> RemotingCommand:
-        """Send a request to the queue's master: the ends of a slave's queues lag."""
-        return await self._request(await self._routes.publish_address(queue), make_request(code, header))
-
-    async def _ask_for_progress(self, queue: MessageQueue, code: RequestCode, header: object) -> RemotingCommand:
-        """Send a request to the queue's master, or to a slave while there is none."""
-        return await self._request(await self._routes.offset_address(queue), make_request(code, header))
-
-    async def _request(self, address: str, request: RemotingCommand) -> RemotingCommand:
-        try:
-            return await self._instance.request(address, request)
-        except RemotingError:
-            self._instance.request_route_refresh()
-            raise
-
-
-def _pull_result(response: RemotingCommand, queue: MessageQueue, subscription: SubscriptionData) -> PullResult:
-    header = read_response(response, PullMessageResponseHeader)
-    messages: list[MessageExt] = []
-    if response.code == ResponseCode.SUCCESS and response.body:
-        messages = decode_messages(response.body, broker_name=queue.broker_name)
-    return PullResult(
-        status=PullStatus(response.code),
-        messages=tuple(each for each in messages if has_tag(subscription, each.tags)),
-        next_begin_offset=header.next_begin_offset,
-        min_offset=header.min_offset,
-        max_offset=header.max_offset,
-        suggest_which_broker_id=header.suggest_which_broker_id,
-    )

@@ -1,0 +1,212 @@
+"""Concurrent consumption: batches of all queues to whoever is free, each acknowledged on its own.
+
+Rule: a batch is in exactly one place until it is settled: ready, with a handler, or waiting to be tried again. A
+handler that is cancelled returns its batch; nothing is acknowledged that a handler has not finished.
+
+Compatibility: ``ConsumeMessageConcurrentlyService`` (4.9.8). A handler that exceeds ``consume_timeout`` is cancelled
+and its messages are sent back; in Java they are sent back too, and the thread stays occupied.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from rocketpy.client.consumer.batch import MessageBatch
+from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.consumer_stats import ConsumerStats
+from rocketpy.client.consumer.handler_failure import log_handler_failure
+from rocketpy.client.consumer.offsets.offset_store import OffsetTable
+from rocketpy.client.consumer.queue.process_queue import ProcessQueue
+from rocketpy.client.consumer.send_back import SendBack
+from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus
+from rocketpy.clock import Clock
+from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.properties import PROPERTY_CONSUME_START_TIMESTAMP, PROPERTY_RETRY_TOPIC
+
+LOCAL_RETRY_SECONDS = 5.0
+"""Pause before messages are tried again here that no broker takes back."""
+EXPIRED_LEVEL = 3
+"""Delay level of messages whose handler took too long."""
+EXPIRY_INTERVAL_SECONDS_MAX = 60.0
+
+ConcurrentHandler = Callable[[MessageBatch], Awaitable[ConsumeConcurrentlyStatus | None]]
+
+_log = logging.getLogger("rocketpy.client")
+
+
+class ConcurrentConsumption:
+    """What a concurrent consumer does with its messages."""
+
+    def __init__(
+        self,
+        *,
+        config: ConsumerConfig,
+        send_back: SendBack,
+        offsets: OffsetTable,
+        retry_topic: str,
+        stats: ConsumerStats,
+        clock: Clock,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._config = config
+        self._send_back = send_back
+        self._offsets = offsets
+        self._retry_topic = retry_topic
+        self._stats = stats
+        self._clock = clock
+        self._nursery = nursery
+        # Bounded by the flow control of the readers.
+        self._ready, self._batches = trio.open_memory_channel[MessageBatch](math.inf)
+        self._in_hand: set[MessageBatch] = set()
+        self._is_closed = False
+
+    # ---- for the group --------------------------------------------------------------------------------------------
+
+    def deliver(self, process_queue: ProcessQueue, messages: Sequence[MessageExt], pull_seconds: float) -> None:
+        """Cut messages into batches that are ready."""
+        self._stats.add_pulled(process_queue.queue.topic, len(messages), pull_seconds)
+        if process_queue.queue.topic == self._retry_topic:
+            for message in messages:
+                message.topic = message.properties.get(PROPERTY_RETRY_TOPIC, message.topic)
+        size = self._config.consume_message_batch_max_size
+        if len(messages) <= size:
+            self._make_ready(MessageBatch(messages, process_queue, self))
+            return
+        for begin in range(0, len(messages), size):
+            self._make_ready(MessageBatch(messages[begin : begin + size], process_queue, self))
+
+    async def wait_idle(self, process_queue: ProcessQueue) -> None:
+        """Return at once: what is still being consumed is delivered again to the next owner of the queue."""
+
+    def close(self) -> None:
+        """Let no batch begin any more: the consumer has left its group."""
+        self._is_closed = True
+        self._ready.close()
+
+    # ---- styles ---------------------------------------------------------------------------------------------------
+
+    async def next_batch(self) -> MessageBatch:
+        """Wait for the next batch of a queue that is still assigned; EndOfChannel when the consumer has left."""
+        while True:
+            batch = await self._batches.receive()
+            if not batch.process_queue.is_dropped:
+                self._begin(batch)
+                return batch
+
+    async def next_in_hand(self) -> MessageBatch:
+        """As :meth:`next_batch`; the batch is sent back if it is not settled within ``consume_timeout``."""
+        batch = await self.next_batch()
+        self._in_hand.add(batch)
+        return batch
+
+    async def run(self, handler: ConcurrentHandler, tasks: int) -> None:
+        """Handle batches, so many at once, until cancelled or the consumer has left its group."""
+        async with trio.open_nursery() as nursery:
+            for _ in range(tasks):
+                nursery.start_soon(self._work, handler)
+
+    async def send_expired_back(self) -> None:
+        """Send back what has been in hand for too long, until cancelled."""
+        timeout_s = 60 * self._config.consume_timeout
+        while True:
+            await trio.sleep(min(timeout_s, EXPIRY_INTERVAL_SECONDS_MAX))
+            oldest = trio.current_time() - timeout_s
+            for batch in [each for each in self._in_hand if each.started_at < oldest]:
+                _log.warning("%d messages of %s were not settled in time", len(batch), batch.queue)
+                await self.give_back(batch, batch.messages, EXPIRED_LEVEL)
+
+    # ---- settlement -----------------------------------------------------------------------------------------------
+
+    def settle(self, batch: MessageBatch) -> None:
+        """Acknowledge all messages of a batch that are not settled yet."""
+        if batch.is_settled:
+            return
+        batch.is_settled = True
+        self._in_hand.discard(batch)
+        self._remove(batch, batch.messages)
+        self._stats.add_consumed(batch.queue.topic, len(batch), trio.current_time() - batch.started_at)
+
+    async def give_back(self, batch: MessageBatch, messages: Sequence[MessageExt], delay_level: int) -> None:
+        """Send messages back to be consumed again later; in a broadcasting consumer they are lost, as in RocketMQ."""
+        left = [each for each in messages if each in batch.process_queue]
+        kept: list[MessageExt] = []
+        self._stats.add_failed(batch.queue.topic, len(left))
+        try:
+            for message in left:
+                if self._config.is_broadcasting:
+                    _log.warning("message %s failed, and is lost: the consumer is broadcasting", message.msg_id)
+                elif not await self._send_back.send_back(message, delay_level):
+                    message.reconsume_times += 1
+                    kept.append(message)
+                    continue
+                self._remove(batch, [message])
+        finally:
+            if kept:
+                again = MessageBatch(kept, batch.process_queue, self)
+                self._nursery.start_soon(self._try_again, again)
+                batch.messages = [each for each in batch.messages if each not in kept]
+            if not any(each in batch.process_queue for each in batch.messages):
+                batch.is_settled = True
+                self._in_hand.discard(batch)
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _work(self, handler: ConcurrentHandler) -> None:
+        while True:
+            try:
+                batch = await self.next_batch()
+            except trio.EndOfChannel:
+                return
+            try:
+                await self._consume(batch, handler)
+            finally:
+                if not batch.is_settled:  # cancelled
+                    left = [each for each in batch.messages if each in batch.process_queue]
+                    self._make_ready(MessageBatch(left, batch.process_queue, self))
+
+    async def _consume(self, batch: MessageBatch, handler: ConcurrentHandler) -> None:
+        status: ConsumeConcurrentlyStatus | None = ConsumeConcurrentlyStatus.RECONSUME_LATER
+        with trio.move_on_after(60 * self._config.consume_timeout) as limit:
+            try:
+                status = await handler(batch)
+            except Exception as failure:
+                log_handler_failure(failure, batch.queue, len(batch))
+        if batch.is_settled:
+            return
+        if limit.cancelled_caught:
+            _log.warning("a handler of %s took too long, its %d messages come again", batch.queue, len(batch))
+            await self.give_back(batch, batch.messages, EXPIRED_LEVEL)
+        elif status is ConsumeConcurrentlyStatus.RECONSUME_LATER:
+            await self.give_back(batch, batch.messages, batch.delay_level)
+        else:
+            if batch.ack_index is not None and batch.ack_index + 1 < len(batch):
+                failed = batch.messages[batch.ack_index + 1 :]
+                self._remove(batch, batch.messages[: batch.ack_index + 1])
+                await self.give_back(batch, failed, batch.delay_level)
+            self.settle(batch)
+
+    def _begin(self, batch: MessageBatch) -> None:
+        batch.started_at = trio.current_time()
+        now = self._clock.timestamp_ms()
+        batch.process_queue.consumed_at_ms = now
+        text = str(now)
+        for message in batch.messages:
+            message.properties[PROPERTY_CONSUME_START_TIMESTAMP] = text
+
+    def _remove(self, batch: MessageBatch, messages: Sequence[MessageExt]) -> None:
+        process_queue = batch.process_queue
+        consumer_offset = process_queue.remove(messages)
+        if consumer_offset is not None and not process_queue.is_dropped:
+            self._offsets.update(process_queue.queue, consumer_offset)
+
+    async def _try_again(self, batch: MessageBatch) -> None:
+        await trio.sleep(LOCAL_RETRY_SECONDS)
+        self._make_ready(batch)
+
+    def _make_ready(self, batch: MessageBatch) -> None:
+        if not self._is_closed:
+            self._ready.send_nowait(batch)

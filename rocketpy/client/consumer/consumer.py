@@ -1,0 +1,327 @@
+"""Consumes topics as a member of a group: each message goes to one of its members, or to all if it is broadcasting.
+
+::
+
+    async with client.consumer("g", "T") as consumer:
+        async for batch in consumer:           # acknowledged when the body of the loop has come round
+            for message in batch:
+                ...
+
+    await consumer.run(handler, tasks=20)      # or: batches of all queues to concurrent handlers
+    await consumer.run_orderly(handler)        # or: each queue in order
+
+The consumer joins its group with the first of these, and leaves it with its block: then offsets are stored, locks given
+back, and the brokers told. Every message is handled at least once; it comes again if its handler fails, or if the
+consumer ends before its offset is stored.
+
+Compatibility: ``DefaultMQPushConsumer`` (4.9.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
+
+import attrs
+import trio
+
+from rocketpy.client.consumer.batch import MessageBatch
+from rocketpy.client.consumer.concurrently import ConcurrentConsumption, ConcurrentHandler
+from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.consumer_stats import ConsumerStats
+from rocketpy.client.consumer.direct_consumption import DirectConsumption
+from rocketpy.client.consumer.group.broker_commands import BrokerCommands
+from rocketpy.client.consumer.group.consumer_group import ConsumerGroup, retry_topic_of
+from rocketpy.client.consumer.group.queue_locks import QueueLocks
+from rocketpy.client.consumer.group.requests import GroupRequests
+from rocketpy.client.consumer.group.subscriptions import Subscriptions
+from rocketpy.client.consumer.message_selector import MessageSelector
+from rocketpy.client.consumer.offsets.local_offset_store import LocalOffsetStore
+from rocketpy.client.consumer.offsets.offset_store import OffsetStore
+from rocketpy.client.consumer.offsets.remote_offset_store import RemoteOffsetStore
+from rocketpy.client.consumer.orderly import OrderlyConsumption, OrderlyHandler
+from rocketpy.client.consumer.queue.requests import QueueRequests
+from rocketpy.client.consumer.send_back import SendBack
+from rocketpy.client.instance import ClientInstance
+from rocketpy.client.scope import unwrapped
+from rocketpy.client.validators import UNSPECIFIED, check_group
+from rocketpy.errors import ClientError
+from rocketpy.protocol.bodies.heartbeat import SUB_ALL
+from rocketpy.protocol.message import MessageQueue
+
+TASKS = 20
+"""Handlers that may run at once, as Java has threads."""
+
+
+@asynccontextmanager
+async def consumer_role(
+    instance: ClientInstance, group: str, topics: Mapping[str, str | MessageSelector], config: ConsumerConfig
+) -> AsyncIterator[Consumer]:
+    """Open a consumer in a client; at the end of the block it leaves its group."""
+    check_group(group)
+    subscriptions = Subscriptions(instance.clock.timestamp_ms)
+    for topic, selector in topics.items():
+        subscriptions.add(topic, selector)
+    if not config.is_broadcasting:
+        subscriptions.add(retry_topic_of(group), SUB_ALL)
+    async with unwrapped(trio.open_nursery()) as nursery:
+        consumer = Consumer(instance=instance, group=group, config=config, subscriptions=subscriptions, nursery=nursery)
+        try:
+            yield consumer
+        finally:
+            nursery.cancel_scope.cancel()
+            await consumer._leave()
+
+
+class Consumer:
+    """Member of a group. Created by :meth:`Client.consumer`.
+
+    Raises ClientError where it joins the group, if the client has a consumer of that group; BrokerError, if a broker
+    does not understand an SQL92 expression.
+    """
+
+    def __init__(
+        self,
+        *,
+        instance: ClientInstance,
+        group: str,
+        config: ConsumerConfig,
+        subscriptions: Subscriptions,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._instance = instance
+        self._group_name = group
+        self._config = config
+        self._subscriptions = subscriptions
+        self._nursery = nursery
+        self._stats = ConsumerStats()
+        self._member: _Member | None = None
+        # Joining awaits answers of brokers, and a consumer joins once.
+        self._joining = trio.Lock()
+
+    # ---- styles ---------------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        handler: ConcurrentHandler,
+        *,
+        tasks: int = TASKS,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Call a handler with each batch, so many at once, until cancelled.
+
+        What the handler returns or raises is the acknowledgement; None is success. A handler that takes longer than
+        ``consume_timeout`` is cancelled. Started with ``nursery.start``, it returns when the first queues are assigned.
+        """
+        member = await self._join(is_orderly=False)
+        member.direct.handler = handler
+        member.commands.tasks = tasks
+        await member.group.wait_assigned()
+        task_status.started()
+        assert isinstance(member.sink, ConcurrentConsumption), "it has joined as such"
+        await member.sink.run(handler, tasks)
+
+    async def run_orderly(
+        self,
+        handler: OrderlyHandler,
+        *,
+        tasks: int = TASKS,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Call a handler with the batches of each queue in their order, one at a time, until cancelled.
+
+        Brokers lock the queues for this member. A batch that fails is handled again before any later one. Started with
+        ``nursery.start``, it returns when the first queues are assigned.
+        """
+        member = await self._join(is_orderly=True)
+        member.direct.handler = handler
+        member.commands.tasks = tasks
+        await member.group.wait_assigned()
+        task_status.started()
+        assert isinstance(member.sink, OrderlyConsumption), "it has joined as such"
+        await member.sink.run(handler, tasks, lambda: member.group.process_queues)
+
+    def __aiter__(self) -> BatchIterator:
+        """Iterate over batches; each is acknowledged when the next is asked for, unless it is settled by then."""
+        return self.batches()
+
+    def batches(self, *, acknowledges: bool = True) -> BatchIterator:
+        """Return an iterator of its own, for one task; without ``acknowledges`` the program settles each batch.
+
+        A batch that is not settled within ``consume_timeout`` is sent back.
+        """
+        return BatchIterator(self, acknowledges=acknowledges)
+
+    # ---- control --------------------------------------------------------------------------------------------------
+
+    @property
+    def assigned(self) -> list[MessageQueue]:
+        """The queues that this member consumes now, in order."""
+        return [] if self._member is None else sorted(self._member.group.assigned)
+
+    async def wait_assigned(self) -> list[MessageQueue]:
+        """Join the group, if that has not happened, and return the queues of the first rebalance.
+
+        Only for a consumer that is not orderly; an orderly one joins with :meth:`run_orderly`.
+        """
+        is_orderly = self._member is not None and self._member.group.is_orderly
+        member = await self._join(is_orderly=is_orderly)
+        await member.group.wait_assigned()
+        return self.assigned
+
+    def subscribe(self, topic: str, selector: str | MessageSelector = SUB_ALL) -> None:
+        """Consume one more topic, or change what is wanted of it; ClientError for a bad expression."""
+        if self._member is None:
+            self._subscriptions.add(topic, selector)
+        else:
+            self._member.group.subscribe(topic, selector)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Consume a topic no longer."""
+        if self._member is None:
+            self._subscriptions.remove(topic)
+        else:
+            self._member.group.unsubscribe(topic)
+
+    def suspend(self) -> None:
+        """Pull nothing more; messages that are here are still handled. The assigned queues stay assigned."""
+        if self._member is not None:
+            self._member.group.suspend()
+
+    def resume(self) -> None:
+        """Go on after :meth:`suspend`."""
+        if self._member is not None:
+            self._member.group.resume()
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _next_batch(self) -> MessageBatch:
+        member = await self._join(is_orderly=False)
+        assert isinstance(member.sink, ConcurrentConsumption), "it has joined as such"
+        try:
+            return await member.sink.next_in_hand()
+        except trio.EndOfChannel:
+            raise StopAsyncIteration from None
+
+    async def _join(self, *, is_orderly: bool) -> _Member:
+        async with self._joining:
+            if self._member is None:
+                self._member = await self._new_member(is_orderly)
+        if self._member.group.is_orderly != is_orderly:
+            raise ClientError(UNSPECIFIED, f"the consumer of group {self._group_name} cannot be orderly and concurrent")
+        return self._member
+
+    async def _new_member(self, is_orderly: bool) -> _Member:
+        instance, config, name = self._instance, self._config, self._group_name
+        queue_requests = QueueRequests(instance=instance, group=name)
+        requests = GroupRequests(instance=instance, group=name, randomness=instance.randomness)
+        locks = QueueLocks(requests=requests, clock=instance.clock, is_needed=is_orderly and not config.is_broadcasting)
+        store = await self._store(queue_requests)
+        sink = self._orderly(store, locks) if is_orderly else self._concurrent(store)
+        group = ConsumerGroup(
+            instance=instance,
+            group=name,
+            config=config,
+            subscriptions=self._subscriptions,
+            store=store,
+            queue_requests=queue_requests,
+            requests=requests,
+            locks=locks,
+            sink=sink,
+            nursery=self._nursery,
+            is_orderly=is_orderly,
+        )
+        direct = DirectConsumption(retry_topic_of(name), is_orderly, config.auto_commit)
+        member = _Member(group, sink, direct, BrokerCommands(group, instance, self._stats, direct.consume))
+        if isinstance(sink, OrderlyConsumption):
+            sink.on_left = group.rebalance.wake
+        with ExitStack() as stack:
+            stack.callback(sink.close)
+            group.register()
+            stack.enter_context(instance.broker_requests.handling(name, member.commands.handlers))
+            await group.join()
+            member.leaving = stack.pop_all()
+        self._nursery.start_soon(self._stats.run)
+        if isinstance(sink, ConcurrentConsumption):
+            self._nursery.start_soon(sink.send_expired_back)
+        return member
+
+    async def _store(self, queue_requests: QueueRequests) -> RemoteOffsetStore | LocalOffsetStore:
+        if not self._config.is_broadcasting:
+            return RemoteOffsetStore(queue_requests)
+        # Client ids contain a random number; a consumer that is started again must find its file.
+        config = self._instance.config
+        client_id = "@".join(filter(None, (self._instance.address, config.instance_name, config.unit_name)))
+        directory = self._config.local_offset_store_dir / client_id / self._group_name
+        store = LocalOffsetStore(directory / "offsets.json")
+        await store.load()
+        return store
+
+    def _concurrent(self, store: OffsetStore) -> ConcurrentConsumption:
+        return ConcurrentConsumption(
+            config=self._config,
+            send_back=self._send_back(is_orderly=False),
+            offsets=store.table,
+            retry_topic=retry_topic_of(self._group_name),
+            stats=self._stats,
+            clock=self._instance.clock,
+            nursery=self._nursery,
+        )
+
+    def _orderly(self, store: OffsetStore, locks: QueueLocks) -> OrderlyConsumption:
+        return OrderlyConsumption(
+            config=self._config,
+            send_back=self._send_back(is_orderly=True),
+            offsets=store.table,
+            locks=locks,
+            retry_topic=retry_topic_of(self._group_name),
+            stats=self._stats,
+            clock=self._instance.clock,
+        )
+
+    def _send_back(self, *, is_orderly: bool) -> SendBack:
+        return SendBack(
+            instance=self._instance,
+            group=self._group_name,
+            max_reconsume_times=self._config.reconsume_times_max(is_orderly=is_orderly),
+            randomness=self._instance.randomness,
+        )
+
+    async def _leave(self) -> None:
+        if self._member is not None:
+            with self._member.leaving:
+                await self._member.group.leave()
+
+
+class BatchIterator:
+    """Iterator over the batches of a consumer, for one task. Created by :meth:`Consumer.batches`.
+
+    It ends when the consumer has left its group.
+    """
+
+    def __init__(self, consumer: Consumer, *, acknowledges: bool) -> None:
+        self._consumer = consumer
+        self._acknowledges = acknowledges
+        self._current: MessageBatch | None = None
+
+    def __aiter__(self) -> BatchIterator:
+        return self
+
+    async def __anext__(self) -> MessageBatch:
+        """Acknowledge the batch before, and wait for the next."""
+        if self._acknowledges and self._current is not None:
+            await self._current.done()
+        self._current = None
+        self._current = await self._consumer._next_batch()
+        return self._current
+
+
+@attrs.define(eq=False)
+class _Member:
+    """The consumer while it is in its group."""
+
+    group: ConsumerGroup
+    sink: ConcurrentConsumption | OrderlyConsumption
+    direct: DirectConsumption
+    commands: BrokerCommands
+    leaving: ExitStack = attrs.field(factory=ExitStack)

@@ -1,0 +1,160 @@
+"""What brokers ask of a member of a group: rebalance, reset offsets, report, consume one message.
+
+Compatibility: ``ClientRemotingProcessor`` and ``DefaultMQPushConsumerImpl`` (4.9.8). Offsets are reset at once; in Java
+the consumer stops for ten seconds before. A report has no ``jstack``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import attrs
+import trio
+
+from rocketpy.client.broker_requests import Handler
+from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.consumer_stats import ConsumerStats
+from rocketpy.client.consumer.group.consumer_group import ConsumerGroup
+from rocketpy.client.consumer.queue.flow_limits import MIB
+from rocketpy.client.consumer.queue.process_queue import ProcessQueue
+from rocketpy.client.instance import ClientInstance
+from rocketpy.errors import RequestError
+from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.heartbeat import ConsumeType
+from rocketpy.protocol.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
+from rocketpy.protocol.bodies.running import (
+    PROP_CLIENT_VERSION,
+    PROP_CONSUME_ORDERLY,
+    PROP_CONSUME_TYPE,
+    PROP_CONSUMER_START_TIMESTAMP,
+    PROP_NAMESERVER_ADDR,
+    PROP_THREADPOOL_CORE_SIZE,
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+    ProcessQueueInfo,
+)
+from rocketpy.protocol.codes import MQ_VERSION, RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.headers.client import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerStatusRequestHeader,
+    ResetOffsetRequestHeader,
+)
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.mq_version import version_desc
+from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.remoting.connection import Connection
+
+ConsumeDirectly = Callable[[MessageExt], Awaitable[ConsumeMessageDirectlyResult]]
+
+
+@attrs.define(eq=False)
+class BrokerCommands:
+    """The handlers of one member; ``consume`` hands one message to the program's handler."""
+
+    group: ConsumerGroup
+    instance: ClientInstance
+    stats: ConsumerStats
+    consume: ConsumeDirectly
+    tasks: int = 0
+    """How many handlers may run at once."""
+
+    @property
+    def handlers(self) -> Mapping[RequestCode, Handler]:
+        """The handlers by request code."""
+        return {
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._rebalance,
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset_offset,
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self._consumer_status,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self._running_info,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
+        }
+
+    async def _rebalance(self, connection: Connection, request: RemotingCommand) -> None:
+        self.group.rebalance.wake()
+
+    async def _reset_offset(self, connection: Connection, request: RemotingCommand) -> None:
+        header = read_header(request, ResetOffsetRequestHeader)
+        table = decode_body(request.body, ResetOffsetBody).offset_table
+        moved = [queue for queue in table if queue.topic == header.topic and queue in self.group.assigned]
+        for queue in moved:
+            self.group.move_to(queue, table[queue])
+        await self.group.store.persist(moved)
+
+    async def _consumer_status(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        header = read_header(request, GetConsumerStatusRequestHeader)
+        offsets = self.group.store.table.of_topic(header.topic)
+        return make_response(request, body=encode_body(GetConsumerStatusBody(message_queue_table=offsets)))
+
+    async def _running_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        now = trio.current_time()
+        subscriptions = self.group.subscriptions
+        info = ConsumerRunningInfo(
+            properties=self._properties(),
+            subscription_set=subscriptions.values,
+            mq_table={each.queue: self._queue_info(each) for each in self.group.process_queues},
+            status_table={topic: self.stats.status(topic, now) for topic in subscriptions.topics},
+        )
+        return make_response(request, body=encode_body(info))
+
+    async def _consume_directly(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        header = read_header(request, ConsumeMessageDirectlyResultRequestHeader)
+        messages = decode_messages(request.body or b"", broker_name=header.broker_name or "")
+        if len(messages) != 1:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"expected one message, found {len(messages)}")
+        return make_response(request, body=encode_body(await self.consume(messages[0])))
+
+    def _properties(self) -> dict[str, str]:
+        consume_type = ConsumeType.CONSUME_PASSIVELY
+        return {
+            **{name: str(value) for name, value in _facade_fields(self.group.group, self.group.config).items()},
+            PROP_CONSUME_ORDERLY: str(self.group.is_orderly).lower(),
+            PROP_THREADPOOL_CORE_SIZE: str(self.tasks),
+            PROP_CONSUMER_START_TIMESTAMP: str(self.group.started_at_ms),
+            PROP_NAMESERVER_ADDR: "".join(f"{each};" for each in self.instance.config.name_servers),
+            PROP_CONSUME_TYPE: consume_type.value,
+            PROP_CLIENT_VERSION: version_desc(MQ_VERSION),
+        }
+
+    def _queue_info(self, process_queue: ProcessQueue) -> ProcessQueueInfo:
+        lowest, highest = process_queue.bounds or (0, 0)
+        taken = [each.queue_offset for each in process_queue.taken]
+        return ProcessQueueInfo(
+            commit_offset=self.group.memory_offset(process_queue.queue) or 0,
+            cached_msg_min_offset=lowest,
+            cached_msg_max_offset=highest,
+            cached_msg_count=process_queue.message_count - len(taken),
+            cached_msg_size_in_mib=process_queue.size_bytes // MIB,
+            transaction_msg_min_offset=min(taken, default=0),
+            transaction_msg_max_offset=max(taken, default=0),
+            transaction_msg_count=len(taken),
+            locked=process_queue.is_locked,
+            try_unlock_times=process_queue.try_unlock_count,
+            last_lock_timestamp=process_queue.locked_at_ms,
+            dropped=process_queue.is_dropped or process_queue.is_leaving,
+            last_pull_timestamp=process_queue.pulled_at_ms,
+            last_consume_timestamp=process_queue.consumed_at_ms,
+        )
+
+
+def _facade_fields(group: str, config: ConsumerConfig) -> dict[str, object]:
+    """Return the settings under the names of Java's fields."""
+    return {
+        "consumerGroup": group,
+        "messageModel": config.message_model.value,
+        "consumeFromWhere": config.consume_from_where.value,
+        "consumeConcurrentlyMaxSpan": config.consume_concurrently_max_span,
+        "pullThresholdForQueue": config.pull_threshold_for_queue,
+        "pullThresholdSizeForQueue": config.pull_threshold_size_for_queue,
+        "pullThresholdForTopic": config.pull_threshold_for_topic,
+        "pullThresholdSizeForTopic": config.pull_threshold_size_for_topic,
+        "pullInterval": config.pull_interval,
+        "consumeMessageBatchMaxSize": config.consume_message_batch_max_size,
+        "pullBatchSize": config.pull_batch_size,
+        "postSubscriptionWhenPull": str(config.post_subscription_when_pull).lower(),
+        "maxReconsumeTimes": config.max_reconsume_times,
+        "suspendCurrentQueueTimeMillis": config.suspend_current_queue_time_millis,
+        "consumeTimeout": f"{config.consume_timeout:g}",
+        "allocateMessageQueueStrategy": config.allocate_message_queue_strategy.name,
+    }

@@ -1,0 +1,55 @@
+"""Selection of the messages of a topic: tags, or an SQL92 expression over their properties.
+
+Compatibility: ``MessageSelector`` and ``FilterAPI`` (4.9.8).
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.errors import ClientError
+from rocketpy.protocol.bodies.heartbeat import (
+    EXPRESSION_TYPE_SQL92,
+    EXPRESSION_TYPE_TAG,
+    SUB_ALL,
+    SubscriptionData,
+)
+from rocketpy.protocol.selector.tag import parse_tag_expression
+
+UNSPECIFIED = -1
+
+
+@attrs.frozen
+class MessageSelector:
+    """An expression and its language. Created by :meth:`by_tag` and :meth:`by_sql`."""
+
+    expression: str
+    expression_type: str
+
+    @classmethod
+    def by_tag(cls, expression: str = SUB_ALL) -> MessageSelector:
+        """Select by tags: ``*``, or ``TagA || TagB``."""
+        return cls(expression, EXPRESSION_TYPE_TAG)
+
+    @classmethod
+    def by_sql(cls, expression: str) -> MessageSelector:
+        """Select by properties: ``a > 5 AND region = 'east'``; the broker needs ``enablePropertyFilter``."""
+        return cls(expression, EXPRESSION_TYPE_SQL92)
+
+
+def subscription_to(topic: str, selector: str | MessageSelector, *, sub_version: int) -> SubscriptionData:
+    """Return the subscription that a selector means; a plain text is a tag expression.
+
+    ClientError for an expression without a tag, or an empty SQL92 expression. What an SQL92 expression means is checked
+    by the broker.
+    """
+    if isinstance(selector, str):
+        selector = MessageSelector.by_tag(selector)
+    if selector.expression_type == EXPRESSION_TYPE_TAG:
+        try:
+            return parse_tag_expression(topic, selector.expression, sub_version=sub_version)
+        except ValueError as failure:
+            raise ClientError(UNSPECIFIED, f"subscription of {topic}: {failure}") from failure
+    if not selector.expression.strip():
+        raise ClientError(UNSPECIFIED, f"subscription of {topic}: the {selector.expression_type} expression is empty")
+    return SubscriptionData(topic, selector.expression, sub_version, expression_type=selector.expression_type)

@@ -1,0 +1,191 @@
+"""Pulls one queue of a group, for as long as it is assigned, and hands the messages on.
+
+Rule: what has been pulled and is not acknowledged is bounded by :class:`~.flow_limits.FlowLimits`. A reader waits for
+acknowledgements, it does not poll.
+
+Compatibility: ``DefaultMQPushConsumerImpl.pullMessage`` (4.9.8). Each queue has a task of its own, so a broker that
+does not answer delays only its own queues. A queue whose offset is illegal is read anew at once, from the offset that
+the broker has named; in Java that takes ten seconds and the next rebalance.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import attrs
+import trio
+
+from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.queue.flow_limits import FlowLimits
+from rocketpy.client.consumer.queue.process_queue import ProcessQueue
+from rocketpy.client.results import PullResult, PullStatus
+from rocketpy.clock import Clock
+from rocketpy.errors import BrokerError, RocketpyError
+from rocketpy.protocol.bodies.heartbeat import SubscriptionData
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.message import MessageExt, MessageQueue
+from rocketpy.protocol.properties import PROPERTY_MAX_OFFSET, PROPERTY_MIN_OFFSET
+from rocketpy.protocol.sysflag import pull_sys_flag
+
+BROKER_SUSPEND_MS = 15_000
+"""How long a broker may hold a pull."""
+PULL_SECONDS = 30.0
+FLOW_CONTROL_SECONDS = 0.02
+FRUITLESS_SECONDS = 0.1
+"""Pause after a pull that returned nothing at once, because a broker need not hold pulls."""
+
+_log = logging.getLogger("rocketpy.client")
+
+
+class Puller(Protocol):
+    """Interface that a reader needs from the requests of its group."""
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        queue_offset: int,
+        *,
+        subscription: SubscriptionData,
+        sys_flag: int,
+        max_msg_nums: int,
+        suspend_ms: int,
+        timeout_s: float,
+        commit_offset: int = 0,
+        sub_version: int = 0,
+    ) -> PullResult:
+        """Pull once."""
+        ...
+
+
+class ReaderOwner(Protocol):
+    """Interface that a reader needs from its group."""
+
+    @property
+    def may_pull(self) -> trio.Event:
+        """Set while the consumer is not suspended."""
+        ...
+
+    def subscription_of(self, topic: str) -> SubscriptionData | None:
+        """Return the subscription to a topic, None when there is none any more."""
+        ...
+
+    def memory_offset(self, queue: MessageQueue) -> int | None:
+        """Return the offset that may be committed."""
+        ...
+
+    def note_fruitless(self, process_queue: ProcessQueue, next_offset: int) -> None:
+        """Note that nothing below this offset concerns the group."""
+        ...
+
+    def deliver(self, process_queue: ProcessQueue, messages: Sequence[MessageExt], pull_seconds: float) -> None:
+        """Hand messages on; they are in the process queue."""
+        ...
+
+    def read_anew(self, process_queue: ProcessQueue, queue_offset: int) -> None:
+        """Give up this assignment of the queue, and begin another one at that offset."""
+        ...
+
+
+@attrs.define(eq=False)
+class QueueReader:
+    """The pulls of one assigned queue."""
+
+    process_queue: ProcessQueue
+    next_offset: int
+    limits: Callable[[], FlowLimits]
+    config: ConsumerConfig
+    exception_pause_s: float
+    puller: Puller
+    owner: ReaderOwner
+    clock: Clock
+    is_in_trouble: bool = False
+
+    async def run(self) -> None:
+        """Pull until the queue is dropped, or cancelled."""
+        process_queue = self.process_queue
+        while not self.process_queue.is_dropped:
+            await self.owner.may_pull.wait()
+            await self._wait_for_space()
+            subscription = self.owner.subscription_of(process_queue.queue.topic)
+            if subscription is None:
+                await trio.sleep(self.exception_pause_s)
+                continue
+            process_queue.pulled_at_ms = self.clock.timestamp_ms()
+            asked_at = trio.current_time()
+            try:
+                result = await self._pull(subscription)
+            except RocketpyError as failure:
+                await self._pause_after(failure)
+                continue
+            self.is_in_trouble = False
+            if process_queue.is_dropped:
+                return
+            self._take(result, trio.current_time() - asked_at)
+            if self.config.pull_interval and result.messages:
+                await trio.sleep(self.config.pull_interval / 1000)
+            elif result.status is PullStatus.NO_NEW_MSG and trio.current_time() - asked_at < FRUITLESS_SECONDS:
+                await trio.sleep(FRUITLESS_SECONDS)
+
+    async def _pull(self, subscription: SubscriptionData) -> PullResult:
+        queue = self.process_queue.queue
+        commit_offset = 0 if self.config.is_broadcasting else self.owner.memory_offset(queue) or 0
+        sys_flag = pull_sys_flag(
+            commit_offset=commit_offset > 0,
+            suspend=True,
+            subscription=self.config.post_subscription_when_pull,
+            class_filter=False,
+        )
+        return await self.puller.pull(
+            queue,
+            self.next_offset,
+            subscription=subscription,
+            sys_flag=sys_flag,
+            max_msg_nums=self.config.pull_batch_size,
+            suspend_ms=BROKER_SUSPEND_MS,
+            timeout_s=PULL_SECONDS,
+            commit_offset=commit_offset,
+            sub_version=subscription.sub_version,
+        )
+
+    def _take(self, result: PullResult, pull_seconds: float) -> None:
+        process_queue = self.process_queue
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            _log.warning(
+                "offset %d of %s does not exist, going on at %d",
+                self.next_offset,
+                process_queue.queue,
+                result.next_begin_offset,
+            )
+            self.owner.read_anew(process_queue, result.next_begin_offset)
+            return
+        self.next_offset = result.next_begin_offset
+        messages = process_queue.put(result.messages)
+        if messages:
+            lowest, highest = str(result.min_offset), str(result.max_offset)
+            for message in messages:
+                properties = message.properties
+                properties[PROPERTY_MIN_OFFSET] = lowest
+                properties[PROPERTY_MAX_OFFSET] = highest
+            self.owner.deliver(process_queue, messages, pull_seconds)
+        elif not process_queue.message_count:
+            self.owner.note_fruitless(process_queue, result.next_begin_offset)
+
+    async def _wait_for_space(self) -> None:
+        """Wait until enough has been acknowledged; a change of the limits counts with the next acknowledgement."""
+        process_queue = self.process_queue
+        while self.limits().is_exceeded(process_queue):
+            removed = trio.Event()
+            process_queue.on_removed = removed.set
+            await removed.wait()
+            process_queue.on_removed = None
+
+    async def _pause_after(self, failure: RocketpyError) -> None:
+        if isinstance(failure, BrokerError) and failure.response_code == ResponseCode.FLOW_CONTROL:
+            await trio.sleep(FLOW_CONTROL_SECONDS)
+            return
+        if not self.is_in_trouble:
+            _log.warning("pulling %s: %s; trying again", self.process_queue.queue, failure)
+        self.is_in_trouble = True
+        await trio.sleep(self.exception_pause_s)

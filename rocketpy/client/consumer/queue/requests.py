@@ -1,0 +1,188 @@
+"""Requests about single queues: pulls, the ends of a queue, a group's progress.
+
+A queue is pulled from the broker that the last answer has named, a slave when its master must read from its disk, and
+from any of the same name when that one is not registered. Progress is the master's, and a slave's without a master.
+
+Compatibility: ``PullAPIWrapper`` and ``MQAdminImpl`` (4.9.8). After a failed pull the next one goes to the master
+again; RocketMQ stays with a slave that has vanished until its route has. As in Java, the tags are compared again here,
+because the broker compares only their hashes.
+"""
+
+from __future__ import annotations
+
+from rocketpy.client.instance import ClientInstance, read_response
+from rocketpy.client.results import PullResult, PullStatus
+from rocketpy.errors import BrokerError, RemotingError
+from rocketpy.protocol.bodies.heartbeat import SubscriptionData
+from rocketpy.protocol.bodies.route import MASTER_ID
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.headers.offset import (
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from rocketpy.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rocketpy.protocol.headers.queue_bounds import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+)
+from rocketpy.protocol.message import MessageExt, MessageQueue
+from rocketpy.protocol.selector.tag import has_tag
+from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.protocol.sysflag import PULL_COMMIT_OFFSET_FLAG, PULL_SUBSCRIPTION_FLAG
+
+COMMIT_SECONDS = 5.0
+_PULL_CODES = tuple(status.value for status in PullStatus)
+
+
+class QueueRequests:
+    """The requests of one consumer group. Raises BrokerError for refusals, RemotingError, ClientError 10003."""
+
+    def __init__(self, *, instance: ClientInstance, group: str) -> None:
+        self._instance = instance
+        self._routes = instance.routes
+        self._group = group
+        self._suggested_broker_ids: dict[MessageQueue, int] = {}  # from the last pull's answer
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        queue_offset: int,
+        *,
+        subscription: SubscriptionData,
+        sys_flag: int,
+        max_msg_nums: int,
+        suspend_ms: int,
+        timeout_s: float,
+        commit_offset: int = 0,
+        sub_version: int = 0,
+    ) -> PullResult:
+        """Pull once. ``commit_offset`` is recorded where ``sys_flag`` says so, but only by a master."""
+        address = await self._routes.subscribe_address(queue, self._suggested_broker_ids.get(queue, MASTER_ID))
+        if sys_flag & PULL_COMMIT_OFFSET_FLAG and address != self._routes.table.publish_address(queue.broker_name):
+            sys_flag &= ~PULL_COMMIT_OFFSET_FLAG
+        header = PullMessageRequestHeader(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=queue_offset,
+            max_msg_nums=max_msg_nums,
+            sys_flag=sys_flag,
+            commit_offset=commit_offset,
+            suspend_timeout_millis=suspend_ms,
+            subscription=subscription.sub_string if sys_flag & PULL_SUBSCRIPTION_FLAG else None,
+            sub_version=sub_version,
+            expression_type=subscription.expression_type,
+            broker_name=queue.broker_name,
+        )
+        request = make_request(RequestCode.PULL_MESSAGE, header)
+        try:
+            response = await self._instance.request(address, request, _PULL_CODES, timeout_s=timeout_s)
+        except RemotingError:
+            self._suggested_broker_ids.pop(queue, None)  # a slave that does not answer is left for the master
+            self._instance.request_route_refresh()
+            raise
+        result = _pull_result(response, queue, subscription)
+        self._suggested_broker_ids[queue] = result.suggest_which_broker_id
+        return result
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """Return the lowest queue offset that still exists."""
+        header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+        response = await self._ask(queue, RequestCode.GET_MIN_OFFSET, header)
+        return read_response(response, GetMinOffsetResponseHeader).offset
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """Return the queue offset that the next message will get."""
+        header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+        response = await self._ask(queue, RequestCode.GET_MAX_OFFSET, header)
+        return read_response(response, GetMaxOffsetResponseHeader).offset
+
+    async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Return the queue offset of the message stored nearest to a wall time in ms, before or after it."""
+        header = SearchOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
+        response = await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        return read_response(response, SearchOffsetResponseHeader).offset
+
+    async def consumer_offset(self, queue: MessageQueue) -> int | None:
+        """Return the group's committed progress, None when it has none."""
+        header = QueryConsumerOffsetRequestHeader(
+            consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id
+        )
+        try:
+            response = await self._ask_for_progress(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        except BrokerError as refusal:
+            if refusal.response_code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+        return read_response(response, QueryConsumerOffsetResponseHeader).offset
+
+    async def commit(self, queue: MessageQueue, consumer_offset: int) -> None:
+        """Record the group's progress: the next offset to read. Durable on the broker within its flush interval.
+
+        A slave takes it while there is no master, and brings it home.
+        """
+        await self._ask_for_progress(
+            queue, RequestCode.UPDATE_CONSUMER_OFFSET, self._progress(queue, consumer_offset), timeout_s=COMMIT_SECONDS
+        )
+
+    async def commit_oneway(self, queue: MessageQueue, consumer_offset: int) -> None:
+        """Send the group's progress without waiting for an answer: for progress that is sent again and again."""
+        address = await self._routes.offset_address(queue)
+        header = self._progress(queue, consumer_offset)
+        request = make_request(RequestCode.UPDATE_CONSUMER_OFFSET, header, oneway=True)
+        await self._instance.remoting.oneway(address, request)
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Forget which broker was suggested for a queue."""
+        self._suggested_broker_ids.pop(queue, None)
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    def _progress(self, queue: MessageQueue, consumer_offset: int) -> UpdateConsumerOffsetRequestHeader:
+        return UpdateConsumerOffsetRequestHeader(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=consumer_offset,
+        )
+
+    async def _ask(self, queue: MessageQueue, code: RequestCode, header: object) -> RemotingCommand:
+        """Send a request to the queue's master: the ends of a slave's queues lag."""
+        return await self._request(await self._routes.publish_address(queue), make_request(code, header))
+
+    async def _ask_for_progress(
+        self, queue: MessageQueue, code: RequestCode, header: object, *, timeout_s: float | None = None
+    ) -> RemotingCommand:
+        """Send a request to the queue's master, or to a slave while there is none."""
+        address = await self._routes.offset_address(queue)
+        return await self._request(address, make_request(code, header), timeout_s)
+
+    async def _request(self, address: str, request: RemotingCommand, timeout_s: float | None = None) -> RemotingCommand:
+        try:
+            return await self._instance.request(address, request, timeout_s=timeout_s)
+        except RemotingError:
+            self._instance.request_route_refresh()
+            raise
+
+
+def _pull_result(response: RemotingCommand, queue: MessageQueue, subscription: SubscriptionData) -> PullResult:
+    header = read_response(response, PullMessageResponseHeader)
+    messages: list[MessageExt] = []
+    if response.code == ResponseCode.SUCCESS and response.body:
+        messages = decode_messages(response.body, broker_name=queue.broker_name)
+        if subscription.tags_set:
+            messages = [each for each in messages if has_tag(subscription, each.tags)]
+    return PullResult(
+        status=PullStatus(response.code),
+        messages=tuple(messages),
+        next_begin_offset=header.next_begin_offset,
+        min_offset=header.min_offset,
+        max_offset=header.max_offset,
+        suggest_which_broker_id=header.suggest_which_broker_id,
+    )

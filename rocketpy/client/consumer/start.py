@@ -1,0 +1,135 @@
+"""Start positions: where in a queue reading begins.
+
+:class:`Start` is a value that programs choose. A group that is rebalanced begins by RocketMQ's ``ConsumeFromWhere``
+instead, and only in queues where it has no progress.
+
+Compatibility: ``RebalancePushImpl.computePullFromWhereWithException`` (4.9.8). A group's retry topic is consumed from
+its beginning, but from its end under CONSUME_FROM_TIMESTAMP, as there.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Protocol
+
+import attrs
+
+from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
+from rocketpy.protocol.message import MessageQueue
+from rocketpy.protocol.topic_name import RETRY_PREFIX
+
+
+class QueueOffsets(Protocol):
+    """Interface to the ends of queues and to a group's progress."""
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """Return the lowest offset."""
+        ...
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """Return the offset after the highest."""
+        ...
+
+    async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Return the offset nearest to a wall time."""
+        ...
+
+    async def consumer_offset(self, queue: MessageQueue) -> int | None:
+        """Return the group's progress."""
+        ...
+
+
+class StartKind(Enum):
+    """Reference point of a start position."""
+
+    BEGINNING = "beginning"
+    END = "end"
+    TIME = "a time"
+    LAST = "the last messages"
+    OFFSET = "an offset"
+    STORED = "the stored progress"
+
+
+@attrs.frozen
+class Start:
+    """A start position. Created by its class methods.
+
+    ``value`` is the wall time in ms, the number of messages or the offset; ``otherwise`` is where to begin without
+    stored progress.
+    """
+
+    kind: StartKind
+    value: int = 0
+    otherwise: Start | None = None
+
+    @classmethod
+    def beginning(cls) -> Start:
+        """Begin with the oldest message that exists."""
+        return cls(StartKind.BEGINNING)
+
+    @classmethod
+    def end(cls) -> Start:
+        """Begin with the next message that is sent."""
+        return cls(StartKind.END)
+
+    @classmethod
+    def at_time(cls, timestamp_ms: int) -> Start:
+        """Begin with the first message stored at or after a wall time, in ms since the epoch."""
+        if timestamp_ms < 0:
+            raise ValueError(f"expected a time in ms since the epoch, found {timestamp_ms}")
+        return cls(StartKind.TIME, timestamp_ms)
+
+    @classmethod
+    def last(cls, count: int) -> Start:
+        """Begin so many messages before the end of each queue."""
+        if count < 0:
+            raise ValueError(f"expected a number of messages, found {count}")
+        return cls(StartKind.LAST, count)
+
+    @classmethod
+    def at_offset(cls, queue_offset: int) -> Start:
+        """Begin at a queue offset, the same in each queue."""
+        if queue_offset < 0:
+            raise ValueError(f"expected a queue offset, found {queue_offset}")
+        return cls(StartKind.OFFSET, queue_offset)
+
+    @classmethod
+    def stored(cls, otherwise: Start | None = None) -> Start:
+        """Begin at the group's progress; in queues where it has none ``otherwise``, by default at the beginning."""
+        return cls(StartKind.STORED, otherwise=otherwise or cls.beginning())
+
+    async def offset_in(self, queue: MessageQueue, offsets: QueueOffsets) -> int:
+        """Return the offset at which reading a queue begins.
+
+        A broker finds the message *nearest* to a time, perhaps one that was stored before it.
+        """
+        match self.kind:
+            case StartKind.BEGINNING:
+                return await offsets.min_offset(queue)
+            case StartKind.END:
+                return await offsets.max_offset(queue)
+            case StartKind.TIME:
+                return await offsets.search_offset(queue, self.value)
+            case StartKind.LAST:
+                return max(await offsets.min_offset(queue), await offsets.max_offset(queue) - self.value)
+            case StartKind.OFFSET:
+                return self.value
+            case StartKind.STORED:
+                stored = await offsets.consumer_offset(queue)
+                assert self.otherwise is not None, "stored() sets it"
+                return await self.otherwise.offset_in(queue, offsets) if stored is None else stored
+
+
+async def offset_without_progress(
+    queue: MessageQueue, offsets: QueueOffsets, consume_from_where: ConsumeFromWhere, timestamp_ms: int
+) -> int:
+    """Return the offset at which a group begins in a queue where it has no progress.
+
+    ``timestamp_ms`` is the wall time for CONSUME_FROM_TIMESTAMP.
+    """
+    is_retry = queue.topic.startswith(RETRY_PREFIX)
+    if consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+        return 0
+    if consume_from_where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
+        return await (offsets.max_offset(queue) if is_retry else offsets.search_offset(queue, timestamp_ms))
+    return 0 if is_retry else await offsets.max_offset(queue)

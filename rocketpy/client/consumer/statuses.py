@@ -1,0 +1,29 @@
+"""What a handler makes of a batch of messages.
+
+Compatibility: ``ConsumeConcurrentlyStatus`` and ``ConsumeOrderlyStatus`` (4.9.8). A handler that returns None has
+succeeded here, because a Python function without ``return`` does; in Java it has failed.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class ConsumeConcurrentlyStatus(Enum):
+    """Result of a handler that runs concurrently with others."""
+
+    CONSUME_SUCCESS = "CONSUME_SUCCESS"
+    RECONSUME_LATER = "RECONSUME_LATER"
+
+
+class ConsumeOrderlyStatus(Enum):
+    """Result of a handler that gets each queue in order.
+
+    ``COMMIT`` and ``ROLLBACK`` count only without ``auto_commit``: then ``SUCCESS`` commits nothing, ``COMMIT`` commits
+    everything since the last commit, and ``ROLLBACK`` has it consumed again.
+    """
+
+    SUCCESS = "SUCCESS"
+    ROLLBACK = "ROLLBACK"
+    COMMIT = "COMMIT"
+    SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"

@@ -1,0 +1,139 @@
+"""What is in flight of one queue, against a model that a reader can check by eye."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from rocketpy.client.consumer.queue.process_queue import ProcessQueue
+from rocketpy.protocol.message import MessageExt, MessageQueue
+
+QUEUE = MessageQueue("T", "b", 0)
+
+
+def message(offset: int, body: bytes = b"xy") -> MessageExt:
+    return MessageExt("T", body, queue_offset=offset)
+
+
+def test_an_empty_queue_has_nothing_to_commit() -> None:
+    process_queue = ProcessQueue(QUEUE)
+    assert process_queue.consumer_offset is None
+    assert process_queue.bounds is None
+    assert process_queue.remove([message(3)]) is None
+    assert process_queue.commit() is None
+
+
+def test_the_offset_to_commit_is_the_lowest_that_is_not_acknowledged() -> None:
+    process_queue = ProcessQueue(QUEUE)
+    messages = [message(each) for each in (4, 5, 9)]
+    assert process_queue.put(messages) == messages
+    assert process_queue.remove(messages[1:2]) == 4
+    assert (process_queue.span, process_queue.bounds) == (5, (4, 9))
+    assert process_queue.remove(messages[:1]) == 9
+    assert process_queue.remove(messages[2:]) == 10
+    assert (process_queue.message_count, process_queue.size_bytes, process_queue.span) == (0, 0, 0)
+
+
+def test_what_has_been_delivered_is_not_taken_in_again() -> None:
+    process_queue = ProcessQueue(QUEUE)
+    process_queue.put([message(1), message(2)])
+    process_queue.remove([message(1)])
+    assert [each.queue_offset for each in process_queue.put([message(1), message(2), message(3)])] == [3]
+    assert process_queue.message_count == 2
+
+
+def test_removal_is_told_only_when_something_was_removed() -> None:
+    told: list[bool] = []
+    process_queue = ProcessQueue(QUEUE, on_removed=lambda: told.append(True))
+    process_queue.put([message(1)])
+    process_queue.remove([message(7)])
+    assert not told
+    process_queue.remove([message(1)])
+    assert told
+
+
+def test_a_dropped_queue_forgets_everything() -> None:
+    process_queue = ProcessQueue(QUEUE)
+    process_queue.put([message(1), message(2)])
+    process_queue.take(1)
+    process_queue.clear()
+    assert (process_queue.message_count, process_queue.size_bytes) == (0, 0)
+    assert message(1) not in process_queue
+    assert message(2) not in process_queue
+
+
+class ProcessQueueMachine(RuleBasedStateMachine):
+    """The model: offsets that wait, offsets that are taken, and the highest there has been."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.process_queue = ProcessQueue(QUEUE)
+        self.waiting: list[int] = []
+        self.taken: list[int] = []
+        self.highest = -1
+
+    @rule(offsets=st.lists(st.integers(0, 40), unique=True).map(sorted))
+    def put(self, offsets: list[int]) -> None:
+        new = [each for each in offsets if each > self.highest]
+        put = self.process_queue.put([message(each, bytes(each)) for each in offsets])
+        assert [each.queue_offset for each in put] == new
+        self.waiting += new
+        self.highest = max([self.highest, *new])
+
+    @rule(offsets=st.sets(st.integers(0, 40)))
+    def acknowledge(self, offsets: set[int]) -> None:
+        known = offsets.intersection(self.waiting)
+        self.waiting = [each for each in self.waiting if each not in known]
+        answer = self.process_queue.remove(message(each, bytes(each)) for each in sorted(offsets))
+        assert answer == (self.committable() if known else None)
+
+    @rule(count=st.integers(1, 5))
+    def take(self, count: int) -> None:
+        expected = self.waiting[:count]
+        assert [each.queue_offset for each in self.process_queue.take(count)] == expected
+        self.waiting = self.waiting[count:]
+        self.taken += expected
+
+    @precondition(lambda self: self.taken)
+    @rule(count=st.integers(1, 5))
+    def put_last_back(self, count: int) -> None:
+        back = self.taken[-count:]
+        self.process_queue.put_back([message(each) for each in back])
+        self.taken = self.taken[: -len(back)]
+        self.waiting = back + self.waiting
+
+    @rule()
+    def put_all_back(self) -> None:
+        self.process_queue.put_back()
+        self.waiting, self.taken = self.taken + self.waiting, []
+
+    @precondition(lambda self: self.taken)
+    @rule()
+    def give_first_up(self) -> None:
+        self.process_queue.give_up([message(self.taken[0], bytes(self.taken[0]))])
+        del self.taken[0]
+
+    @rule()
+    def commit(self) -> None:
+        had, self.taken = self.taken, []
+        assert self.process_queue.commit() == (self.committable() if had else None)
+
+    def committable(self) -> int | None:
+        if self.taken or self.waiting:
+            return min(self.taken + self.waiting)
+        return self.highest + 1 if self.highest >= 0 else None
+
+    @invariant()
+    def it_agrees_with_the_model(self) -> None:
+        process_queue = self.process_queue
+        assert [each.queue_offset for each in process_queue.waiting] == self.waiting
+        assert [each.queue_offset for each in process_queue.taken] == self.taken
+        assert process_queue.has_waiting == bool(self.waiting)
+        assert process_queue.consumer_offset == self.committable()
+        assert process_queue.message_count == len(self.waiting) + len(self.taken)
+        assert process_queue.size_bytes == sum(self.waiting) + sum(self.taken)
+
+
+ProcessQueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestProcessQueue = ProcessQueueMachine.TestCase

@@ -1,0 +1,273 @@
+"""Concurrent handlers: what is acknowledged, what comes again, and where, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from rocketpy.client.consumer.batch import MessageBatch
+from rocketpy.client.consumer.concurrently import ConcurrentConsumption, ConcurrentHandler
+from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.consumer_stats import ConsumerStats
+from rocketpy.client.consumer.offsets.offset_store import OffsetTable
+from rocketpy.client.consumer.queue.process_queue import ProcessQueue
+from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus
+from rocketpy.clock import SystemClock
+from rocketpy.protocol.bodies.heartbeat import MessageModel
+from rocketpy.protocol.message import MessageExt, MessageQueue
+from tests.client.consumer.scripted_send_back import ScriptedSendBack
+
+QUEUE = MessageQueue("T", "b", 0)
+LATER = ConsumeConcurrentlyStatus.RECONSUME_LATER
+
+
+class World:
+    """One queue and what handles its messages."""
+
+    def __init__(self, nursery: trio.Nursery, config: ConsumerConfig) -> None:
+        self.nursery = nursery
+        self.send_back = ScriptedSendBack()
+        self.offsets = OffsetTable()
+        self.process_queue = ProcessQueue(QUEUE)
+        self.seen: list[list[int]] = []
+        self.consumption = ConcurrentConsumption(
+            config=config,
+            send_back=self.send_back,
+            offsets=self.offsets,
+            retry_topic="%RETRY%g",
+            stats=ConsumerStats(),
+            clock=SystemClock(),
+            nursery=nursery,
+        )
+
+    def deliver(self, *offsets: int, **properties: str) -> None:
+        messages = [MessageExt("T", b"x", dict(properties), queue_offset=each) for each in offsets]
+        self.consumption.deliver(self.process_queue, self.process_queue.put(messages), 0.1)
+
+    def note(self, batch: MessageBatch) -> None:
+        self.seen.append([each.queue_offset for each in batch])
+
+    async def run(self, handler: ConcurrentHandler, *, seconds: float = 1.0, tasks: int = 1) -> None:
+        with trio.move_on_after(seconds):
+            await self.consumption.run(handler, tasks)
+
+    @property
+    def committed(self) -> int | None:
+        return self.offsets.get(QUEUE)
+
+
+BATCHES = ConsumerConfig(consume_message_batch_max_size=3)
+
+
+@pytest.fixture
+async def nursery_of_world() -> AsyncIterator[trio.Nursery]:
+    async with trio.open_nursery() as nursery:
+        yield nursery
+        nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def world(nursery_of_world: trio.Nursery, autojump_clock: MockClock) -> World:
+    return World(nursery_of_world, BATCHES)
+
+
+async def test_what_a_handler_has_finished_is_acknowledged(world: World, autojump_clock: MockClock) -> None:
+    async def handler(batch: MessageBatch) -> None:
+        world.note(batch)
+        assert all("CONSUME_START_TIME" in each.properties for each in batch)
+
+    world.deliver(0, 1, 2, 3)
+    await world.run(handler)
+    assert world.seen == [[0, 1, 2], [3]]
+    assert world.committed == 4
+    assert world.process_queue.message_count == 0
+
+
+async def test_the_offset_does_not_pass_a_message_that_is_still_handled(
+    world: World, autojump_clock: MockClock
+) -> None:
+    async def handler(batch: MessageBatch) -> None:
+        if batch.messages[0].queue_offset == 0:
+            await trio.sleep(5)
+
+    world.deliver(0)
+    world.deliver(1, 2, 3)
+    await world.run(handler, seconds=4, tasks=2)
+    assert world.committed == 0
+    assert world.process_queue.message_count == 1
+
+
+@pytest.mark.parametrize("level", [0, 4])
+async def test_a_batch_that_fails_goes_back(world: World, level: int, autojump_clock: MockClock) -> None:
+    async def handler(batch: MessageBatch) -> ConsumeConcurrentlyStatus:
+        batch.delay_level = level
+        return LATER
+
+    world.deliver(0, 1)
+    await world.run(handler)
+    assert world.send_back.sent == [(0, level), (1, level)]
+    assert world.committed == 2
+
+
+async def test_a_handler_that_raises_has_failed_and_others_go_on(
+    world: World, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
+    async def handler(batch: MessageBatch) -> None:
+        world.note(batch)
+        assert batch.messages[0].queue_offset != 0, "no"
+
+    world.deliver(0)
+    world.deliver(1)
+    await world.run(handler)
+    assert world.seen == [[0], [1]]
+    assert world.send_back.sent == [(0, 0)]
+    assert world.committed == 2
+    assert "its 1 messages come again" in caplog.text
+
+
+async def test_only_messages_after_the_ack_index_go_back(world: World, autojump_clock: MockClock) -> None:
+    async def handler(batch: MessageBatch) -> ConsumeConcurrentlyStatus:
+        batch.ack_index = 0
+        return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+    world.deliver(0, 1, 2)
+    await world.run(handler)
+    assert world.send_back.sent == [(1, 0), (2, 0)]
+    assert world.committed == 3
+
+
+async def test_messages_that_nobody_takes_back_are_tried_again_here_after_five_seconds(
+    world: World, autojump_clock: MockClock
+) -> None:
+    times: list[float] = []
+
+    async def handler(batch: MessageBatch) -> ConsumeConcurrentlyStatus | None:
+        times.append(trio.current_time())
+        assert batch.messages[0].reconsume_times == len(times) - 1
+        return LATER if len(times) == 1 else None
+
+    world.send_back.is_refusing = True
+    world.deliver(0)
+    await world.run(handler, seconds=10)
+    assert times[1] - times[0] == pytest.approx(5, abs=0.2)
+    assert world.committed == 1
+
+
+async def test_a_handler_that_never_ends_is_cancelled_and_its_messages_go_back(
+    nursery_of_world: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World(nursery_of_world, ConsumerConfig(consume_timeout=2))
+
+    async def handler(batch: MessageBatch) -> None:
+        world.note(batch)
+        if len(world.seen) == 1:
+            await trio.sleep_forever()
+
+    world.deliver(0, 1)
+    await world.run(handler, seconds=119)
+    assert world.seen == [[0]]
+    world.seen.clear()
+    await world.run(handler, seconds=121)
+    assert world.seen == [[1], [0]], "a handler that is cancelled returns its batch"
+    await world.run(handler, seconds=1)
+    assert world.send_back.sent == [(1, 3)]
+    assert world.committed == 2
+
+
+async def test_a_handler_that_is_cancelled_returns_its_batch(world: World, autojump_clock: MockClock) -> None:
+    async def never(batch: MessageBatch) -> None:
+        await trio.sleep_forever()
+
+    async def handler(batch: MessageBatch) -> None:
+        world.note(batch)
+
+    world.deliver(0, 1)
+    await world.run(never)
+    assert world.committed is None
+    await world.run(handler)
+    assert world.seen == [[0, 1]]
+    assert world.committed == 2
+
+
+async def test_results_of_a_queue_that_is_given_up_do_not_count(world: World, autojump_clock: MockClock) -> None:
+    async def handler(batch: MessageBatch) -> ConsumeConcurrentlyStatus:
+        world.process_queue.is_dropped = True
+        world.process_queue.clear()
+        return LATER
+
+    world.deliver(0)
+    world.deliver(1)
+    await world.run(handler)
+    assert (world.committed, world.send_back.sent) == (None, [])
+
+
+async def test_a_broadcasting_consumer_loses_what_fails(
+    nursery_of_world: trio.Nursery, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(nursery_of_world, ConsumerConfig(message_model=MessageModel.BROADCASTING))
+
+    async def handler(batch: MessageBatch) -> ConsumeConcurrentlyStatus:
+        return LATER
+
+    world.deliver(0)
+    await world.run(handler)
+    assert (world.committed, world.send_back.sent) == (1, [])
+    assert "is lost" in caplog.text
+
+
+async def test_a_retry_has_its_original_topic(world: World, autojump_clock: MockClock) -> None:
+    process_queue = ProcessQueue(MessageQueue("%RETRY%g", "b", 0))
+    message = MessageExt("%RETRY%g", b"x", {"RETRY_TOPIC": "T"})
+    world.consumption.deliver(process_queue, process_queue.put([message]), 0.0)
+    batch = await world.consumption.next_batch()
+    assert batch.messages[0].topic == "T"
+    assert batch.queue.topic == "%RETRY%g"
+
+
+async def test_a_batch_in_hand_is_settled_once(world: World, autojump_clock: MockClock) -> None:
+    world.deliver(0, 1, 2)
+    batch = await world.consumption.next_in_hand()
+    await batch.retry_later(messages=batch.messages[:1])
+    assert (world.send_back.sent, world.committed, batch.is_settled) == ([(0, 0)], 1, False)
+    await batch.done()
+    assert (world.committed, batch.is_settled) == (3, True)
+    await batch.dead_letter()
+    assert world.send_back.sent == [(0, 0)]
+
+
+async def test_a_batch_that_stays_in_hand_too_long_goes_back(world: World, autojump_clock: MockClock) -> None:
+    world.deliver(0, 1)
+    batch = await world.consumption.next_in_hand()
+    with trio.move_on_after(17 * 60):
+        await world.consumption.send_expired_back()
+    assert world.send_back.sent == [(0, 3), (1, 3)]
+    await batch.done()
+    assert world.committed == 2
+
+
+async def test_all_that_fails_and_cannot_go_back_ends_the_batch_but_not_its_messages(
+    world: World, autojump_clock: MockClock
+) -> None:
+    world.send_back.is_refusing = True
+    world.deliver(0)
+    batch = await world.consumption.next_in_hand()
+    await batch.retry_later()
+    assert batch.is_settled
+    assert world.committed is None
+    again = await world.consumption.next_in_hand()
+    assert again.messages[0].reconsume_times == 1
+
+
+async def test_handlers_end_when_the_consumer_has_left(world: World, autojump_clock: MockClock) -> None:
+    async def handler(batch: MessageBatch) -> None:
+        world.note(batch)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.consumption.run, handler, 3)
+        await trio.sleep(1)
+        world.consumption.close()
+    world.deliver(0)
+    assert world.seen == []

@@ -1,0 +1,314 @@
+"""A member of a group against a scripted broker: every style, from joining to leaving."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+import trio.lowlevel
+import trio.testing
+
+from rocketpy.client.client import Client, open_client
+from rocketpy.client.config import ClientConfig
+from rocketpy.client.consumer.batch import MessageBatch
+from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.message_selector import MessageSelector
+from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
+from rocketpy.errors import BrokerError, ClientError
+from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.message import MessageQueue
+from tests.client.conftest import TOPIC
+from tests.client.fake_cluster import FakeCluster
+from tests.patience import PATIENCE_SECONDS, until
+
+FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+RETRY = "%RETRY%g"
+
+
+def put(cluster: FakeCluster, count: int) -> None:
+    for number in range(count):
+        cluster.broker.put(TOPIC, number % 4, b"%d" % number)
+
+
+@pytest.fixture
+async def client(cluster: FakeCluster) -> AsyncIterator[Client]:
+    cluster.add_topic(RETRY, 1)
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with open_client(cluster.address) as opened:
+            yield opened
+
+
+@asynccontextmanager
+async def running(*arguments: object) -> AsyncIterator[None]:
+    """Run something while the block does."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(*arguments)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+def progress(cluster: FakeCluster, topic: str = TOPIC) -> list[int | None]:
+    return [cluster.broker.progress.get(("g", topic, each)) for each in range(4)]
+
+
+async def test_a_batch_is_acknowledged_when_the_loop_has_come_round(cluster: FakeCluster, client: Client) -> None:
+    put(cluster, 8)
+    seen = []
+    async with client.consumer("g", TOPIC, config=FIRST) as consumer:
+        async for batch in consumer:
+            seen += [each.body for each in batch]
+            if len(seen) == 8:
+                last = batch.queue
+                break
+    assert sorted(seen) == [b"%d" % each for each in range(8)]
+    expected = [2, 2, 2, 2]
+    expected[last.queue_id] = 1
+    assert progress(cluster) == expected, "the last one was not acknowledged"
+
+
+async def test_a_program_may_settle_each_batch_itself(cluster: FakeCluster, client: Client) -> None:
+    cluster.broker.put(TOPIC, 0, b"1")
+    cluster.broker.put(TOPIC, 0, b"2")
+    cluster.broker.put(TOPIC, 0, b"3")
+    async with client.consumer("g", TOPIC, config=FIRST) as consumer:
+        batches = consumer.batches(acknowledges=False)
+        first, second, third = [await anext(batches) for _ in range(3)]
+        await second.done()
+        await third.dead_letter()
+        await until(lambda: cluster.broker.sent_back)
+        assert consumer.assigned == [MessageQueue(RETRY, "broker-a", 0)] + [
+            MessageQueue(TOPIC, "broker-a", each) for each in range(4)
+        ]
+    assert progress(cluster)[0] == 0
+    assert [each.delay_level for each in cluster.broker.sent_back] == [-1]
+    assert not first.is_settled
+
+
+async def test_handlers_run_concurrently_and_what_fails_goes_back(cluster: FakeCluster, client: Client) -> None:
+    put(cluster, 8)
+    together = trio.Event()
+    seen: list[bytes] = []
+
+    async def handler(batch: MessageBatch) -> ConsumeConcurrentlyStatus | None:
+        seen.append(batch.messages[0].body)
+        if len(seen) == 8:
+            together.set()
+        await together.wait()
+        if batch.messages[0].body == b"5":
+            return ConsumeConcurrentlyStatus.RECONSUME_LATER
+        return None
+
+    async with client.consumer("g", TOPIC, config=FIRST) as consumer, running(consumer.run, handler):
+        await until(lambda: cluster.broker.sent_back)
+    assert [each.max_reconsume_times for each in cluster.broker.sent_back] == [16]
+    assert progress(cluster) == [2, 2, 2, 2]
+
+
+async def test_a_retry_is_handled_under_its_own_topic_and_counts_on_the_retry_topic(
+    cluster: FakeCluster, client: Client
+) -> None:
+    cluster.broker.put(RETRY, 0, b"again", {"RETRY_TOPIC": TOPIC})
+    async with client.consumer("g", TOPIC) as consumer:
+        async for batch in consumer:
+            assert [each.topic for each in batch] == [TOPIC]
+            await batch.done()
+            break
+    assert progress(cluster, RETRY)[0] == 1
+
+
+async def test_an_orderly_consumer_locks_its_queues_and_gives_them_back(cluster: FakeCluster, client: Client) -> None:
+    put(cluster, 8)
+    results = [ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT]
+    seen: list[tuple[int, int]] = []
+
+    async def handler(batch: MessageBatch) -> ConsumeOrderlyStatus | None:
+        assert cluster.broker.locks[batch.queue] == client.client_id
+        batch.suspend_ms = 10
+        seen.append((batch.queue.queue_id, batch.messages[0].queue_offset))
+        return results.pop() if results else None
+
+    async with client.consumer("g", TOPIC, config=FIRST) as consumer, running(consumer.run_orderly, handler):
+        await until(lambda: len(seen) == 9)
+    again = seen[0]
+    assert seen.count(again) == 2
+    for queue_id in range(4):
+        offsets = [offset for queue, offset in seen if queue == queue_id]
+        assert offsets == sorted(offsets)
+    assert progress(cluster) == [2, 2, 2, 2]
+    assert cluster.broker.locks == {}
+
+
+async def test_a_queue_that_another_member_has_locked_is_taken_when_it_is_free(
+    cluster: FakeCluster, client: Client
+) -> None:
+    locked = MessageQueue(TOPIC, "broker-a", 2)
+    cluster.broker.locks[locked] = "another client"
+    put(cluster, 4)
+    seen: set[int] = set()
+
+    async def handler(batch: MessageBatch) -> None:
+        seen.add(batch.queue.queue_id)
+
+    async with client.consumer("g", TOPIC, config=FIRST) as consumer, running(consumer.run_orderly, handler):
+        await until(lambda: seen == {0, 1, 3})
+        assert locked not in consumer.assigned
+        del cluster.broker.locks[locked]
+        await until(lambda: 2 in seen)
+
+
+async def test_members_share_the_queues_of_a_topic(cluster: FakeCluster, client: Client) -> None:
+    cluster.broker.other_members = ["0.0.0.0@before"]
+    async with client.consumer("g", TOPIC) as consumer:
+        found = [each for each in await consumer.wait_assigned() if each.topic == TOPIC]
+    assert [each.queue_id for each in found] == [2, 3]
+
+
+async def test_heartbeats_say_what_is_consumed_before_anything_is_pulled(cluster: FakeCluster, client: Client) -> None:
+    async with client.consumer("g", subscriptions={TOPIC: "A || B"}) as consumer:
+        await consumer.wait_assigned()
+        codes = [each.code for each in cluster.broker.requests]
+        assert RequestCode.PULL_MESSAGE not in codes[: codes.index(RequestCode.HEART_BEAT)]
+    (data,) = cluster.broker.heartbeats[0].consumer_data_set
+    assert (data.group_name, data.consume_type, data.message_model) == ("g", "CONSUME_PASSIVELY", "CLUSTERING")
+    assert data.consume_from_where == "CONSUME_FROM_LAST_OFFSET"
+    assert {each.topic: each.sub_string for each in data.subscription_data_set} == {TOPIC: "A || B", RETRY: "*"}
+    assert len(cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)) == 1
+
+
+async def test_a_filter_that_no_broker_understands_is_an_error_of_joining(cluster: FakeCluster, client: Client) -> None:
+    cluster.broker.refuse(RequestCode.CHECK_CLIENT_CONFIG, ResponseCode.SUBSCRIPTION_PARSE_FAILED)
+    async with client.consumer("g", subscriptions={TOPIC: MessageSelector.by_sql("a >")}) as consumer:
+        with pytest.raises(BrokerError):
+            await consumer.wait_assigned()
+        cluster.broker.behave()
+        await consumer.wait_assigned()
+
+
+async def test_topics_come_and_go_while_it_runs(cluster: FakeCluster, client: Client) -> None:
+    cluster.add_topic("Other", 1)
+    cluster.broker.put("Other", 0, b"other")
+    put(cluster, 1)
+    seen: list[bytes] = []
+
+    async def handler(batch: MessageBatch) -> None:
+        seen.append(batch.messages[0].body)
+
+    async with client.consumer("g", TOPIC, config=FIRST) as consumer, running(consumer.run, handler):
+        await until(lambda: seen == [b"0"])
+        consumer.subscribe("Other")
+        await until(lambda: b"other" in seen)
+        consumer.unsubscribe(TOPIC)
+        await until(lambda: {each.topic for each in consumer.assigned} == {RETRY, "Other"})
+        assert progress(cluster)[0] == 1, "what is given up has been stored"
+
+
+async def test_a_suspended_consumer_finishes_what_it_has(cluster: FakeCluster, client: Client) -> None:
+    seen: list[bytes] = []
+
+    async def handler(batch: MessageBatch) -> None:
+        seen.append(batch.messages[0].body)
+
+    async with client.consumer("g", TOPIC, config=FIRST) as consumer, running(consumer.run, handler):
+        await until(lambda: len(cluster.broker.waiting) == 5)
+        consumer.suspend()
+        cluster.broker.put(TOPIC, 0, b"pulled already")
+        await until(lambda: seen == [b"pulled already"])
+        cluster.broker.put(TOPIC, 0, b"for later")
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        assert len(seen) == 1
+        consumer.resume()
+        await until(lambda: len(seen) == 2)
+
+
+async def test_an_offset_that_does_not_exist_is_corrected(cluster: FakeCluster, client: Client) -> None:
+    put(cluster, 40)
+    cluster.broker.min_offsets[TOPIC, 0] = 6
+    async with client.consumer("g", TOPIC, config=FIRST) as consumer:
+        seen = []
+        async for batch in consumer:
+            seen += [(batch.queue.queue_id, each.queue_offset) for each in batch]
+            if len(seen) == 34:
+                await batch.done()
+                break
+    assert [offset for queue, offset in sorted(seen) if queue == 0] == [6, 7, 8, 9]
+    assert progress(cluster) == [10, 10, 10, 10]
+
+
+async def test_a_broadcasting_consumer_takes_every_queue_and_keeps_its_offsets(
+    cluster: FakeCluster, client: Client, tmp_path: Path
+) -> None:
+    put(cluster, 4)
+    cluster.broker.other_members = ["0.0.0.0@before"]
+    config = ConsumerConfig(
+        message_model=MessageModel.BROADCASTING,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        local_offset_store_dir=tmp_path,
+    )
+    for expected in ([b"0", b"1", b"2", b"3"], [b"0"]):
+        async with client.consumer("g", TOPIC, config=config) as consumer:
+            seen = []
+            async for batch in consumer:
+                seen += [each.body for each in batch]
+                if len(seen) == len(expected):
+                    await batch.done()
+                    break
+            assert sorted(seen) == expected
+        cluster.broker.put(TOPIC, 0, b"0")
+    (file,) = tmp_path.rglob("offsets.json")  # noqa: ASYNC240
+    assert file.parent.parent.name.endswith("@DEFAULT")
+    assert cluster.broker.progress == {}
+    assert cluster.broker.heartbeats[0].consumer_data_set[0].message_model == "BROADCASTING"
+
+
+async def test_a_group_has_one_consumer_in_a_client_and_one_style(cluster: FakeCluster, client: Client) -> None:
+    async def never(batch: MessageBatch) -> None:
+        raise AssertionError
+
+    async with client.consumer("g", TOPIC) as first, client.consumer("g", TOPIC) as second:
+        await first.wait_assigned()
+        with pytest.raises(ClientError, match="created before"):
+            await second.wait_assigned()
+        with pytest.raises(ClientError, match="cannot be orderly and concurrent"):
+            await first.run_orderly(never)
+
+
+async def test_leaving_is_bounded_when_no_broker_answers(cluster: FakeCluster, client: Client) -> None:
+    put(cluster, 4)
+    async with client.consumer("g", TOPIC, config=FIRST) as consumer:
+        async for batch in consumer:
+            await batch.done()
+            break
+        cluster.broker.be_silent(RequestCode.UPDATE_CONSUMER_OFFSET)
+        cluster.broker.be_silent(RequestCode.UNREGISTER_CLIENT)
+        begun = trio.current_time()
+    assert trio.current_time() - begun < 20
+
+
+async def test_a_consumer_that_is_cancelled_stores_what_was_acknowledged(cluster: FakeCluster, client: Client) -> None:
+    put(cluster, 4)
+    with trio.CancelScope() as scope:
+        async with client.consumer("g", TOPIC, config=FIRST) as consumer:
+            async for batch in consumer:
+                await batch.done()
+                scope.cancel()
+    assert sorted(progress(cluster), key=str) == [0, 0, 0, 1] or 1 in progress(cluster)
+
+
+async def test_handlers_end_with_the_block_of_the_consumer(cluster: FakeCluster) -> None:
+    async def handler(batch: MessageBatch) -> None:
+        pass
+
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with (
+            open_client(cluster.address, config=ClientConfig()) as client,
+            trio.open_nursery() as nursery,
+            client.consumer("g", TOPIC) as consumer,
+        ):
+            await nursery.start(consumer.run, handler)
+            iterator = consumer.batches()
+    with pytest.raises(StopAsyncIteration):
+        await anext(iterator)

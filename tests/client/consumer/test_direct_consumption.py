@@ -1,0 +1,59 @@
+"""One message that an administrator hands to a consumer."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy.client.consumer.batch import MessageBatch
+from rocketpy.client.consumer.direct_consumption import DirectConsumption
+from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
+from rocketpy.errors import RequestError
+from rocketpy.protocol.message import MessageExt
+
+Status = ConsumeConcurrentlyStatus | ConsumeOrderlyStatus | None
+
+
+def direct(result: Status | Exception, seen: list[MessageBatch] | None = None) -> DirectConsumption:
+    async def handler(batch: MessageBatch) -> Status:
+        if seen is not None:
+            seen.append(batch)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    return DirectConsumption("%RETRY%g", is_orderly=True, auto_commit=False, handler=handler)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (None, "CR_SUCCESS"),
+        (ConsumeConcurrentlyStatus.CONSUME_SUCCESS, "CR_SUCCESS"),
+        (ConsumeConcurrentlyStatus.RECONSUME_LATER, "CR_LATER"),
+        (ConsumeOrderlyStatus.SUCCESS, "CR_SUCCESS"),
+        (ConsumeOrderlyStatus.COMMIT, "CR_COMMIT"),
+        (ConsumeOrderlyStatus.ROLLBACK, "CR_ROLLBACK"),
+        (ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT, "CR_LATER"),
+    ],
+)
+async def test_results_have_the_names_of_java(status: Status, expected: str) -> None:
+    found = await direct(status).consume(MessageExt("T", b"x"))
+    assert (found.consume_result, found.order, found.auto_commit, found.remark) == (expected, True, False, None)
+
+
+async def test_a_handler_that_fails_is_reported() -> None:
+    found = await direct(ZeroDivisionError("why")).consume(MessageExt("T", b"x"))
+    assert (found.consume_result, found.remark) == ("CR_THROW_EXCEPTION", "ZeroDivisionError: why")
+
+
+async def test_a_retry_has_its_original_topic() -> None:
+    seen: list[MessageBatch] = []
+    await direct(None, seen).consume(MessageExt("%RETRY%g", b"x", {"RETRY_TOPIC": "T"}, broker_name="b"))
+    (batch,) = seen
+    assert batch.messages[0].topic == "T"
+    assert (batch.queue.topic, batch.queue.broker_name, batch.auto_commit) == ("T", "b", False)
+
+
+async def test_without_a_handler_there_is_nothing_to_call() -> None:
+    with pytest.raises(RequestError, match="no handler"):
+        await DirectConsumption("%RETRY%g", is_orderly=False).consume(MessageExt("T", b"x"))

@@ -1,0 +1,31 @@
+"""What selectors mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy.client.consumer.message_selector import MessageSelector, subscription_to
+from rocketpy.errors import ClientError
+from rocketpy.protocol.java_hash import java_hash
+
+
+def test_a_plain_text_is_a_tag_expression() -> None:
+    found = subscription_to("T", "A || B", sub_version=5)
+    assert found == subscription_to("T", MessageSelector.by_tag("A || B"), sub_version=5)
+    assert (found.tags_set, found.code_set) == (["A", "B"], [java_hash("A"), java_hash("B")])
+    assert (found.topic, found.sub_string, found.sub_version, found.expression_type) == ("T", "A || B", 5, "TAG")
+
+
+def test_everything_is_the_default() -> None:
+    assert subscription_to("T", MessageSelector.by_tag(), sub_version=0).sub_string == "*"
+
+
+def test_an_sql_expression_travels_as_it_is() -> None:
+    found = subscription_to("T", MessageSelector.by_sql("a > 5"), sub_version=1)
+    assert (found.sub_string, found.expression_type, found.tags_set) == ("a > 5", "SQL92", [])
+
+
+@pytest.mark.parametrize("selector", ["||", MessageSelector.by_sql(" ")])
+def test_an_expression_without_content_is_refused(selector: str | MessageSelector) -> None:
+    with pytest.raises(ClientError, match="subscription of T"):
+        subscription_to("T", selector, sub_version=0)
