@@ -65,6 +65,8 @@ CLIENT_NAMES = {
     "SendResult",
     "SendStatus",
     "SessionCredentials",
+    "Start",
+    "StartKind",
     "TlsClientConfig",
     "TopicRouteData",
     "open_admin_client",

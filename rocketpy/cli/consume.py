@@ -29,9 +29,9 @@ from rocketpy.errors import RocketpyError
 if TYPE_CHECKING:
     from rocketpy.client.config import ClientConfig
     from rocketpy.client.consumer.message_stream import MessageStream
+    from rocketpy.client.consumer.start import Start
     from rocketpy.protocol.message import MessageExt
 
-STARTS = ("beginning", "end", "stored")
 COMMIT_INTERVAL_SECONDS = 5.0
 LAST_COMMIT_SECONDS = 3.0
 
@@ -42,7 +42,7 @@ class ConsumeOptions:
 
     topic: str
     namesrv: str
-    start: str | int
+    start: Start
     exit_at_end: bool
     count: int
     expression: str
@@ -98,15 +98,14 @@ def consume(
         )
 
 
-def parse_start(text: str) -> str | int:
-    """Convert --offset into the client's ``start``."""
-    if text in STARTS:
-        return text
+def parse_start(text: str) -> Start:
+    """Convert --offset into a start position."""
+    from rocketpy.client.consumer.start import Start
+
     try:
-        return int(text)
-    except ValueError:
-        expected = f"{', '.join(STARTS)}, a time in ms or -N"
-        raise typer.BadParameter(f"{text!r}, expected {expected}", param_hint="--offset") from None
+        return Start.of(text)
+    except ValueError as failure:
+        raise typer.BadParameter(str(failure), param_hint="--offset") from None
 
 
 def _checked_expression(expression: str) -> str:

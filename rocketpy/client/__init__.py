@@ -14,6 +14,7 @@ from rocketpy.client.consumer.consumer import BatchIterator, Consumer
 from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.message_stream import MessageStream
 from rocketpy.client.consumer.pull_consumer import PullConsumer
+from rocketpy.client.consumer.start import Start, StartKind
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.hooks import (
@@ -99,6 +100,8 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "SessionCredentials",
+    "Start",
+    "StartKind",
     "TlsClientConfig",
     "TopicRouteData",
     "Transaction",

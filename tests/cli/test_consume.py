@@ -12,6 +12,7 @@ import trio
 import typer
 
 from rocketpy.cli.consume import ConsumeOptions, json_line, parse_start, print_messages
+from rocketpy.client.consumer.start import Start
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.message import MessageExt
 from tests.cli.conftest import TOPIC, line, run, started
@@ -29,11 +30,11 @@ def fill(cluster: FakeCluster, count: int, *, queues: int = 4) -> None:
 
 def test_where_to_begin() -> None:
     assert [parse_start(text) for text in ("beginning", "end", "stored", "1700000000000", "-5")] == [
-        "beginning",
-        "end",
-        "stored",
-        1_700_000_000_000,
-        -5,
+        Start.beginning(),
+        Start.end(),
+        Start.stored(),
+        Start.at_time(1_700_000_000_000),
+        Start.last(5),
     ]
     for text in ("", "middle", "1.5", "-"):
         with pytest.raises(typer.BadParameter):
@@ -137,7 +138,7 @@ async def test_progress_is_committed_once_a_queue(cluster: FakeCluster) -> None:
     assert cluster.broker.progress == {("g", TOPIC, number): 25 for number in range(4)}
     assert len(cluster.broker.asked(RequestCode.UPDATE_CONSUMER_OFFSET)) == 4
     output = Output()
-    await print_messages(consume_options(cluster, commit=True, start="stored"), output)
+    await print_messages(consume_options(cluster, commit=True, start=Start.stored()), output)
     assert output.getvalue() == b""
 
 

@@ -20,6 +20,7 @@ from typing import Protocol
 import attrs
 import trio
 
+from rocketpy.client.consumer.start import Start, StartKind
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.client.scope import unwrapped
 from rocketpy.errors import BrokerError, ClientError, RemotingError, RocketpyError
@@ -57,7 +58,7 @@ class QueueSource(Protocol):
         """Pull once."""
         ...
 
-    async def start_offset(self, queue: MessageQueue, start: str | int) -> int:
+    async def start_offset(self, queue: MessageQueue, start: Start) -> int:
         """Return the queue offset to begin at."""
         ...
 
@@ -76,7 +77,7 @@ class StreamPlan:
 
     topic: str
     queues: Sequence[MessageQueue] | None
-    start: str | int
+    start: Start
     expression: str
     until_end: bool
     suspend_ms: int
@@ -88,7 +89,7 @@ class StreamPlan:
 async def open_message_stream(source: QueueSource, plan: StreamPlan) -> AsyncIterator[MessageStream]:
     """Determine the start offsets, start pulling and yield the stream; its tasks end with the block.
 
-    A message sent after entering the block is in the stream, also with ``start="end"``.
+    A message sent after entering the block is in the stream, also with :meth:`Start.end`.
     """
     async with unwrapped(trio.open_nursery()) as nursery:
         send, receive = trio.open_memory_channel[_Pulled](PULLS_AHEAD_MAX)
@@ -269,7 +270,8 @@ class _Readers:
         if end is not None and message.queue_offset >= end:
             return False
         # A broker finds the message *nearest* to a time, perhaps one that was stored before it.
-        return isinstance(self._plan.start, str) or message.store_timestamp >= self._plan.start
+        start = self._plan.start
+        return start.kind is not StartKind.TIME or message.store_timestamp >= start.value
 
     async def _take_in_new_queues(self, nursery: trio.Nursery) -> None:
         """Add queues that the topic gets while it is followed.
@@ -277,7 +279,8 @@ class _Readers:
         All of a new queue is new, so it is read from its beginning. But it may only be new here, because its broker was
         away when the stream was opened: where the group has progress, it goes on from there.
         """
-        start = "stored" if self._plan.start == "stored" else "beginning"
+        is_stored = self._plan.start.kind is StartKind.STORED
+        start = Start.stored() if is_stored else Start.beginning()
         known = {stretch.queue for stretch in self._stretches}
         while True:
             await trio.sleep(self._plan.new_queues_interval_s)

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from rocketpy.client.consumer.config import PullConfig
 from rocketpy.client.consumer.message_stream import MessageStream, StreamPlan, open_message_stream
 from rocketpy.client.consumer.queue.requests import QueueRequests
+from rocketpy.client.consumer.start import Start, offset_of_start
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.results import PullResult
 from rocketpy.client.validators import check_group
@@ -21,8 +22,6 @@ from rocketpy.protocol.bodies.heartbeat import SUB_ALL, ConsumerData, ConsumeTyp
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.selector.tag import parse_tag_expression
 from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG, PULL_SUSPEND_FLAG
-
-STARTS = ("beginning", "end", "stored")
 
 
 @asynccontextmanager
@@ -99,32 +98,16 @@ class PullConsumer:
         """
         await self._requests.commit(queue, consumer_offset)
 
-    async def start_offset(self, queue: MessageQueue, start: str | int) -> int:
-        """Return the queue offset at which reading begins.
-
-        ``start`` is ``"beginning"``, ``"end"``, ``"stored"`` (the group's progress, else the beginning), a wall time in
-        ms, or a negative number -N for the last N messages.
-        """
-        if isinstance(start, int):
-            if start < 0:
-                return max(await self.min_offset(queue), await self.max_offset(queue) + start)
-            return await self.search_offset(queue, start)
-        if start == "end":
-            return await self.max_offset(queue)
-        if start == "stored":
-            stored = await self.consumer_offset(queue)
-            if stored is not None:
-                return stored
-        elif start != "beginning":
-            raise ValueError(f"start is {start!r}, expected 'beginning', 'end', 'stored' or a number")
-        return await self.min_offset(queue)
+    async def start_offset(self, queue: MessageQueue, start: Start | str | int) -> int:
+        """Return the queue offset at which reading begins; the short forms of a start are those of :meth:`Start.of`."""
+        return await offset_of_start(Start.of(start), queue, self)
 
     @asynccontextmanager
     async def open_messages(
         self,
         topic: str,
         *,
-        start: str | int = "stored",
+        start: Start | str | int = "stored",
         expression: str = "*",
         until_end: bool = False,
         queues: Sequence[MessageQueue] | None = None,
@@ -138,13 +121,11 @@ class PullConsumer:
         invalid ``start`` or ``expression``.
         """
         parse_tag_expression(topic, expression)
-        if isinstance(start, str) and start not in STARTS:
-            raise ValueError(f"start is {start!r}, expected one of {', '.join(STARTS)} or a number")
         config = self._instance.config
         plan = StreamPlan(
             topic=topic,
             queues=queues,
-            start=start,
+            start=Start.of(start),
             expression=expression,
             until_end=until_end,
             suspend_ms=suspend_ms,

@@ -98,26 +98,50 @@ class Start:
         """Begin at the group's progress; in queues where it has none ``otherwise``, by default at the beginning."""
         return cls(StartKind.STORED, otherwise=otherwise or cls.beginning())
 
-    async def offset_in(self, queue: MessageQueue, offsets: QueueOffsets) -> int:
-        """Return the offset at which reading a queue begins.
+    @classmethod
+    def of(cls, start: Start | str | int) -> Start:
+        """Return a start position from its short form, as the command line has it; ValueError for any other text.
 
-        A broker finds the message *nearest* to a time, perhaps one that was stored before it.
+        ``"beginning"``, ``"end"``, ``"stored"``, a wall time in ms, or a negative number -N for the last N messages.
         """
-        match self.kind:
-            case StartKind.BEGINNING:
-                return await offsets.min_offset(queue)
-            case StartKind.END:
-                return await offsets.max_offset(queue)
-            case StartKind.TIME:
-                return await offsets.search_offset(queue, self.value)
-            case StartKind.LAST:
-                return max(await offsets.min_offset(queue), await offsets.max_offset(queue) - self.value)
-            case StartKind.OFFSET:
-                return self.value
-            case StartKind.STORED:
-                stored = await offsets.consumer_offset(queue)
-                assert self.otherwise is not None, "stored() sets it"
-                return await self.otherwise.offset_in(queue, offsets) if stored is None else stored
+        match start:
+            case Start():
+                return start
+            case int():
+                return cls.at_time(start) if start >= 0 else cls.last(-start)
+            case "beginning":
+                return cls.beginning()
+            case "end":
+                return cls.end()
+            case "stored":
+                return cls.stored()
+        try:
+            return cls.of(int(start))
+        except ValueError:
+            expected = "'beginning', 'end', 'stored', a time in ms or -N"
+            raise ValueError(f"start is {start!r}, expected {expected}") from None
+
+
+async def offset_of_start(start: Start, queue: MessageQueue, offsets: QueueOffsets) -> int:
+    """Return the offset at which reading a queue begins.
+
+    A broker finds the message *nearest* to a time, perhaps one that was stored before it.
+    """
+    match start.kind:
+        case StartKind.BEGINNING:
+            return await offsets.min_offset(queue)
+        case StartKind.END:
+            return await offsets.max_offset(queue)
+        case StartKind.TIME:
+            return await offsets.search_offset(queue, start.value)
+        case StartKind.LAST:
+            return max(await offsets.min_offset(queue), await offsets.max_offset(queue) - start.value)
+        case StartKind.OFFSET:
+            return start.value
+        case StartKind.STORED:
+            stored = await offsets.consumer_offset(queue)
+            assert start.otherwise is not None, "stored() sets it"
+            return await offset_of_start(start.otherwise, queue, offsets) if stored is None else stored
 
 
 async def offset_without_progress(

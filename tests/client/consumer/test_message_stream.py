@@ -12,6 +12,7 @@ import trio
 import trio.testing
 
 from rocketpy.client.consumer.message_stream import MessageStream, StreamPlan, open_message_stream
+from rocketpy.client.consumer.start import Start
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError, RemotingConnectError, RocketpyError
 from rocketpy.protocol.codes import ResponseCode
@@ -71,11 +72,11 @@ class Source:
         status = PullStatus.NO_MATCHED_MSG if window else PullStatus.NO_NEW_MSG
         return _result(status, (), queue_offset + len(window))
 
-    async def start_offset(self, queue: MessageQueue, start: str | int) -> int:
+    async def start_offset(self, queue: MessageQueue, start: Start) -> int:
         await trio.lowlevel.checkpoint()
-        if start == "stored" and queue in self.stored:
+        if start == Start.stored() and queue in self.stored:
             return self.stored[queue]
-        return len(self.lists[queue]) if start == "end" else self.begins[queue]
+        return len(self.lists[queue]) if start == Start.end() else self.begins[queue]
 
     async def max_offset(self, queue: MessageQueue) -> int:
         await trio.lowlevel.checkpoint()
@@ -93,7 +94,7 @@ def _result(status: PullStatus, messages: tuple[MessageExt, ...], following: int
 TO_END = StreamPlan(
     topic="T",
     queues=None,
-    start="beginning",
+    start=Start.beginning(),
     expression="*",
     until_end=True,
     suspend_ms=15_000,
@@ -154,7 +155,7 @@ async def test_empty_queues_end_at_once() -> None:
 async def test_following_sees_what_is_sent_after_it_was_opened(autojump_clock: trio.testing.MockClock) -> None:
     source = Source(FIRST, SECOND)
     source.put(FIRST, b"old")
-    async with open_message_stream(source, attrs.evolve(FOLLOWING, start="end")) as stream:
+    async with open_message_stream(source, attrs.evolve(FOLLOWING, start=Start.end())) as stream:
         source.put(SECOND, b"new")
         assert await some(stream, 1) == [b"new"]
         source.put(FIRST, b"newer")
@@ -176,7 +177,7 @@ async def test_following_chosen_queues_only(autojump_clock: trio.testing.MockClo
 
 async def test_following_takes_in_queues_that_the_topic_gets(autojump_clock: trio.testing.MockClock) -> None:
     source = Source(FIRST)
-    async with open_message_stream(source, attrs.evolve(FOLLOWING, start="end")) as stream:
+    async with open_message_stream(source, attrs.evolve(FOLLOWING, start=Start.end())) as stream:
         source.lists[SECOND] = []
         source.put(SECOND, b"in a new queue")
         with trio.fail_after(31):
@@ -189,7 +190,7 @@ async def test_only_messages_stored_since_the_wanted_time_come() -> None:
     source.put(FIRST, b"older", store_timestamp=999)
     source.put(FIRST, b"at", store_timestamp=1000)
     source.put(FIRST, b"later", store_timestamp=1001)
-    async with open_message_stream(source, attrs.evolve(TO_END, start=1000)) as stream:
+    async with open_message_stream(source, attrs.evolve(TO_END, start=Start.at_time(1000))) as stream:
         assert await rest(stream) == [b"at", b"later"]
 
 
@@ -397,7 +398,7 @@ async def test_a_queue_whose_broker_was_away_goes_on_from_the_groups_progress(
     """It is new to this stream, and not to the group."""
     source = Source(FIRST)
     source.stored[SECOND] = 2
-    async with open_message_stream(source, attrs.evolve(FOLLOWING, start=start)) as stream:
+    async with open_message_stream(source, attrs.evolve(FOLLOWING, start=Start.of(start))) as stream:
         source.lists[SECOND] = []
         source.put(SECOND, b"0", b"1", b"2")
         with trio.fail_after(31):
@@ -407,7 +408,7 @@ async def test_a_queue_whose_broker_was_away_goes_on_from_the_groups_progress(
 async def test_a_bug_in_a_task_is_not_taken_for_the_end() -> None:
     source = Source(FIRST)
     del source.lists[FIRST]
-    plan = attrs.evolve(FOLLOWING, queues=[FIRST], start="beginning")
+    plan = attrs.evolve(FOLLOWING, queues=[FIRST], start=Start.beginning())
     with pytest.raises(BaseExceptionGroup) as caught:
         async with open_message_stream(source, plan) as stream:
             assert await rest(stream) == []

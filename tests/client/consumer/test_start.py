@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.client.consumer.start import Start, offset_without_progress
+from rocketpy.client.consumer.start import Start, offset_of_start, offset_without_progress
 from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.message import MessageQueue
 
@@ -47,12 +47,12 @@ class Offsets:
     ],
 )
 async def test_a_start_without_progress(start: Start, expected: int) -> None:
-    assert await start.offset_in(QUEUE, Offsets()) == expected
+    assert await offset_of_start(start, QUEUE, Offsets()) == expected
 
 
 async def test_stored_progress_counts_even_if_it_is_zero() -> None:
-    assert await Start.stored(Start.end()).offset_in(QUEUE, Offsets(0)) == 0
-    assert await Start.beginning().offset_in(QUEUE, Offsets(40)) == 10
+    assert await offset_of_start(Start.stored(Start.end()), QUEUE, Offsets(0)) == 0
+    assert await offset_of_start(Start.beginning(), QUEUE, Offsets(40)) == 10
 
 
 @pytest.mark.parametrize("make", [Start.at_time, Start.last, Start.at_offset])
@@ -80,3 +80,26 @@ def test_starts_are_values() -> None:
 async def test_a_group_begins_where_its_policy_says(policy: ConsumeFromWhere, normal: int, retry: int) -> None:
     assert await offset_without_progress(QUEUE, Offsets(), policy, 1234) == normal
     assert await offset_without_progress(RETRY, Offsets(), policy, 1234) == retry
+
+
+@pytest.mark.parametrize(
+    ("short", "start"),
+    [
+        ("beginning", Start.beginning()),
+        ("end", Start.end()),
+        ("stored", Start.stored()),
+        (1234, Start.at_time(1234)),
+        ("1234", Start.at_time(1234)),
+        (-3, Start.last(3)),
+        ("-3", Start.last(3)),
+        (Start.at_offset(4), Start.at_offset(4)),
+    ],
+)
+def test_a_start_has_a_short_form(short: Start | str | int, start: Start) -> None:
+    assert Start.of(short) == start
+
+
+@pytest.mark.parametrize("text", ["", "middle", "1.5", "-"])
+def test_any_other_text_is_no_start(text: str) -> None:
+    with pytest.raises(ValueError, match="expected 'beginning', 'end', 'stored'"):
+        Start.of(text)
