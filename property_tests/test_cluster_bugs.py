@@ -26,8 +26,6 @@ from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.metadata.offset_resets import OffsetResets
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.persistence import TablePersistService
-from rocketpy.broker.replication.offset_differences import OffsetDifferences
-from rocketpy.broker.replication.offsets_from_slaves import OffsetsFromSlaves
 from rocketpy.broker.transaction import check
 from rocketpy.broker.transaction.replay import LeftOpen
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService
@@ -99,23 +97,6 @@ def _never(persist_now_and_then: Function) -> Function:
     return persist
 
 
-def _takes_the_masters(settle: Function) -> Function:
-    """As RocketMQ's slave does (4.9.8)."""
-
-    def take(self: OffsetDifferences, key: str, own: object, master: dict[int, int], **given: Any) -> dict[int, int]:
-        return dict(master)
-
-    return take
-
-
-def _takes_nothing(take: Function) -> Function:
-    async def taken(self: OffsetsFromSlaves) -> int:
-        await trio.lowlevel.checkpoint()
-        return 0
-
-    return taken
-
-
 def _revokes_nothing(revoked_offset: Function) -> Function:
     return lambda self, key, queue_id: -1
 
@@ -143,13 +124,6 @@ BUGS: list[tuple[list[Planted], str, str, bool, int]] = [
     ([(check, "read_open_transactions", _finds_none_open)], "late", "kill", False, 0),
     ([(TransactionalMessageService, "_end", _only_in_memory)], "once", "kill", False, 0),
     ([(TablePersistService, "_persist_now_and_then", _never)], "offsets", "kill", False, 0),
-    (
-        [(OffsetDifferences, "settle", _takes_the_masters), (OffsetsFromSlaves, "take", _takes_nothing)],
-        "offsets",
-        "kill",
-        True,
-        15,
-    ),
     ([(OffsetResets, "revoked_offset", _revokes_nothing)], "reset", "stop, reset offsets", True, 0),
     ([(ConsumerOffsetManager, "commit_offset", _rounds_down)], "offsets", "kill", False, 0),
     ([(MessageReader, "look_named_message", _any_record)], "forged", "restart consumer", False, 0),
