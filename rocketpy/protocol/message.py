@@ -5,12 +5,23 @@ Nothing here knows bytes: records are :mod:`rocketpy.protocol.stored_message`, b
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Self
+
 import attrs
 
 from rocketpy.protocol.headers.codec import Int32
 from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.message_id import encode_offset_msg_id
-from rocketpy.protocol.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
+from rocketpy.protocol.properties import (
+    KEY_SEPARATOR,
+    PROPERTY_BUYER_ID,
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+    PROPERTY_WAIT_STORE_MSG_OK,
+)
 
 
 @attrs.frozen(order=True)
@@ -30,6 +41,37 @@ class Message:
     body: bytes
     properties: dict[str, str] = attrs.field(factory=dict)
     flag: int = 0
+
+    @classmethod
+    def create(
+        cls,
+        topic: str,
+        body: bytes,
+        *,
+        tags: str | None = None,
+        keys: str | Iterable[str] = (),
+        delay_level: int = 0,
+        wait_store_msg_ok: bool = True,
+        buyer_id: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        flag: int = 0,
+    ) -> Self:
+        """Return a message with RocketMQ's own properties set from arguments; ``properties`` are the program's.
+
+        Several ``keys`` are joined by blanks. A ``delay_level`` of 0 is no delay.
+        """
+        own = dict(properties or {})
+        text = keys if isinstance(keys, str) else KEY_SEPARATOR.join(keys)
+        if tags:
+            own[PROPERTY_TAGS] = tags
+        if text:
+            own[PROPERTY_KEYS] = text
+        if delay_level:
+            own[PROPERTY_DELAY_TIME_LEVEL] = str(delay_level)
+        if buyer_id:
+            own[PROPERTY_BUYER_ID] = buyer_id
+        own[PROPERTY_WAIT_STORE_MSG_OK] = "true" if wait_store_msg_ok else "false"
+        return cls(topic, body, own, flag)
 
     @property
     def tags(self) -> str | None:

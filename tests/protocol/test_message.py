@@ -30,3 +30,29 @@ def test_the_message_id_is_the_clients_or_without_one_the_brokers() -> None:
     stored.properties["UNIQ_KEY"] = "U"
     assert stored.msg_id == "U"
     assert stored.offset_msg_id == "0A00000200002A9F0000000000000400"
+
+
+def test_a_message_is_created_with_rocketmqs_own_properties() -> None:
+    message = Message.create(
+        "T",
+        b"x",
+        tags="a",
+        keys=["k1", "k2"],
+        delay_level=3,
+        wait_store_msg_ok=False,
+        buyer_id="b",
+        properties={"colour": "blue"},
+        flag=7,
+    )
+    assert message == Message(
+        "T",
+        b"x",
+        {"colour": "blue", "TAGS": "a", "KEYS": "k1 k2", "DELAY": "3", "BUYER_ID": "b", "WAIT": "false"},
+        7,
+    )
+    assert (message.tags, message.keys) == ("a", "k1 k2")
+
+
+def test_what_is_not_given_is_not_set_but_that_the_sender_waits() -> None:
+    assert Message.create("T", b"x") == Message("T", b"x", {"WAIT": "true"})
+    assert Message.create("T", b"x", keys="k").keys == "k"

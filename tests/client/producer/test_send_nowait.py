@@ -279,3 +279,16 @@ async def test_oneway_raises_what_keeps_it_from_leaving(cluster: FakeCluster) ->
     async with open_producer(cluster.address) as producer:
         with pytest.raises(RemotingError, match=r"127\.0\.0\.1:1"):
             await producer.send_oneway(Message(TOPIC, b"x"))
+
+
+async def test_a_cancelled_send_is_not_tried_again(cluster: FakeCluster) -> None:
+    cluster.broker.be_silent(SEND)
+    async with open_producer(cluster.address) as producer:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(producer.send, Message(TOPIC, b"cancelled"))
+            await until(lambda: cluster.broker.asked(SEND))
+            nursery.cancel_scope.cancel()
+        cluster.broker.behave()
+        cluster.broker.peers[-1].close()  # what waited for an answer there would be sent again
+        await producer.send(Message(TOPIC, b"next"))
+    assert cluster.broker.bodies(TOPIC) == [b"next"]
