@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 
 import pytest
@@ -15,6 +16,7 @@ from rocketpy.client.results import SendStatus
 from rocketpy.errors import (
     BrokerError,
     ClientError,
+    LocalProtocolError,
     RemotingConnectError,
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
@@ -103,6 +105,33 @@ async def test_a_large_body_travels_compressed(cluster: FakeCluster, size: int) 
     assert compression_type(stored.sys_flag) is CompressionType.ZLIB
     assert len(stored.body) < len(body)
     assert decode_message(encode_message(stored)).body == body
+
+
+@pytest.mark.parametrize("kind", CompressionType)
+@pytest.mark.parametrize("size", [5_000, 300_000])
+async def test_the_algorithm_and_its_level_are_settings(cluster: FakeCluster, kind: CompressionType, size: int) -> None:
+    body = os.urandom(100) * (size // 100)
+    config = ProducerConfig(compress_type=kind, compress_level=1)
+    async with open_producer(cluster.address, producer=config) as producer:
+        await producer.send(Message(TOPIC, body))
+        await producer.send_nowait(Message(TOPIC, body))
+    for stored in cluster.broker.messages(TOPIC):
+        assert compression_type(stored.sys_flag) is kind
+        assert decode_message(encode_message(stored)).body == body
+
+
+@pytest.mark.parametrize("size", [5_000, 300_000])
+async def test_an_algorithm_whose_package_is_missing_is_named(
+    cluster: FakeCluster, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lz4.frame", None)
+    config = ProducerConfig(compress_type=CompressionType.LZ4, back_pressure_for_async_send_num=1)
+    async with open_producer(cluster.address, producer=config) as producer:
+        for send in (producer.send, producer.send_nowait, producer.send_oneway):
+            with pytest.raises(LocalProtocolError, match="install the package lz4"):
+                await send(Message(TOPIC, bytes(size)))
+        await producer.send_nowait(Message(TOPIC, b"small"))
+    assert cluster.broker.bodies(TOPIC) == [b"small"]
 
 
 @pytest.mark.parametrize(
