@@ -37,7 +37,11 @@ class PendingSend:
         return self._result is not None or self._failure is not None
 
     async def wait(self) -> SendResult:
-        """Return the result; raises what :meth:`Producer.send` raises."""
+        """Return the result; raises what :meth:`Producer.send` raises.
+
+        A result that is known is returned without letting other tasks run: a round of the event loop for each of
+        thousands of them would cost as much as the send itself. The window of the producer bounds how many there are.
+        """
         if self._result is None and self._failure is None:
             task = trio.lowlevel.current_task()
             waiting = self._waiting
@@ -51,7 +55,7 @@ class PendingSend:
             waiting.append(task)
             await trio.lowlevel.wait_task_rescheduled(abort)
         else:
-            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint_if_cancelled()
         return self.result()
 
     def result(self) -> SendResult:

@@ -90,9 +90,10 @@ class Pipeline:
         if self._is_closed:
             raise ClientError(UNSPECIFIED, "The producer service state not OK, SHUTDOWN_ALREADY")
         delivery.pipeline = self
-        delivery.deadline = trio.current_time() + delivery.rules.timeout_s
+        now = trio.current_time()
+        delivery.deadline = now + delivery.rules.timeout_s
         self._under_way[delivery] = None
-        self._attempt(delivery)
+        self._attempt(delivery, now)
 
     def abandon(self, delivery: Delivery) -> None:
         """Forget a send: nothing waits for its result any more, and it is not tried again."""
@@ -144,9 +145,8 @@ class Pipeline:
 
     # ---- one attempt ----------------------------------------------------------------------------------------------
 
-    def _attempt(self, delivery: Delivery) -> None:
+    def _attempt(self, delivery: Delivery, now: float) -> None:
         """Begin the next attempt; it fails at once when no time is left."""
-        now = trio.current_time()
         remaining = delivery.deadline - now
         if remaining <= 0:
             self._end(delivery)
@@ -256,12 +256,12 @@ class Pipeline:
 
     async def _attempt_again(self, delivery: Delivery) -> None:
         if not delivery.is_over:
-            self._attempt(delivery)
+            self._attempt(delivery, trio.current_time())
 
     def _note_answer(
         self, delivery: Delivery, *, result: SendResult | None = None, failure: Exception | None = None
     ) -> None:
-        if delivery.chosen is not None:
+        if self._choice.tracks_health and delivery.chosen is not None:
             latency_s = trio.current_time() - delivery.began
             self._choice.note_answer(delivery.chosen.broker_name, latency_s, isolation=failure is not None)
         if self._hooks is not None:

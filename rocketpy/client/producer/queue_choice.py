@@ -25,6 +25,8 @@ class QueueChoice:
     def __init__(self, *, randomness: Random, health: BrokerHealth | None = None) -> None:
         self._randomness = randomness
         self._health = health
+        self.tracks_health = health is not None
+        """Whether :meth:`note_answer` does anything."""
         self._turns: dict[str, int] = {}  # by topic: one counter for all would give two topics half of their queues
 
     def choose(self, topic: str, queues: Sequence[MessageQueue], last_broker: str | None) -> MessageQueue:
