@@ -1,8 +1,8 @@
 """Measures our client beside others, against one broker of ours: ``python -m bench.clients [--quick] [--rows TEXT]``.
 
 Each measurement is a process of its own: it connects, warms up, and reports rate and processor time of what came then.
-The clients take turns, row by row; broker, nameserver and client share the machine. Beside ours stand RocketMQ's Java
-client and the C++ client behind PyPI's ``rocketmq``, where a row is something that they can do.
+The clients take turns, row by row; broker, nameserver and client share the machine. Beside ours, on Trio and on
+asyncio, stand RocketMQ's Java client and the C++ client behind PyPI's ``rocketmq``, where they can do a row.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ class ClientRow:
 
 
 ROWS = (
-    ClientRow("send, one after the other", "sequence", 20_000, ("ours", "java", "c++")),
-    ClientRow("send, 64 tasks on one producer", "tasks", 100_000, ("ours", "java", "c++")),
-    ClientRow("send, pipelined", "pipelined", 150_000, ("java", "c++")),
+    ClientRow("send, one after the other", "sequence", 20_000, ("ours", "asyncio", "java", "c++")),
+    ClientRow("send, 64 tasks on one producer", "tasks", 100_000, ("ours", "asyncio", "java", "c++")),
+    ClientRow("send, pipelined", "pipelined", 150_000, ("ours", "java", "c++")),
     ClientRow("send, batches of 32 one after the other", "batched", 400_000, ("ours", "java")),
+    ClientRow("send, batches collected by the producer", "collected", 400_000, ("ours",)),
     ClientRow("consume", "consume", 400_000, ("ours", "java", "c++")),
 )
 
@@ -57,7 +58,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a tenth of the messages, one round")
     parser.add_argument("--rounds", type=int, help="rounds per row (default 3; 1 with --quick)")
     parser.add_argument("--rows", nargs="+", metavar="TEXT", help="only rows whose name contains one of these")
-    parser.add_argument("--clients", nargs="+", metavar="NAME", help="only these clients: ours, java, c++")
+    parser.add_argument(
+        "--clients", nargs="+", metavar="NAME", help="only these clients: ours (on Trio), asyncio (ours too), java, c++"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every round here")
     options = parser.parse_args()
     results = REPOSITORY / "bench" / "results"
@@ -103,7 +106,10 @@ def _is_wanted(options: argparse.Namespace, name: str) -> bool:
 
 def _workers(work: Path, names: set[str]) -> dict[str, list[str]]:
     """Return the command of each client's worker."""
-    workers = {"ours": [sys.executable, "-m", "bench.clients.trio_worker"]}
+    workers = {
+        "ours": [sys.executable, "-m", "bench.clients.trio_worker"],
+        "asyncio": [sys.executable, "-m", "bench.clients.asyncio_worker"],
+    }
     if "java" in names:
         jars, classes = peer_jars(), work / "classes"
         _check(["javac", "-cp", f"{jars}/*", "-d", str(classes), str(HERE / "ClientBench.java")])

@@ -5,15 +5,26 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
-from rocketpy.client import Message, MessageQueue, Producer, PullStatus, open_producer, open_pull_consumer
+from rocketpy.client import (
+    BatchingProducer,
+    Message,
+    MessageQueue,
+    PendingSend,
+    Producer,
+    PullStatus,
+    open_producer,
+    open_pull_consumer,
+)
 
 TASKS = 64
 PULL_SIZE = 32
 BATCH = 32
+RESULTS_LATER = 1000
 
 SendAll = Callable[[Producer, str, bytes, int], Awaitable[None]]
 
@@ -49,13 +60,41 @@ async def send_in_tasks(producer: Producer, topic: str, body: bytes, total: int)
             nursery.start_soon(send_in_sequence, producer, topic, body, total // TASKS)
 
 
+async def send_pipelined(producer: Producer, topic: str, body: bytes, total: int) -> None:
+    """Send without waiting for answers, as many at once as the producer's window allows, and ask for each result."""
+    await send_soon(producer, topic, body, total)
+
+
+async def send_collected(producer: Producer, topic: str, body: bytes, total: int) -> None:
+    """Send one by one to a producer that collects batches, and ask for each result."""
+    async with producer.batching() as batching:
+        await send_soon(batching, topic, body, total)
+
+
+async def send_soon(producer: Producer | BatchingProducer, topic: str, body: bytes, total: int) -> None:
+    """Send, and ask for each result a thousand messages later."""
+    pending: deque[PendingSend] = deque()
+    for _ in range(total):
+        pending.append(await producer.send_soon(Message(topic, body)))
+        if len(pending) > RESULTS_LATER:
+            await pending.popleft()
+    while pending:
+        await pending.popleft()
+
+
 async def send_batches(producer: Producer, topic: str, body: bytes, total: int) -> None:
     """Send batches of 32 in sequence."""
     for _ in range(0, total, BATCH):
         await producer.send_batch([Message(topic, body) for _ in range(BATCH)])
 
 
-SENDS: Mapping[str, SendAll] = {"sequence": send_in_sequence, "tasks": send_in_tasks, "batched": send_batches}
+SENDS: Mapping[str, SendAll] = {
+    "sequence": send_in_sequence,
+    "tasks": send_in_tasks,
+    "pipelined": send_pipelined,
+    "batched": send_batches,
+    "collected": send_collected,
+}
 
 
 async def consume(namesrv: str, topic: str, warm: int, total: int) -> None:
