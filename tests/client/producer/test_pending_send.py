@@ -60,3 +60,24 @@ async def test_cancelled_waiting_leaves_the_send_alone() -> None:
     assert (await cancelled_at(1, pending.wait)).was_cancelled
     pending.succeed(RESULT)
     assert await pending is RESULT
+
+
+async def test_a_known_result_costs_no_round_of_the_event_loop_but_can_be_cancelled() -> None:
+    """Thousands of results are awaited after each other; a round for each would cost as much as the sends."""
+    pending = PendingSend()
+    pending.succeed(RESULT)
+    has_run = False
+
+    async def note() -> None:
+        nonlocal has_run
+        has_run = True
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(note)
+        for _ in range(100):
+            await pending
+        assert not has_run
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await pending
+    assert scope.cancelled_caught
