@@ -65,6 +65,10 @@ def test_pull(broker: BrokerInThread) -> None:
     assert run("pull.py", broker, "Simple") == "0 messages\n"
 
 
+def test_group(broker: BrokerInThread) -> None:
+    assert run("group.py", broker) == "10 messages\n"
+
+
 def test_administer(broker: BrokerInThread) -> None:
     assert run("administer.py", broker) == "4 messages skipped\n"
 
