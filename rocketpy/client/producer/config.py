@@ -30,7 +30,7 @@ class ProducerConfig:
     """Times in milliseconds, sizes in bytes.
 
     ``send_msg_timeout`` is the time of a whole send. ``send_attempt_timeout`` limits each attempt but the last; without
-    it the time left is shared equally among the attempts left.
+    it the time left is shared equally among the attempts left, if the topic has another broker.
 
     With ``retry_another_broker_when_not_store_ok`` a message that is stored, but with another status than SEND_OK, is
     sent to another broker too, and may be consumed twice. ``retry_response_codes`` are the refusals after which another

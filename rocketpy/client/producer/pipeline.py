@@ -132,16 +132,27 @@ class Pipeline:
         self._stored(delivery, result)
 
     def expired(self, delivery: Delivery) -> None:
-        """Give up an attempt: its time is over."""
-        connection, seconds = delivery.connection, delivery.attempt_s
+        """Give up an attempt: its time is over. While no other broker can be tried it goes on, as long as the send."""
+        now = trio.current_time()
+        remaining = delivery.deadline - now
+        if remaining > 0 and delivery.rules.attempt_timeout_s is None and not self._has_another_broker(delivery):
+            delivery.attempt_s = remaining
+            self._timeouts.start(delivery, remaining)
+            return
+        connection, seconds = delivery.connection, now - delivery.began
         self._leave(delivery)
         where = delivery.request.topic if connection is None else connection.peer
         self._failed(
             delivery,
-            RemotingTimeoutError(f"no answer from {where} to request code {delivery.request.code} in {seconds:g} s"),
+            RemotingTimeoutError(f"no answer from {where} to request code {delivery.request.code} in {seconds:.3g} s"),
         )
         if connection is not None:
             self._remoting.note_timeout(connection)
+
+    def _has_another_broker(self, delivery: Delivery) -> bool:
+        """Whether the next attempt may go to another broker; a route that is not known yet has none."""
+        queues = self._routes.table.publish_queues(delivery.request.topic)
+        return bool(queues) and queues[0].broker_name != queues[-1].broker_name
 
     # ---- one attempt ----------------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 Rule: the deadline of the whole send is RocketMQ's (``send_msg_timeout``). Each attempt has a deadline of its own within
 it, so that a broker that is silent leaves time for another one: ``send_attempt_timeout``, or without it the remaining
 time divided by the remaining attempts (of 3 s for three attempts: 1 s each). The last attempt has all the time that is
-left, and so has the only one.
+left, and so has the only one. Where the topic has one broker only, an attempt without a limit of its own goes on to the
+end of the send: another attempt would only store the message again.
 
 Compatibility: ``DefaultMQProducerImpl.sendDefaultImpl`` and ``MQClientAPIImpl.onExceptionImpl`` (4.9.8). Java gives
 every attempt all the remaining time: one silent broker uses up the call. ``send_attempt_timeout`` as long as

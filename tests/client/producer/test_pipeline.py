@@ -74,6 +74,31 @@ async def test_with_an_attempt_as_long_as_the_whole_there_is_one_as_in_java(
         assert "sent 1 times" in failures[0].__notes__[0]
 
 
+async def test_the_only_broker_of_a_topic_has_the_whole_time(
+    cluster: FakeCluster, mock_clock: trio.testing.MockClock
+) -> None:
+    async with open_producer(cluster.address) as producer, trio.open_nursery() as nursery:
+        failures = []
+
+        async def send() -> None:
+            with pytest.raises(RemotingTimeoutError, match="in 3 s") as caught:
+                await producer.send(Message(TOPIC, b"x"))
+            failures.append(caught.value)
+
+        nursery.start_soon(send)
+        cluster.broker.be_silent(SEND)
+        await until_blocked(lambda: cluster.broker.asked(SEND))
+        mock_clock.jump(1.0)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(cluster.broker.asked(SEND)) == 1, "a second one would be stored too"
+        mock_clock.jump(1.99)
+        await trio.testing.wait_all_tasks_blocked()
+        assert failures == []
+        mock_clock.jump(0.01)
+        await until_blocked(lambda: failures)
+    assert len(cluster.broker.asked(SEND)) == 1
+
+
 async def test_all_attempts_together_take_no_longer_than_the_whole(
     two_brokers: FakeCluster, mock_clock: trio.testing.MockClock
 ) -> None:
