@@ -7,8 +7,9 @@ import trio
 import trio.testing
 
 from rocketpy.client.client import open_producer
+from rocketpy.client.config import ClientConfig
 from rocketpy.client.producer.config import ProducerConfig
-from rocketpy.errors import RemoteProtocolError, RemotingTimeoutError
+from rocketpy.errors import RemoteProtocolError, RemotingConnectError, RemotingTimeoutError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.headers.send import SendMessageResponseHeader
@@ -168,3 +169,13 @@ async def test_the_broker_decides_which_queue_it_was(cluster: FakeCluster) -> No
         result = await producer.send(Message(TOPIC, b"x"))
     assert (result.message_queue, result.queue_offset) == (MessageQueue(TOPIC, "broker-a", 9), 5)
     assert (result.transaction_id, result.trace_on, result.region_id) == ("t", False, "DefaultRegion")
+
+
+async def test_with_the_vip_channel_sends_go_to_the_second_port(cluster: FakeCluster) -> None:
+    host, _, port = cluster.broker.address.rpartition(":")
+    config = ClientConfig(vip_channel_enabled=True)
+    async with open_producer(cluster.address, config=config) as producer:
+        for send in (producer.send, producer.send_nowait, producer.send_oneway):
+            with pytest.raises(RemotingConnectError, match=f"{host}:{int(port) - 2}"):
+                await send(Message(TOPIC, b"x"))
+    assert cluster.broker.asked(SEND) == []
