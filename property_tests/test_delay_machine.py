@@ -168,6 +168,18 @@ def names_that_no_message_may_have(state: DelayMachine) -> None:
     state.time_passes(1_600)
 
 
+def a_file_that_begins_within_a_burst_after_the_clock_was_set_back(state: DelayMachine) -> None:
+    """Its messages have the time of the clock before, and one delay is all that they wait."""
+    state.first_start(flush=SYNC, sector_size=64)
+    state.send(count=40, level=1)
+    state.clock_is_set(hours=-24)
+    state.time_passes(1_000)
+    state.clock_is_set(hours=-24)
+    state.send(count=40, level=2)
+    state.time_passes(3_400)
+    state.time_passes(500)
+
+
 SCRIPTS = [
     a_limit_that_is_lowered_while_messages_wait,
     a_topic_that_is_deleted_while_messages_name_it,
@@ -180,6 +192,7 @@ SCRIPTS = [
     stamps_of_two_clocks_in_one_queue,
     a_note_that_the_last_life_wrote_and_did_not_sync,
     a_note_just_before_the_flush,
+    a_file_that_begins_within_a_burst_after_the_clock_was_set_back,
 ]
 
 
@@ -244,13 +257,6 @@ def _trusts_the_clock_as_java_does(due_ms: Function) -> Function:
         return now_ms if unit_ms > now_ms + self._delay_ms else unit_ms
 
     return due
-
-
-def _delivers_without_an_anchor(is_anchored: Function) -> Function:
-    async def anchored(self: Any) -> bool:
-        return True
-
-    return anchored
 
 
 def _goes_on_after_the_newest(skip: Function) -> Function:
@@ -324,10 +330,6 @@ PLANTED: Mapping[str, Planted] = {
     "trust the clock": Planted(
         Bug(DueTimes, "due_ms", _trusts_the_clock_as_java_does, (Promise.NEVER_EARLY,)),
         a_clock_that_is_set_back_between_two_messages,
-    ),
-    "no anchor": Planted(
-        Bug(DelayProgressService, "is_anchored", _delivers_without_an_anchor, (Promise.ONCE,)),
-        power_that_goes_between_a_delivery_and_its_flush,
     ),
     "skip what was not delivered": Planted(
         Bug(ScheduleMessageService, "_skip", _goes_on_after_the_newest, (Promise.NOTHING_LOST, Promise.ON_TIME)),

@@ -168,6 +168,11 @@ class MessageStore:
         return self._appender.wrote_offset
 
     @property
+    def burst_timestamp_ms(self) -> int:
+        """The storeTimestamp of the current burst's messages, or of the last one's."""
+        return self._appender.burst_timestamp_ms
+
+    @property
     def waiting_for_storing_count(self) -> int:
         """Calls of :attr:`wait_stored` that were not called back; one that waits for disk and slave counts twice."""
         transfer = self._services.group_transfer

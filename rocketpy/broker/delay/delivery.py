@@ -111,9 +111,13 @@ class ScheduleMessageService:
         """Check the clock before a message is timestamped: a step must be assigned to the messages before it."""
         self._check_clock()
 
-    def message_delayed(self, level: int) -> None:
+    def message_delayed(self, level: int, queue_offset: int) -> None:
         """Wake the task if the message may be the head of its level. The caller counts it."""
-        if level <= len(self._queues) and self._queues[level - 1].due_ms is None:
+        if level > len(self._queues):
+            return
+        queue = self._queues[level - 1]
+        queue.stored(queue_offset, self._store.burst_timestamp_ms)
+        if queue.due_ms is None:
             self._more.set()
 
     def statistics(self) -> ScheduleMessageStatistics:

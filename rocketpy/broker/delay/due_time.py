@@ -5,6 +5,8 @@ due time is too far away by the same amount.
 
 - While the broker runs, Trio's clock, which is never set, shows by how much the wall clock was set back. Everything
   that was stored before is due that much earlier: on time, whatever the clock shows.
+- A message whose store time is in the future as it is stored is due one whole delay from then: the log does not go
+  back to an older time with a new file.
 - Messages found by a start were stored in the past, so they are due one whole delay after the start, or earlier. A
   store time in the future shows that the clock was set back while no broker ran.
 
@@ -18,6 +20,8 @@ than its delay from now, which is too early by up to the whole delay.
 from __future__ import annotations
 
 from collections import deque
+
+import attrs
 
 STEP_MIN_MS = 50
 """Smaller differences are ignored: a clock that is being slewed, or rounding."""
@@ -38,34 +42,61 @@ class ClockSetBack:
 
 
 class DueTimes:
-    """Due times of one queue. ``delay_ms`` is the delay of its level, None when the settings no longer have it."""
+    """Due times of one queue. ``delay_ms`` is the delay of its level, None when the settings no longer have it.
+
+    Corrections are kept in the order in which they were noted; each concerns the messages before an offset.
+    """
 
     def __init__(self, *, delay_ms: int | None, begin_ms: int, end_offset: int) -> None:
         """``end_offset`` is the end of the queue at the start, ``begin_ms`` the wall time then."""
         self._delay_ms = delay_ms
-        self._begin_ms = begin_ms
-        self._begin_end = end_offset
-        self._set_backs: deque[tuple[int, int]] = deque()  # messages before an offset are due by a step (ms) earlier
+        self._corrections: deque[_Correction] = deque()
+        if delay_ms is not None and end_offset:
+            self._corrections.append(_Correction(end_offset, latest_ms=begin_ms + delay_ms))
 
     def set_back(self, end_offset: int, step_ms: int) -> None:
         """Record that the clock was set back by ``step_ms`` when the queue ended at ``end_offset``."""
-        self._set_backs.append((end_offset, step_ms))
+        self._corrections.append(_Correction(end_offset, step_ms=step_ms))
+
+    def stored(self, queue_offset: int, stamp_ms: int, now_ms: int) -> None:
+        """Look at the storeTimestamp of a message that is stored now: one of the future says nothing of its due time.
+
+        The first message of a file of the log may have one, and all of its burst.
+        """
+        if self._delay_ms is not None and stamp_ms - now_ms >= STEP_MIN_MS:
+            self._corrections.append(_Correction(queue_offset + 1, latest_ms=now_ms + self._delay_ms))
 
     def passed(self, queue_offset: int) -> None:
-        """Drop the steps that concern only messages before ``queue_offset``."""
-        while self._set_backs and self._set_backs[0][0] <= queue_offset:
-            self._set_backs.popleft()
+        """Drop the corrections that concern only messages before ``queue_offset``."""
+        while self._corrections and self._corrections[0].end_offset <= queue_offset:
+            self._corrections.popleft()
 
     def due_ms(self, queue_offset: int, unit_ms: int, now_ms: int) -> int:
         """Return a message's due time by the current wall clock; ``unit_ms`` is the due time in its unit."""
-        if self._delay_ms is not None and queue_offset < self._begin_end:
-            latest_ms = self._begin_ms + self._delay_ms
-            unit_ms = latest_ms if unit_ms >= latest_ms + STEP_MIN_MS else unit_ms
-        due_ms = unit_ms - sum(step_ms for end_offset, step_ms in self._set_backs if queue_offset < end_offset)
-        if self._delay_ms is not None and queue_offset >= self._begin_end:
-            excess_ms = due_ms - now_ms - self._delay_ms
-            if excess_ms >= STEP_MIN_MS:
+        due_ms, is_bounded = unit_ms, False
+        for each in self._corrections:
+            if queue_offset < each.end_offset:
+                due_ms = each.corrected(due_ms)
+                is_bounded |= each.latest_ms is not None
+        if self._delay_ms is not None and not is_bounded:
+            latest_ms = now_ms + self._delay_ms
+            if due_ms >= latest_ms + STEP_MIN_MS:
                 # Timestamped by a clock that was set back before the message was written.
-                self._set_backs.appendleft((queue_offset + 1, excess_ms))
-                due_ms -= excess_ms
+                self._corrections.append(_Correction(queue_offset + 1, latest_ms=latest_ms))
+                due_ms = latest_ms
+        return due_ms
+
+
+@attrs.frozen
+class _Correction:
+    """Messages before an offset are due by a step earlier, or at the latest at a time; in ms."""
+
+    end_offset: int
+    step_ms: int = 0
+    latest_ms: int | None = None
+
+    def corrected(self, due_ms: int) -> int:
+        due_ms -= self.step_ms
+        if self.latest_ms is not None and due_ms >= self.latest_ms + STEP_MIN_MS:
+            return self.latest_ms
         return due_ms

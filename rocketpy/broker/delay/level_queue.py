@@ -168,6 +168,10 @@ class LevelQueue:
             return self._retry_at - trio.current_time()
         return None
 
+    def stored(self, queue_offset: int, stamp_ms: int) -> None:
+        """Look at the storeTimestamp of a message that has just been stored."""
+        self._times.stored(queue_offset, stamp_ms, self._clock.timestamp_ms())
+
     def clock_set_back(self, step_ms: int) -> None:
         """Correct the due times of what waits: the wall clock was set back by ``step_ms``."""
         self._times.set_back(self._store.max_offset_in_queue(SCHEDULE_TOPIC, self.queue_id), step_ms)

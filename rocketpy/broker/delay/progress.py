@@ -33,7 +33,7 @@ class DelayProgressService:
         self._is_anchored = False  # this process has written the file: an older one may not be durable
 
     async def is_anchored(self) -> bool:
-        """Ensure that a durable file has a physical offset: only then does a start search the log past it.
+        """Ensure that a durable file has a physical offset: without one a start searches all since the oldest message.
 
         Must be called before the first delivery. False while there is no space for the file.
         """

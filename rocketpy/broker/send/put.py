@@ -83,7 +83,7 @@ class DelayedDelivery(Protocol):
         """Called before a delayed message is stored."""
         ...
 
-    def message_delayed(self, level: int) -> None:
+    def message_delayed(self, level: int, queue_offset: int) -> None:
         """Called after a delayed message was stored."""
         ...
 
@@ -127,7 +127,7 @@ class MessagePut:
                 *others,
             )
             if delivery is not None and status is PutMessageStatus.PUT_OK:
-                delivery.message_delayed(level)
+                delivery.message_delayed(level, queue_offset)
         else:
             status, physical_offset, queue_offset = self._store.put(
                 message.topic,

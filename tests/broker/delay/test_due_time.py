@@ -77,6 +77,19 @@ def test_a_message_with_the_stamp_of_a_burst_from_before_the_step() -> None:
     assert times.due_ms(1, BEGIN_MS + DELAY_MS, BEGIN_MS) == BEGIN_MS + DELAY_MS
 
 
+def test_messages_with_a_stamp_of_the_future_are_due_a_delay_after_they_were_stored() -> None:
+    times = due_times()
+    stamped = BEGIN_MS + 3_600_000
+    for queue_offset, now_ms in ((0, BEGIN_MS), (1, BEGIN_MS + 7), (2, BEGIN_MS + 9)):
+        times.stored(queue_offset, stamped, now_ms)
+    times.stored(3, BEGIN_MS + 10, BEGIN_MS + 10)
+    later_ms = BEGIN_MS + DELAY_MS
+    assert [times.due_ms(each, stamped + DELAY_MS, later_ms) - later_ms for each in (0, 1, 2)] == [0, 7, 9]
+    assert times.due_ms(3, later_ms + 10, later_ms) == later_ms + 10
+    times.set_back(4, 500)
+    assert times.due_ms(2, stamped + DELAY_MS, later_ms) == later_ms + 9 - 500
+
+
 def test_for_an_unknown_level_the_time_in_the_unit_counts() -> None:
     times = DueTimes(delay_ms=None, begin_ms=BEGIN_MS, end_offset=1)
     assert times.due_ms(0, BEGIN_MS + 10**9, BEGIN_MS) == BEGIN_MS + 10**9
