@@ -26,7 +26,7 @@ async def test_version_and_help() -> None:
     [
         (["nonsense"], "No such command 'nonsense'"),
         (["consume"], "Missing option '-t'"),
-        (["consume", "-t", "T", "-o", "middle"], "'middle', expected beginning, end, stored, a time in ms or -N"),
+        (["consume", "-t", "T", "-o", "middle"], "'middle', expected 'beginning', 'end', 'stored', a time in ms or -N"),
         (["consume", "-t", "T", "-f", "||"], "subString split error"),
         (["produce", "-t", "T", "-p", "novalue"], "'novalue', expected NAME=VALUE"),
         (["topic", "create", "T", "-q", "0"], "Invalid value for '-q'"),
