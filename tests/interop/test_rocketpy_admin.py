@@ -44,6 +44,8 @@ async def java(java_cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIt
         name, address = next(iter(sorted(java_cluster.brokers.items())))
         scene = Scene(admin, java_cluster.namesrv, name, address, topic)
         await eventually(lambda: admin.topics.publish_queues(topic))
+        # Java's broker has no figures, and refuses to tell them, until it has counted for a second.
+        await eventually(lambda: admin.brokers.runtime_info(address))
         yield scene
 
 
