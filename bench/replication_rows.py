@@ -172,7 +172,7 @@ def _lags_s(pair: Pair, total: int) -> list[float]:
 
     The slave's file is looked at before the master's, so that no lag is taken for shorter than it is.
     """
-    end = log_end(pair.master)
+    reached = end = log_end(pair.master)
     master, slave = (LogFile(each, end) for each in (pair.master, pair.slave))
     written: deque[tuple[int, float]] = deque()
     lags: list[float] = []
@@ -183,12 +183,12 @@ def _lags_s(pair: Pair, total: int) -> list[float]:
             if now - begin > total / LAG_RATE + ATTACH_S:
                 raise pair.slave.failed(f"{len(lags)} of {total} records within {now - begin:.0f} s")
             sender.send_until(min(total, int((now - begin) * LAG_RATE)))
-            for reached in slave.passed():
-                seen = time.perf_counter()
-                # A record that is in both since the last look counts from now: it is in the master's for sure.
-                while written and written[0][0] <= reached:
-                    lags.append(seen - written.popleft()[1])
-            written.extend((reached, time.perf_counter()) for reached in master.passed())
+            reached = max(slave.passed(), default=reached)
+            seen = time.perf_counter()
+            # A record that the slave had before the master's file was looked at is in both: it has no lag to speak of.
+            while written and written[0][0] <= reached:
+                lags.append(seen - written.popleft()[1])
+            written.extend((end_offset, time.perf_counter()) for end_offset in master.passed())
             time.sleep(LAG_POLL_S)
     return lags
 
