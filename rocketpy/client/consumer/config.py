@@ -9,12 +9,12 @@ from pathlib import Path
 
 import attrs
 
+from rocketpy.client.validators import UNSPECIFIED
 from rocketpy.errors import ClientError
 from rocketpy.protocol.allocation.averagely import AllocateAveragely
 from rocketpy.protocol.allocation.strategy import AllocateMessageQueueStrategy
 from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
 
-UNSPECIFIED = -1
 MAX_RECONSUME_TIMES = 16
 MAX_RECONSUME_TIMES_ORDERLY = 2**31 - 1
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import attrs
 
+from rocketpy.client.validators import UNSPECIFIED
 from rocketpy.errors import ClientError
 from rocketpy.protocol.bodies.heartbeat import (
     EXPRESSION_TYPE_SQL92,
@@ -15,8 +16,6 @@ from rocketpy.protocol.bodies.heartbeat import (
     SubscriptionData,
 )
 from rocketpy.protocol.selector.tag import parse_tag_expression
-
-UNSPECIFIED = -1
 
 
 @attrs.frozen

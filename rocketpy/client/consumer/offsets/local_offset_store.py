@@ -18,13 +18,13 @@ from typing import TypeVar
 import trio
 
 from rocketpy.client.consumer.offsets.offset_store import OffsetTable
+from rocketpy.client.validators import UNSPECIFIED
 from rocketpy.errors import ClientError, RemoteProtocolError
 from rocketpy.protocol import fastjson
 from rocketpy.protocol.bodies.codec import decode_body, encode_value
 from rocketpy.protocol.bodies.offset import OffsetSerializeWrapper
 from rocketpy.protocol.message import MessageQueue
 
-UNSPECIFIED = -1
 T = TypeVar("T")
 RunBlocking = Callable[[Callable[[], T]], Awaitable[T]]
 
