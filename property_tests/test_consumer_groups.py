@@ -28,7 +28,7 @@ from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.consumer import Consumer
-from rocketpy.client.consumer.group.consumer_group import ConsumerGroup
+from rocketpy.client.consumer.group.assigned_queues import AssignedQueues
 from rocketpy.client.consumer.group.requests import GroupRequests
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.errors import RocketpyError
@@ -273,13 +273,13 @@ BUGS = {
     ),
     "an orderly queue is taken without its lock": ((GroupRequests, "lock", _takes_without_lock), True, "order"),
     "an orderly queue is unlocked while its handler runs": (
-        (ConsumerGroup, "_give_up", _gives_up_busy_queues),
+        (AssignedQueues, "_give_up", _gives_up_busy_queues),
         True,
         "order",
     ),
     "nobody takes the last queue": ((AllocateAveragely, "allocate", _forgets_the_last_queue), False, "owners"),
     "a queue is kept that another member has": (
-        (ConsumerGroup, "change", _keeps_what_is_not_its_own),
+        (AssignedQueues, "change", _keeps_what_is_not_its_own),
         False,
         "owners",
     ),

@@ -116,7 +116,7 @@ class Consumer:
         member = await self._join(is_orderly=False)
         member.direct.handler = handler
         member.commands.tasks = tasks
-        await member.group.wait_assigned()
+        await member.group.queues.wait_assigned()
         task_status.started()
         assert isinstance(member.sink, ConcurrentConsumption), "it has joined as such"
         await member.sink.run(handler, tasks)
@@ -136,10 +136,10 @@ class Consumer:
         member = await self._join(is_orderly=True)
         member.direct.handler = handler
         member.commands.tasks = tasks
-        await member.group.wait_assigned()
+        await member.group.queues.wait_assigned()
         task_status.started()
         assert isinstance(member.sink, OrderlyConsumption), "it has joined as such"
-        await member.sink.run(handler, tasks, lambda: member.group.process_queues)
+        await member.sink.run(handler, tasks, lambda: member.group.queues.process_queues)
 
     def __aiter__(self) -> BatchIterator:
         """Iterate over batches; each is acknowledged when the next is asked for, unless it is settled by then."""
@@ -157,7 +157,7 @@ class Consumer:
     @property
     def assigned(self) -> list[MessageQueue]:
         """The queues that this member consumes now, in order."""
-        return [] if self._member is None else sorted(self._member.group.assigned)
+        return [] if self._member is None else sorted(self._member.group.queues.assigned)
 
     async def wait_assigned(self) -> list[MessageQueue]:
         """Join the group, if that has not happened, and return the queues of the first rebalance.
@@ -166,7 +166,7 @@ class Consumer:
         """
         is_orderly = self._member is not None and self._member.group.is_orderly
         member = await self._join(is_orderly=is_orderly)
-        await member.group.wait_assigned()
+        await member.group.queues.wait_assigned()
         return self.assigned
 
     def subscribe(self, topic: str, selector: str | MessageSelector = SUB_ALL) -> None:

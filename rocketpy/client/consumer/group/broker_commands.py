@@ -77,9 +77,9 @@ class BrokerCommands:
     async def _reset_offset(self, connection: Connection, request: RemotingCommand) -> None:
         header = read_header(request, ResetOffsetRequestHeader)
         table = decode_body(request.body, ResetOffsetBody).offset_table
-        moved = [queue for queue in table if queue.topic == header.topic and queue in self.group.assigned]
+        moved = [queue for queue in table if queue.topic == header.topic and queue in self.group.queues.assigned]
         for queue in moved:
-            self.group.move_to(queue, table[queue])
+            self.group.queues.move_to(queue, table[queue])
         await self.group.store.persist(moved)
 
     async def _consumer_status(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -93,7 +93,7 @@ class BrokerCommands:
         info = ConsumerRunningInfo(
             properties=self._properties(),
             subscription_set=subscriptions.values,
-            mq_table={each.queue: self._queue_info(each) for each in self.group.process_queues},
+            mq_table={each.queue: self._queue_info(each) for each in self.group.queues.process_queues},
             status_table={topic: self.stats.status(topic, now) for topic in subscriptions.topics},
         )
         return make_response(request, body=encode_body(info))
@@ -121,7 +121,7 @@ class BrokerCommands:
         lowest, highest = process_queue.bounds or (0, 0)
         taken = [each.queue_offset for each in process_queue.taken]
         return ProcessQueueInfo(
-            commit_offset=self.group.memory_offset(process_queue.queue) or 0,
+            commit_offset=self.group.queues.memory_offset(process_queue.queue) or 0,
             cached_msg_min_offset=lowest,
             cached_msg_max_offset=highest,
             cached_msg_count=process_queue.message_count - len(taken),
