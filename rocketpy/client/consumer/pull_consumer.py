@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 
 from rocketpy.client.consumer.config import PullConfig
 from rocketpy.client.consumer.message_stream import MessageStream, StreamPlan, open_message_stream
+from rocketpy.client.consumer.queue.pull_plan import PullRequest
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.consumer.start import Start, offset_of_start
 from rocketpy.client.instance import ClientInstance
@@ -66,13 +67,15 @@ class PullConsumer:
         """
         subscription = self._subscribe(queue.topic, expression)
         return await self._requests.pull(
-            queue,
-            queue_offset,
-            subscription=subscription,
-            sys_flag=PULL_SUBSCRIPTION_FLAG | (PULL_SUSPEND_FLAG if suspend_ms else 0),
-            max_msg_nums=max_msg_nums,
-            suspend_ms=suspend_ms,
-            timeout_s=(suspend_ms + self._config.consumer_pull_timeout) / 1000,
+            PullRequest(
+                queue=queue,
+                queue_offset=queue_offset,
+                subscription=subscription,
+                sys_flag=PULL_SUBSCRIPTION_FLAG | (PULL_SUSPEND_FLAG if suspend_ms else 0),
+                max_msg_nums=max_msg_nums,
+                suspend_ms=suspend_ms,
+                timeout_s=(suspend_ms + self._config.consumer_pull_timeout) / 1000,
+            )
         )
 
     async def min_offset(self, queue: MessageQueue) -> int:

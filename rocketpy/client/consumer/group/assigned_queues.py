@@ -26,6 +26,8 @@ from rocketpy.client.consumer.group.subscriptions import Subscriptions
 from rocketpy.client.consumer.offsets.offset_store import OffsetStore
 from rocketpy.client.consumer.queue.flow_limits import FlowLimits, flow_limits
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
+from rocketpy.client.consumer.queue.pull_gate import PullGate
+from rocketpy.client.consumer.queue.pull_plan import pull_plan
 from rocketpy.client.consumer.queue.reader import QueueReader
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.instance import ClientInstance
@@ -77,10 +79,10 @@ class AssignedQueues:
         announce: Callable[[], Awaitable[None]],
         on_lost: Callable[[], None],
     ) -> None:
-        self.may_pull = trio.Event()
-        self.may_pull.set()
+        self.gate = PullGate()
         self._instance = instance
         self._config = config
+        self._plan = pull_plan(config)
         self._subscriptions = subscriptions
         self._store = store
         self._queue_requests = queue_requests
@@ -159,12 +161,11 @@ class AssignedQueues:
 
     def suspend(self) -> None:
         """Stop pulling; messages that are here are still consumed."""
-        if self.may_pull.is_set():
-            self.may_pull = trio.Event()
+        self.gate.suspend()
 
     def resume(self) -> None:
         """Go on after :meth:`suspend`."""
-        self.may_pull.set()
+        self.gate.resume()
 
     # ---- for readers ----------------------------------------------------------------------------------------------
 
@@ -255,7 +256,7 @@ class AssignedQueues:
             process_queue=process_queue,
             next_offset=queue_offset,
             limits=self._limits,
-            config=self._config,
+            plan=self._plan,
             exception_pause_s=self._instance.config.pull_time_delay_when_exception / 1000,
             puller=self._queue_requests,
             owner=self,

@@ -91,7 +91,7 @@ class ConsumerGroup:
             knowledge=GroupKnowledge(subscriptions, instance, requests),
             assignment=self.queues,
             on_unlisted=instance.heartbeats.wake,
-            is_paused=lambda: not self.queues.may_pull.is_set(),
+            is_paused=lambda: self.queues.gate.is_suspended,
         )
 
     def register(self) -> None:

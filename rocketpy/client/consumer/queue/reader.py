@@ -17,9 +17,10 @@ from typing import Protocol
 import attrs
 import trio
 
-from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.queue.flow_limits import FlowLimits
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
+from rocketpy.client.consumer.queue.pull_gate import PullGate
+from rocketpy.client.consumer.queue.pull_plan import PullPlan, PullRequest
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.clock import Clock
 from rocketpy.errors import BrokerError, RocketpyError
@@ -27,11 +28,7 @@ from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import MessageExt, MessageQueue
 from rocketpy.protocol.properties import PROPERTY_MAX_OFFSET, PROPERTY_MIN_OFFSET
-from rocketpy.protocol.sysflag import pull_sys_flag
 
-BROKER_SUSPEND_MS = 15_000
-"""How long a broker may hold a pull."""
-PULL_SECONDS = 30.0
 FLOW_CONTROL_SECONDS = 0.02
 FRUITLESS_SECONDS = 0.1
 """Pause after a pull that returned nothing at once, because a broker need not hold pulls."""
@@ -42,19 +39,7 @@ _log = logging.getLogger("rocketpy.client")
 class Puller(Protocol):
     """Interface that a reader needs from the requests of its group."""
 
-    async def pull(
-        self,
-        queue: MessageQueue,
-        queue_offset: int,
-        *,
-        subscription: SubscriptionData,
-        sys_flag: int,
-        max_msg_nums: int,
-        suspend_ms: int,
-        timeout_s: float,
-        commit_offset: int = 0,
-        sub_version: int = 0,
-    ) -> PullResult:
+    async def pull(self, pull: PullRequest) -> PullResult:
         """Pull once."""
         ...
 
@@ -63,8 +48,8 @@ class ReaderOwner(Protocol):
     """Interface that a reader needs from its group."""
 
     @property
-    def may_pull(self) -> trio.Event:
-        """Set while the consumer is not suspended."""
+    def gate(self) -> PullGate:
+        """Decides which queues may be pulled now."""
         ...
 
     def subscription_of(self, topic: str) -> SubscriptionData | None:
@@ -95,7 +80,7 @@ class QueueReader:
     process_queue: ProcessQueue
     next_offset: int
     limits: Callable[[], FlowLimits]
-    config: ConsumerConfig
+    plan: PullPlan
     exception_pause_s: float
     puller: Puller
     owner: ReaderOwner
@@ -104,62 +89,36 @@ class QueueReader:
 
     async def run(self) -> None:
         """Pull until the queue is dropped, or cancelled."""
-        process_queue = self.process_queue
+        process_queue, queue = self.process_queue, self.process_queue.queue
         while not self.process_queue.is_dropped:
-            await self.owner.may_pull.wait()
-            await self._wait_for_space()
-            subscription = self.owner.subscription_of(process_queue.queue.topic)
+            await self._wait_until_wanted()
+            subscription = self.owner.subscription_of(queue.topic)
             if subscription is None:
                 await trio.sleep(self.exception_pause_s)
                 continue
             process_queue.pulled_at_ms = self.clock.timestamp_ms()
             asked_at = trio.current_time()
             try:
-                result = await self._pull(subscription)
+                result = await self.puller.pull(
+                    self.plan.request(queue, self.next_offset, subscription, self.owner.memory_offset(queue))
+                )
             except RocketpyError as failure:
                 await self._pause_after(failure)
                 continue
             self.is_in_trouble = False
             if process_queue.is_dropped:
                 return
+            if result.status is PullStatus.OFFSET_ILLEGAL:
+                await self._read_anew(result.next_begin_offset)
+                continue
             self._take(result, trio.current_time() - asked_at)
-            if self.config.pull_interval and result.messages:
-                await trio.sleep(self.config.pull_interval / 1000)
+            if self.plan.interval_s and result.messages:
+                await trio.sleep(self.plan.interval_s)
             elif result.status is PullStatus.NO_NEW_MSG and trio.current_time() - asked_at < FRUITLESS_SECONDS:
                 await trio.sleep(FRUITLESS_SECONDS)
 
-    async def _pull(self, subscription: SubscriptionData) -> PullResult:
-        queue = self.process_queue.queue
-        commit_offset = 0 if self.config.is_broadcasting else self.owner.memory_offset(queue) or 0
-        sys_flag = pull_sys_flag(
-            commit_offset=commit_offset > 0,
-            suspend=True,
-            subscription=self.config.post_subscription_when_pull,
-            class_filter=False,
-        )
-        return await self.puller.pull(
-            queue,
-            self.next_offset,
-            subscription=subscription,
-            sys_flag=sys_flag,
-            max_msg_nums=self.config.pull_batch_size,
-            suspend_ms=BROKER_SUSPEND_MS,
-            timeout_s=PULL_SECONDS,
-            commit_offset=commit_offset,
-            sub_version=subscription.sub_version,
-        )
-
     def _take(self, result: PullResult, pull_seconds: float) -> None:
         process_queue = self.process_queue
-        if result.status is PullStatus.OFFSET_ILLEGAL:
-            _log.warning(
-                "offset %d of %s does not exist, going on at %d",
-                self.next_offset,
-                process_queue.queue,
-                result.next_begin_offset,
-            )
-            self.owner.read_anew(process_queue, result.next_begin_offset)
-            return
         self.next_offset = result.next_begin_offset
         messages = process_queue.put(result.messages)
         if messages:
@@ -172,14 +131,37 @@ class QueueReader:
         elif not process_queue.message_count:
             self.owner.note_fruitless(process_queue, result.next_begin_offset)
 
-    async def _wait_for_space(self) -> None:
-        """Wait until enough has been acknowledged; a change of the limits counts with the next acknowledgement."""
+    async def _read_anew(self, next_offset: int) -> None:
+        """Begin again at an offset that exists.
+
+        Compatibility: a push consumer drops what it has of the queue, a lite pull consumer does not, as in Java.
+        Offsets may repeat from here on, so the new beginning waits until the program has polled it.
+        """
         process_queue = self.process_queue
-        while self.limits().is_exceeded(process_queue):
-            removed = trio.Event()
-            process_queue.on_removed = removed.set
-            await removed.wait()
-            process_queue.on_removed = None
+        _log.warning(
+            "offset %d of %s does not exist, going on at %d", self.next_offset, process_queue.queue, next_offset
+        )
+        while self.plan.is_lite and process_queue.message_count:
+            await self._wait_for_removal()
+        self.owner.read_anew(process_queue, next_offset)
+
+    async def _wait_until_wanted(self) -> None:
+        """Wait until the queue may be pulled, and enough has been acknowledged.
+
+        A change of the limits counts with the next acknowledgement.
+        """
+        gate, process_queue = self.owner.gate, self.process_queue
+        while True:
+            await gate.wait_open(process_queue.queue)
+            if not self.limits().is_exceeded(process_queue):
+                return
+            await self._wait_for_removal()
+
+    async def _wait_for_removal(self) -> None:
+        removed = trio.Event()
+        self.process_queue.on_removed = removed.set
+        await removed.wait()
+        self.process_queue.on_removed = None
 
     async def _pause_after(self, failure: RocketpyError) -> None:
         if isinstance(failure, BrokerError) and failure.response_code == ResponseCode.FLOW_CONTROL:

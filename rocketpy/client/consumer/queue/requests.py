@@ -10,6 +10,7 @@ because the broker compares only their hashes.
 
 from __future__ import annotations
 
+from rocketpy.client.consumer.queue.pull_plan import PullRequest
 from rocketpy.client.instance import ClientInstance, read_response
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.errors import BrokerError, RemotingError
@@ -49,20 +50,9 @@ class QueueRequests:
         self._group = group
         self._suggested_broker_ids: dict[MessageQueue, int] = {}  # from the last pull's answer
 
-    async def pull(
-        self,
-        queue: MessageQueue,
-        queue_offset: int,
-        *,
-        subscription: SubscriptionData,
-        sys_flag: int,
-        max_msg_nums: int,
-        suspend_ms: int,
-        timeout_s: float,
-        commit_offset: int = 0,
-        sub_version: int = 0,
-    ) -> PullResult:
-        """Pull once. ``commit_offset`` is recorded where ``sys_flag`` says so, but only by a master."""
+    async def pull(self, pull: PullRequest) -> PullResult:
+        """Pull once."""
+        queue, subscription, sys_flag = pull.queue, pull.subscription, pull.sys_flag
         address = await self._routes.subscribe_address(queue, self._suggested_broker_ids.get(queue, MASTER_ID))
         if sys_flag & PULL_COMMIT_OFFSET_FLAG and address != self._routes.table.publish_address(queue.broker_name):
             sys_flag &= ~PULL_COMMIT_OFFSET_FLAG
@@ -70,19 +60,19 @@ class QueueRequests:
             consumer_group=self._group,
             topic=queue.topic,
             queue_id=queue.queue_id,
-            queue_offset=queue_offset,
-            max_msg_nums=max_msg_nums,
+            queue_offset=pull.queue_offset,
+            max_msg_nums=pull.max_msg_nums,
             sys_flag=sys_flag,
-            commit_offset=commit_offset,
-            suspend_timeout_millis=suspend_ms,
+            commit_offset=pull.commit_offset,
+            suspend_timeout_millis=pull.suspend_ms,
             subscription=subscription.sub_string if sys_flag & PULL_SUBSCRIPTION_FLAG else None,
-            sub_version=sub_version,
+            sub_version=pull.sub_version,
             expression_type=subscription.expression_type,
             broker_name=queue.broker_name,
         )
         request = make_request(RequestCode.PULL_MESSAGE, header)
         try:
-            response = await self._instance.request(address, request, _PULL_CODES, timeout_s=timeout_s)
+            response = await self._instance.request(address, request, _PULL_CODES, timeout_s=pull.timeout_s)
         except RemotingError:
             self._suggested_broker_ids.pop(queue, None)  # a slave that does not answer is left for the master
             self._instance.request_route_refresh()

@@ -11,6 +11,8 @@ from trio.testing import MockClock
 from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.queue.flow_limits import FlowLimits
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
+from rocketpy.client.consumer.queue.pull_gate import PullGate
+from rocketpy.client.consumer.queue.pull_plan import PullPlan, PullRequest, pull_plan
 from rocketpy.client.consumer.queue.reader import QueueReader
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.clock import SystemClock
@@ -35,33 +37,32 @@ def empty(status: PullStatus, following: int) -> PullResult:
 class World:
     """The broker, and the group above the reader. Answers come in turn; then pulls are held for ever."""
 
-    def __init__(self, *answers: PullResult | RocketpyError, config: ConsumerConfig | None = None) -> None:
+    def __init__(self, *answers: PullResult | RocketpyError, plan: PullPlan | None = None) -> None:
         self.answers = list(answers)
         self.asked: list[tuple[float, int]] = []
-        self.pulls: list[dict[str, object]] = []
+        self.pulls: list[PullRequest] = []
         self.delivered: list[int] = []
         self.fruitless: list[int] = []
         self.anew: list[int] = []
         self.offset: int | None = None
         self.subscription: SubscriptionData | None = SubscriptionData("T", sub_version=7)
-        self.may_pull = trio.Event()
-        self.may_pull.set()
+        self.gate = PullGate()
         self.process_queue = ProcessQueue(QUEUE)
         self.limits = FlowLimits(1000, 100, 2000)
         self.reader = QueueReader(
             process_queue=self.process_queue,
             next_offset=0,
             limits=lambda: self.limits,
-            config=config or ConsumerConfig(),
+            plan=plan or pull_plan(ConsumerConfig()),
             exception_pause_s=1.0,
-            puller=self,  # type: ignore[arg-type]
+            puller=self,
             owner=self,
             clock=SystemClock(),
         )
 
-    async def pull(self, queue: MessageQueue, queue_offset: int, **settings: object) -> PullResult:
-        self.asked.append((trio.current_time(), queue_offset))
-        self.pulls.append(settings)
+    async def pull(self, pull: PullRequest) -> PullResult:
+        self.asked.append((trio.current_time(), pull.queue_offset))
+        self.pulls.append(pull)
         if not self.answers:
             await trio.sleep_forever()
         answer = self.answers.pop(0)
@@ -96,15 +97,12 @@ class World:
 
 
 async def test_pulls_follow_each_other_and_say_what_is_committed(autojump_clock: MockClock) -> None:
-    world = World(found(0, 1), found(2), config=ConsumerConfig(pull_batch_size=9))
+    world = World(found(0, 1), found(2))
     world.offset = 1
     await world.run(0.05)
     assert world.delivered == [0, 1, 2]
     assert [offset for _, offset in world.asked] == [0, 2, 3]
-    assert {each["sys_flag"] for each in world.pulls} == {3}
-    assert world.pulls[0]["commit_offset"] == 1
-    assert (world.pulls[0]["max_msg_nums"], world.pulls[0]["suspend_ms"]) == (9, 15_000)
-    assert (world.pulls[0]["timeout_s"], world.pulls[0]["sub_version"]) == (30.0, 7)
+    assert {(each.sys_flag, each.commit_offset) for each in world.pulls} == {(3, 1)}
     assert world.process_queue.message_count == 3
 
 
@@ -112,12 +110,6 @@ async def test_messages_say_the_ends_of_their_queue(autojump_clock: MockClock) -
     world = World(found(0))
     await world.run(0.05)
     assert world.process_queue.waiting[0].properties == {"MIN_OFFSET": "0", "MAX_OFFSET": "100"}
-
-
-async def test_a_subscription_travels_with_the_pull_if_that_is_wanted(autojump_clock: MockClock) -> None:
-    world = World(config=ConsumerConfig(post_subscription_when_pull=True))
-    await world.run(0.05)
-    assert world.pulls[0]["sys_flag"] == 6
 
 
 async def test_what_concerns_nobody_is_passed_only_when_nothing_is_in_flight(autojump_clock: MockClock) -> None:
@@ -172,11 +164,40 @@ async def test_an_acknowledgement_that_is_not_enough_keeps_waiting(autojump_cloc
 
 async def test_a_suspended_consumer_pulls_nothing(autojump_clock: MockClock) -> None:
     world = World(found(0))
-    gate = world.may_pull = trio.Event()
+    world.gate.suspend()
     begun = trio.current_time()
-    await world.run(100, gate.set)
+    await world.run(100, world.gate.resume)
     assert world.asked[0][0] - begun == pytest.approx(50)
     assert world.delivered == [0]
+
+
+async def test_a_queue_that_is_paused_while_there_is_no_space_is_not_pulled(autojump_clock: MockClock) -> None:
+    world = World(found(0, 1), found(2))
+    world.limits = FlowLimits(1, 100, 2000)
+    process_queue = world.process_queue
+
+    def pause_and_acknowledge() -> None:
+        world.gate.pause([QUEUE])
+        process_queue.remove(process_queue.waiting)
+
+    await world.run(100, pause_and_acknowledge)
+    assert world.delivered == [0, 1]
+
+
+async def test_a_lite_pull_goes_on_after_an_illegal_offset_when_all_has_been_polled(autojump_clock: MockClock) -> None:
+    plan = PullPlan(
+        max_msg_nums=10, suspend_ms=20_000, timeout_s=30, commits=False, sends_subscription=True, is_lite=True
+    )
+    world = World(found(0), empty(PullStatus.OFFSET_ILLEGAL, 40), plan=plan)
+    anew: list[list[int]] = []
+
+    def poll() -> None:
+        anew.append(list(world.anew))
+        world.process_queue.remove(world.process_queue.waiting)
+
+    await world.run(100, poll)
+    assert anew == [[]], "it waits"
+    assert world.anew == [40]
 
 
 async def test_an_illegal_offset_is_for_the_group_and_ends_the_reader(autojump_clock: MockClock) -> None:
@@ -191,8 +212,8 @@ async def test_an_answer_for_a_dropped_queue_is_ignored(autojump_clock: MockCloc
     world = World(found(0))
     original = world.pull
 
-    async def pull(queue: MessageQueue, queue_offset: int, **settings: object) -> PullResult:
-        result = await original(queue, queue_offset, **settings)
+    async def pull(request: PullRequest) -> PullResult:
+        result = await original(request)
         world.process_queue.is_dropped = True
         return result
 
@@ -210,7 +231,7 @@ async def test_a_topic_without_subscription_is_looked_at_again_later(autojump_cl
 
 
 async def test_an_interval_between_pulls_is_kept(autojump_clock: MockClock) -> None:
-    world = World(found(0), found(1), config=ConsumerConfig(pull_interval=500))
+    world = World(found(0), found(1), plan=pull_plan(ConsumerConfig(pull_interval=500)))
     await world.run(10)
     times = [at for at, _ in world.asked]
     assert times[1] - times[0] == pytest.approx(0.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import trio
 
+from rocketpy.client.consumer.queue.pull_plan import PullRequest
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.results import PullResult
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
@@ -23,15 +24,17 @@ QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 
 async def pull(requests: QueueRequests, sys_flag: int) -> PullResult:
     return await requests.pull(
-        QUEUE,
-        0,
-        subscription=SubscriptionData(TOPIC, "TagA", tags_set=["TagA"], sub_version=3),
-        sys_flag=sys_flag,
-        max_msg_nums=5,
-        suspend_ms=0,
-        timeout_s=10,
-        commit_offset=2,
-        sub_version=3,
+        PullRequest(
+            queue=QUEUE,
+            queue_offset=0,
+            subscription=SubscriptionData(TOPIC, "TagA", tags_set=["TagA"], sub_version=3),
+            sys_flag=sys_flag,
+            max_msg_nums=5,
+            suspend_ms=0,
+            timeout_s=10,
+            commit_offset=2,
+            sub_version=3,
+        )
     )
 
 
