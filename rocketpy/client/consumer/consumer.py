@@ -36,9 +36,8 @@ from rocketpy.client.consumer.group.queue_locks import QueueLocks
 from rocketpy.client.consumer.group.requests import GroupRequests
 from rocketpy.client.consumer.group.subscriptions import Subscriptions
 from rocketpy.client.consumer.message_selector import MessageSelector
-from rocketpy.client.consumer.offsets.local_offset_store import LocalOffsetStore
 from rocketpy.client.consumer.offsets.offset_store import OffsetStore
-from rocketpy.client.consumer.offsets.remote_offset_store import RemoteOffsetStore
+from rocketpy.client.consumer.offsets.opening import open_offset_store
 from rocketpy.client.consumer.orderly import OrderlyConsumption, OrderlyHandler
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.consumer.send_back import SendBack
@@ -216,7 +215,13 @@ class Consumer:
         queue_requests = QueueRequests(instance=instance, group=name)
         requests = GroupRequests(instance=instance, group=name, randomness=instance.randomness)
         locks = QueueLocks(requests=requests, clock=instance.clock, is_needed=is_orderly and not config.is_broadcasting)
-        store = await self._store(queue_requests)
+        store = await open_offset_store(
+            instance,
+            name,
+            queue_requests,
+            is_broadcasting=config.is_broadcasting,
+            local_directory=config.local_offset_store_dir,
+        )
         sink = self._orderly(store, locks) if is_orderly else self._concurrent(store)
         group = ConsumerGroup(
             instance=instance,
@@ -245,17 +250,6 @@ class Consumer:
         if isinstance(sink, ConcurrentConsumption):
             self._nursery.start_soon(sink.send_expired_back)
         return member
-
-    async def _store(self, queue_requests: QueueRequests) -> RemoteOffsetStore | LocalOffsetStore:
-        if not self._config.is_broadcasting:
-            return RemoteOffsetStore(queue_requests)
-        # Client ids contain a random number; a consumer that is started again must find its file.
-        config = self._instance.config
-        client_id = "@".join(filter(None, (self._instance.address, config.instance_name, config.unit_name)))
-        directory = self._config.local_offset_store_dir / client_id / self._group_name
-        store = LocalOffsetStore(directory / "offsets.json")
-        await store.load()
-        return store
 
     def _concurrent(self, store: OffsetStore) -> ConcurrentConsumption:
         return ConcurrentConsumption(

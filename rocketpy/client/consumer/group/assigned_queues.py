@@ -12,22 +12,20 @@ its messages are pulled again.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 import attrs
 import trio
 
-from rocketpy.client.consumer.config import ConsumerConfig
-from rocketpy.client.consumer.group.begin_offsets import BeginOffsets
 from rocketpy.client.consumer.group.queue_locks import QueueLocks
 from rocketpy.client.consumer.group.requests import GroupRequests
 from rocketpy.client.consumer.group.subscriptions import Subscriptions
-from rocketpy.client.consumer.offsets.offset_store import OffsetStore
-from rocketpy.client.consumer.queue.flow_limits import FlowLimits, flow_limits
+from rocketpy.client.consumer.offsets.offset_store import OffsetStore, OffsetTable
+from rocketpy.client.consumer.queue.flow_limits import FlowLimits
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.queue.pull_gate import PullGate
-from rocketpy.client.consumer.queue.pull_plan import pull_plan
+from rocketpy.client.consumer.queue.pull_plan import PullPlan
 from rocketpy.client.consumer.queue.reader import QueueReader
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.instance import ClientInstance
@@ -50,6 +48,14 @@ class MessageSink(Protocol):
         ...
 
 
+class Beginnings(Protocol):
+    """Where queues begin."""
+
+    async def find(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the offsets of those queues for which they are known."""
+        ...
+
+
 @attrs.frozen
 class _Assigned:
     process_queue: ProcessQueue
@@ -60,19 +66,23 @@ class AssignedQueues:
     """The queues of one member. Readers run in a nursery that the owner passes in.
 
     ``announce`` makes the member known to brokers before it pulls; ``on_lost`` is called when a queue was lost.
+    ``limits`` returns those of one queue when so many are assigned. ``progress`` is how far the queues are consumed:
+    the table of ``store``, or another one where consumed is not yet committed.
     """
 
     def __init__(
         self,
         *,
         instance: ClientInstance,
-        config: ConsumerConfig,
+        plan: PullPlan,
+        limits: Callable[[int], FlowLimits],
         subscriptions: Subscriptions,
         store: OffsetStore,
+        progress: OffsetTable,
         queue_requests: QueueRequests,
         requests: GroupRequests,
         locks: QueueLocks,
-        begin_offsets: BeginOffsets,
+        begin_offsets: Beginnings,
         sink: MessageSink,
         nursery: trio.Nursery,
         is_orderly: bool,
@@ -81,10 +91,11 @@ class AssignedQueues:
     ) -> None:
         self.gate = PullGate()
         self._instance = instance
-        self._config = config
-        self._plan = pull_plan(config)
+        self._plan = plan
+        self._limits = limits
         self._subscriptions = subscriptions
         self._store = store
+        self._progress = progress
         self._queue_requests = queue_requests
         self._requests = requests
         self._locks = locks
@@ -137,7 +148,7 @@ class AssignedQueues:
         assigned.process_queue.is_dropped = True
         assigned.process_queue.clear()
         assigned.scope.cancel()
-        self._store.table.update(queue, queue_offset, increase_only=False)
+        self._progress.update(queue, queue_offset, increase_only=False)
         self._begin(queue, queue_offset, like=assigned.process_queue)
 
     def lose(self, process_queue: ProcessQueue) -> None:
@@ -175,12 +186,12 @@ class AssignedQueues:
 
     def memory_offset(self, queue: MessageQueue) -> int | None:
         """Return the offset that may be committed."""
-        return self._store.table.get(queue)
+        return self._progress.get(queue)
 
     def note_fruitless(self, process_queue: ProcessQueue, next_offset: int) -> None:
         """Note that nothing below this offset concerns the group."""
         if not process_queue.is_dropped:
-            self._store.table.update(process_queue.queue, next_offset)
+            self._progress.update(process_queue.queue, next_offset)
 
     def deliver(self, process_queue: ProcessQueue, messages: Sequence[MessageExt], pull_seconds: float) -> None:
         """Hand messages of a queue that is still assigned to the layer above."""
@@ -232,6 +243,8 @@ class AssignedQueues:
         if self._assigned.get(process_queue.queue) is assigned:
             del self._assigned[process_queue.queue]
             self._store.table.forget(process_queue.queue)
+            self._progress.forget(process_queue.queue)
+            self.gate.resume_queues([process_queue.queue])
             self._queue_requests.forget(process_queue.queue)
 
     async def _take(self, queues: Sequence[MessageQueue]) -> bool:
@@ -255,7 +268,7 @@ class AssignedQueues:
         reader = QueueReader(
             process_queue=process_queue,
             next_offset=queue_offset,
-            limits=self._limits,
+            limits=lambda: self._limits(len(self._assigned)),
             plan=self._plan,
             exception_pause_s=self._instance.config.pull_time_delay_when_exception / 1000,
             puller=self._queue_requests,
@@ -269,6 +282,3 @@ class AssignedQueues:
     async def _read(self, reader: QueueReader, scope: trio.CancelScope) -> None:
         with scope:
             await reader.run()
-
-    def _limits(self) -> FlowLimits:
-        return flow_limits(self._config, queue_count=len(self._assigned), is_orderly=self._is_orderly)

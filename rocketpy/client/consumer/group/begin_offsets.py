@@ -7,24 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Protocol
 
 import attrs
 import trio
 
-from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.offsets.offset_store import OffsetStore
 from rocketpy.client.consumer.start import QueueOffsets, offset_without_progress
 from rocketpy.errors import RocketpyError
+from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.message import MessageQueue
 
 HALF_AN_HOUR_MS = 30 * 60 * 1000
+
+
+class BeginPolicy(Protocol):
+    """The settings that decide where a group without progress begins."""
+
+    @property
+    def consume_from_where(self) -> ConsumeFromWhere:
+        """The policy."""
+        ...
+
+    @property
+    def consume_timestamp(self) -> int | None:
+        """The wall time in ms of CONSUME_FROM_TIMESTAMP; half an hour before the start if it is None."""
+        ...
 
 
 @attrs.frozen
 class BeginOffsets:
     """The stored progress of the group, or else what ``consume_from_where`` says."""
 
-    config: ConsumerConfig
+    config: BeginPolicy
     store: OffsetStore
     queue_offsets: QueueOffsets
     started_at_ms: int

@@ -7,38 +7,26 @@ Compatibility: ``DefaultMQPushConsumerImpl`` (4.9.8).
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import trio
 
 from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.group.assigned_queues import AssignedQueues, MessageSink
 from rocketpy.client.consumer.group.begin_offsets import BeginOffsets
 from rocketpy.client.consumer.group.knowledge import GroupKnowledge
+from rocketpy.client.consumer.group.membership import LEAVE_SECONDS, Membership
 from rocketpy.client.consumer.group.queue_locks import QueueLocks
 from rocketpy.client.consumer.group.rebalance import RebalanceService
 from rocketpy.client.consumer.group.requests import GroupRequests
 from rocketpy.client.consumer.group.subscriptions import Subscriptions
 from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.offsets.offset_store import OffsetStore
+from rocketpy.client.consumer.offsets.opening import persist_regularly
+from rocketpy.client.consumer.queue.flow_limits import flow_limits
+from rocketpy.client.consumer.queue.pull_plan import pull_plan
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.instance import ClientInstance
-from rocketpy.errors import RocketpyError
-from rocketpy.protocol.bodies.codec import encode_body
-from rocketpy.protocol.bodies.heartbeat import (
-    EXPRESSION_TYPE_TAG,
-    CheckClientRequestBody,
-    ConsumerData,
-    SubscriptionData,
-)
-from rocketpy.protocol.codes import RequestCode
-from rocketpy.protocol.command import make_request
+from rocketpy.protocol.bodies.heartbeat import ConsumerData
 from rocketpy.protocol.topic_name import RETRY_PREFIX
-
-LEAVE_SECONDS = 3.0
-"""How long storing offsets and giving locks back may take when a member leaves."""
-ANNOUNCE_SECONDS = 1.0
-"""How long a first heartbeat may take before the queues are pulled all the same."""
 
 
 class ConsumerGroup:
@@ -65,15 +53,19 @@ class ConsumerGroup:
         self.store = store
         self.is_orderly = is_orderly
         self.started_at_ms = instance.clock.timestamp_ms()
-        self._instance = instance
         self._nursery = nursery
         self._scope = trio.CancelScope()
         self._locks = locks
+        self.membership = Membership(
+            instance=instance, group=group, subscriptions=subscriptions, data=self._consumer_data
+        )
         self.queues = AssignedQueues(
             instance=instance,
-            config=config,
+            plan=pull_plan(config),
+            limits=lambda count: flow_limits(config, queue_count=count, is_orderly=is_orderly),
             subscriptions=subscriptions,
             store=store,
+            progress=store.table,
             queue_requests=queue_requests,
             requests=requests,
             locks=locks,
@@ -81,7 +73,7 @@ class ConsumerGroup:
             sink=sink,
             nursery=nursery,
             is_orderly=is_orderly,
-            announce=self.announce,
+            announce=self.membership.announce,
             on_lost=lambda: self.rebalance.wake(),
         )
         self.rebalance = RebalanceService(
@@ -96,25 +88,14 @@ class ConsumerGroup:
 
     def register(self) -> None:
         """Have heartbeats name the group; ClientError if the client has a consumer of it. Then :meth:`join`."""
-        self._instance.heartbeats.add_consumer(self.group, self._consumer_data)
+        self.membership.register()
 
     async def join(self) -> None:
         """Join the group and begin to consume; BrokerError for a filter that a broker does not understand.
 
         A topic without a route is no failure: its queues are taken when it has one.
         """
-        has_joined = False
-        try:
-            for topic in self.subscriptions.topics:
-                with suppress(RocketpyError):
-                    await self._instance.routes.look_up_again(topic)
-            for subscription in self.subscriptions.values:
-                await self._check_filter(subscription)
-            await self.announce()
-            has_joined = True
-        finally:
-            if not has_joined:
-                await self._instance.heartbeats.remove_consumer(self.group)
+        await self.membership.join()
         self._nursery.start_soon(self._run_services)
 
     async def leave(self) -> None:
@@ -122,14 +103,7 @@ class ConsumerGroup:
         self._scope.cancel()
         with trio.move_on_after(LEAVE_SECONDS, shield=True):
             await self.queues.leave()
-        await self._instance.heartbeats.remove_consumer(self.group)
-
-    async def announce(self) -> None:
-        """Send a heartbeat, and wait a little for its answers."""
-        with trio.move_on_after(ANNOUNCE_SECONDS) as waiting:
-            await self._instance.heartbeats.send()
-        if waiting.cancelled_caught:
-            self._instance.heartbeats.wake()
+        await self.membership.leave()
 
     def suspend(self) -> None:
         """Stop pulling and rebalancing; messages that are here are still consumed."""
@@ -156,21 +130,17 @@ class ConsumerGroup:
         with self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.rebalance.run)
-                nursery.start_soon(self._persist_regularly)
+                nursery.start_soon(
+                    persist_regularly,
+                    self.store.persist_soon,
+                    lambda: self.queues.assigned,
+                    self.config.persist_consumer_offset_interval,
+                )
                 if self._locks.is_needed:
                     nursery.start_soon(self._locks.run, lambda: self.queues.process_queues, self.queues.lose)
 
-    async def _persist_regularly(self) -> None:
-        while True:
-            await trio.sleep(self.config.persist_consumer_offset_interval / 1000)
-            await self.store.persist_soon(list(self.queues.assigned))
-
     async def _announce_change(self) -> None:
-        for topic in self.subscriptions.topics:
-            if self._instance.routes.table.subscribe_queues(topic) is None:
-                with suppress(RocketpyError):
-                    await self._instance.routes.look_up_again(topic)
-        await self.announce()
+        await self.membership.announce_change()
         self.rebalance.wake()
 
     def _consumer_data(self) -> ConsumerData:
@@ -180,15 +150,6 @@ class ConsumerGroup:
             consume_from_where=self.config.consume_from_where.value,
             subscription_data_set=self.subscriptions.values,
         )
-
-    async def _check_filter(self, subscription: SubscriptionData) -> None:
-        """Ask a broker whether it understands an expression; BrokerError if not."""
-        addresses = self._instance.routes.table.addresses_of_topic(subscription.topic)
-        if subscription.expression_type == EXPRESSION_TYPE_TAG or not addresses:
-            return
-        body = CheckClientRequestBody(self._instance.client_id, self.group, subscription)
-        request = make_request(RequestCode.CHECK_CLIENT_CONFIG, body=encode_body(body))
-        await self._instance.request(self._instance.randomness.choice(addresses), request)
 
 
 def retry_topic_of(group: str) -> str:

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import trio
 
+from rocketpy.client.consumer.group.assignment_changes import AssignmentChanges
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.allocation.strategy import AllocateMessageQueueStrategy
 from rocketpy.protocol.message import MessageQueue
@@ -79,6 +80,8 @@ class RebalanceService:
         self._assignment = assignment
         self._on_unlisted = on_unlisted
         self._is_paused = is_paused
+        self.changes = AssignmentChanges()
+        """What the rounds have changed, for the program."""
         self._wanted = trio.Event()
 
     def wake(self) -> None:
@@ -105,12 +108,15 @@ class RebalanceService:
         topics = self._knowledge.topics()
         dropped = [queue for queue in self._assignment.assigned if queue.topic not in topics]
         added: list[MessageQueue] = []
+        known: dict[str, list[MessageQueue]] = {}
         is_complete = True
         for topic in topics:
-            share = await self._share(topic)
-            if share is None:
+            queues = await self._knowledge.queues(topic)
+            share = None if queues is None else await self._share(topic, queues)
+            if queues is None or share is None:
                 is_complete = False
                 continue
+            known[topic] = queues
             mine = {queue for queue in self._assignment.assigned if queue.topic == topic}
             dropped += sorted(mine.difference(share))
             added += [queue for queue in share if queue not in mine]
@@ -118,12 +124,14 @@ class RebalanceService:
         assigned = self._assignment.assigned
         still_dropped = [queue for queue in dropped if queue in assigned]
         still_added = [queue for queue in added if queue not in assigned]
-        return await self._assignment.change(still_dropped, still_added) and is_complete
+        is_complete = await self._assignment.change(still_dropped, still_added) and is_complete
+        for topic in {queue.topic for queue in dropped} - set(topics):
+            self.changes.note(topic, [], [])
+        for topic, queues in known.items():
+            self.changes.note(topic, queues, sorted(each for each in self._assignment.assigned if each.topic == topic))
+        return is_complete
 
-    async def _share(self, topic: str) -> list[MessageQueue] | None:
-        queues = await self._knowledge.queues(topic)
-        if queues is None:
-            return None
+    async def _share(self, topic: str, queues: list[MessageQueue]) -> list[MessageQueue] | None:
         if self._strategy is None:
             return queues
         member_ids = await self._knowledge.member_ids(topic)

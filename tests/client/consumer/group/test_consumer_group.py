@@ -26,7 +26,7 @@ async def test_a_suspended_member_does_not_rebalance(cluster: FakeCluster, *, su
         if suspended:
             world.group.suspend()
             world.group.suspend()
-        await world.group.announce()
+        await world.group.membership.announce()
         await world.group.rebalance.rebalance()
         assert bool(world.group.queues.assigned) is not suspended
 

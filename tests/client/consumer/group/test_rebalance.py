@@ -8,6 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from rocketpy.client.consumer.group.assignment_changes import AssignmentChange
 from rocketpy.client.consumer.group.rebalance import RebalanceService
 from rocketpy.protocol.allocation.averagely import AllocateAveragely
 from rocketpy.protocol.allocation.strategy import AllocateMessageQueueStrategy
@@ -99,6 +100,23 @@ async def test_a_topic_that_is_left_is_given_up() -> None:
     del world.known["T"]
     await world.service.rebalance()
     assert world.assigned == {queues(1, "U")[0]}
+
+
+async def test_the_program_is_notified_of_what_it_has_after_each_round_that_changed_something() -> None:
+    world = World(AllocateAveragely())
+    world.known["U"] = queues(1, "U")
+    await world.service.rebalance()
+    await world.service.rebalance()
+    changes = aiter(world.service.changes)
+    assert await anext(changes) == AssignmentChange("T", tuple(queues(4)), tuple(queues(2)))
+    assert await anext(changes) == AssignmentChange("U", tuple(queues(1, "U")), tuple(queues(1, "U")))
+    world.members = ["me"]
+    del world.known["U"]
+    await world.service.rebalance()
+    assert await anext(changes) == AssignmentChange("U", (), ())
+    assert await anext(changes) == AssignmentChange("T", tuple(queues(4)), tuple(queues(4)))
+    world.service.changes.close()
+    assert [each async for each in changes] == []
 
 
 async def test_a_member_that_is_not_listed_has_no_queues_and_says_that_it_is_there() -> None:
