@@ -3,6 +3,9 @@
 It is removed when the program starts, appears whole once clients may connect, and is removed when the program has ended
 in order. After a kill it stays; its ``pid`` tells whether that process still runs.
 
+With ``-`` in place of a path the line goes to standard output, which then has nothing else: what a program says to
+people goes to standard error. The end of the output is the end of the program.
+
 The content is one JSON object on one line, its keys spelled as the settings are: ``pid``, ``role`` (``broker``,
 ``nameserver`` or ``cluster``), and what is said in docs/containers.md.
 """
@@ -11,17 +14,27 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import TextIO
 
 from rocketpy.errors import StartError
 
+STANDARD_OUTPUT = "-"
+
 
 class ReadyFile:
-    """The file at a path, or nothing at all without a path."""
+    """The file at a path, a line on standard output for ``-``, or nothing at all without a path."""
 
     def __init__(self, path: str | None) -> None:
-        self._path = path
+        self._is_output = path == STANDARD_OUTPUT
+        self._path = None if self._is_output else path
+
+    @property
+    def output_for_people(self) -> TextIO:
+        """Where a program prints what is not for programs."""
+        return sys.stderr if self._is_output else sys.stdout
 
     @contextmanager
     def removed_around(self) -> Iterator[None]:
@@ -40,12 +53,15 @@ class ReadyFile:
 
     def write(self, content: Mapping[str, object]) -> None:
         """Let the file appear, whole, with this process's id added; StartError if that fails."""
+        line = json.dumps({"pid": os.getpid(), **content})
+        if self._is_output:
+            print(line, flush=True)
         if self._path is None:
             return
         new = f"{self._path}.{os.getpid()}.new"
         try:
             with open(new, "w", encoding="utf-8") as file:
-                file.write(json.dumps({"pid": os.getpid(), **content}) + "\n")
+                file.write(line + "\n")
             os.replace(new, self._path)
         except OSError as failure:
             with suppress(OSError):

@@ -45,6 +45,27 @@ def test_without_a_path_nothing_happens() -> None:
         ready.write({})
 
 
+def test_a_dash_is_one_line_on_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ready = ReadyFile("-")
+    with ready.removed_around():
+        print("to people", file=ready.output_for_people)
+        ready.write({"role": "broker"})
+        stdout, stderr = capsys.readouterr()
+        assert (json.loads(stdout), stdout.count("\n")) == ({"pid": os.getpid(), "role": "broker"}, 1)
+        assert stderr == "to people\n"
+    assert capsys.readouterr() == ("", "")
+    assert os.listdir(tmp_path) == []
+
+
+def test_people_read_standard_output_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (None, str(tmp_path / "ready")):
+        print("to people", file=ReadyFile(path).output_for_people)
+        assert capsys.readouterr() == ("to people\n", "")
+
+
 def test_a_place_where_no_file_can_be_is_a_start_error(tmp_path: Path) -> None:
     ready = ReadyFile(str(tmp_path / "missing" / "ready"))
     with pytest.raises(StartError, match="expected a directory that can be written"), ready.removed_around():

@@ -16,6 +16,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from random import Random
+from typing import TextIO
 
 import attrs
 import trio
@@ -110,7 +111,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--store", metavar="DIR", help="store directory")
     parser.add_argument("--log-directory", metavar="DIR", help="directory for log files (default: standard error)")
     parser.add_argument("--port", type=_port, metavar="N", help="port to listen on (default: 10911; 0: any free port)")
-    parser.add_argument("--ready-file", metavar="FILE", help="file with the addresses, as JSON, while it serves")
+    parser.add_argument(
+        "--ready-file", metavar="FILE", help="file with the addresses, as JSON, while it serves (-: standard output)"
+    )
     parser.add_argument(
         "--cluster",
         choices=sorted(SAMPLE_CLUSTERS),
@@ -151,7 +154,7 @@ async def _serve(settings: BrokerSettings, started: list[BrokerAddress], ready_f
             address: BrokerAddress = await outer.start(run)
             started.append(address)
             _settle_memory()
-            _say_ready(settings, address)
+            _say_ready(settings, address, ready_file.output_for_people)
             ready_file.write({"role": "broker", **ready_values(settings, address)})
 
 
@@ -208,9 +211,10 @@ async def _serve_sample_cluster(
             running: list[Member] = await outer.start(run)
             started += [member.at for member in running]
             _settle_memory()
-            print("\n".join(table_of(running, namesrv_addr=members[0].broker.namesrv_addr)))
-            print("try it: rocketpy produce -t hello, rocketpy consume -t hello -o beginning; Ctrl-C ends all of it")
-            sys.stdout.flush()
+            output = ready_file.output_for_people
+            print("\n".join(table_of(running, namesrv_addr=members[0].broker.namesrv_addr)), file=output)
+            try_it = "try it: rocketpy produce -t hello, rocketpy consume -t hello -o beginning; Ctrl-C ends all of it"
+            print(try_it, file=output, flush=True)
             brokers = [ready_values(member.settings, member.at) for member in running]
             ready_file.write({"role": "cluster", "namesrvAddr": members[0].broker.namesrv_addr, "brokers": brokers})
 
@@ -249,18 +253,20 @@ async def obey_signals(signals: AsyncIterator[int], stop: trio.Event) -> None:
     os._exit(EXIT_FAILED)  # a worker thread in a sync cannot be ended in any other way
 
 
-def _say_ready(settings: BrokerSettings, address: BrokerAddress) -> None:
+def _say_ready(settings: BrokerSettings, address: BrokerAddress, output: TextIO) -> None:
     config = settings.broker
     namesrv = config.namesrv_addr or "none"
-    print(
+    lines = [
         f"The broker[{config.broker_name}, {address.address}] boot success. serializeType=JSON and name server is "
-        f"{namesrv}"
-    )
-    print(f"  store       {os.path.abspath(settings.store.root)}")
+        f"{namesrv}",
+        f"  store       {os.path.abspath(settings.store.root)}",
+    ]
     if settings.embeds_nameserver:
-        print(f"  nameserver  {namesrv} (in this process): what clients connect to")
-        print("  try it      rocketpy produce -t hello, rocketpy consume -t hello -o beginning")
-    sys.stdout.flush()
+        lines += [
+            f"  nameserver  {namesrv} (in this process): what clients connect to",
+            "  try it      rocketpy produce -t hello, rocketpy consume -t hello -o beginning",
+        ]
+    print("\n".join(lines), file=output, flush=True)
 
 
 def ready_values(settings: BrokerSettings, address: BrokerAddress) -> dict[str, object]:

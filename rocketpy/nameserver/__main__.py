@@ -81,7 +81,9 @@ def _parser() -> argparse.ArgumentParser:
         "-n", "--namesrvAddr", dest="ignored", metavar="ADDRESSES", help="accepted without effect, as in RocketMQ"
     )
     parser.add_argument("--log-directory", metavar="DIR", help="directory for log files (default: standard error)")
-    parser.add_argument("--ready-file", metavar="FILE", help="file with the port, as JSON, while it serves")
+    parser.add_argument(
+        "--ready-file", metavar="FILE", help="file with the port, as JSON, while it serves (-: standard output)"
+    )
     parser.add_argument(
         "-p", "--printConfigItem", dest="print_config_item", action="store_true", help="print every setting and exit"
     )
@@ -114,8 +116,9 @@ async def serve(
             port = await nursery.start(run)
             gc.freeze()
             gc.set_threshold(*GC_THRESHOLDS)
-            print("The Name Server boot success. serializeType=JSON")
-            print(f"Listening on {host or 'every address'}, port {port}", flush=True)
+            output = ready_file.output_for_people
+            print("The Name Server boot success. serializeType=JSON", file=output)
+            print(f"Listening on {host or 'every address'}, port {port}", file=output, flush=True)
             ready_file.write({"role": "nameserver", "bindAddress": host or "", "listenPort": port})
             async for _ in signals:
                 nursery.cancel_scope.cancel()

@@ -304,6 +304,29 @@ def test_the_ready_file_of_a_sample_cluster_has_all_of_its_brokers(started: list
     assert process.terminate() == 0
 
 
+@pytest.mark.parametrize("role", ["broker", "cluster"])
+def test_the_ready_line_is_alone_on_standard_output(tmp_path: Path, role: str) -> None:
+    options = ("--cluster", "2m-noslave") if role == "cluster" else ()
+    command = python_command("rocketpy.broker", *options, "-n", "127.0.0.1:1", "--port", "0", "--ready-file", "-")
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "NAMESRV_ADDR": ""}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            found = json.loads(process.stdout.readline())
+            assert (found["pid"], found["role"]) == (process.pid, role)
+            first = found["brokers"][0] if role == "cluster" else found
+            socket.create_connection(("127.0.0.1", first["listenPort"])).close()
+            process.terminate()
+            stdout, stderr = process.communicate(timeout=PATIENCE_SECONDS)
+        finally:
+            process.kill()
+    assert (process.returncode, stdout) == (0, "")
+    assert "boot success" in stderr or "try it" in stderr
+    assert sorted(os.listdir(tmp_path)) == ["store"]
+
+
 def test_a_ready_file_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     result = run(tmp_path, "-n", "127.0.0.1:1", "--port", "0", "--ready-file", str(tmp_path / "no" / "ready"))
     assert result.returncode == 2

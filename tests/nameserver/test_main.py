@@ -63,6 +63,18 @@ def test_the_ready_file_has_the_port_while_it_serves(conf: Path, tmp_path: Path)
     assert not ready.exists()
 
 
+def test_the_ready_line_is_alone_on_standard_output(conf: Path) -> None:
+    with process("-c", str(conf), "--ready-file", "-") as running:
+        assert running.stdout is not None
+        found = json.loads(running.stdout.readline())
+        assert (found["pid"], found["role"]) == (running.pid, "nameserver")
+        socket.create_connection(("127.0.0.1", found["listenPort"])).close()
+        running.terminate()
+        stdout, stderr = running.communicate(timeout=PATIENCE_SECONDS)
+    assert (running.returncode, stdout) == (0, "")
+    assert f"Listening on 127.0.0.1, port {found['listenPort']}" in stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_that_it_is_up_and_ends_cleanly(conf: Path, number: signal.Signals) -> None:
     with process("-c", str(conf), "-n", "ignored:1") as running:
