@@ -1,0 +1,1 @@
+"""Our clients and brokers as processes under faults for minutes: ``python -m bench.soak``."""
