@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import trio
 
@@ -72,7 +73,8 @@ class Wiring:
         self.acl = AclFeature(context.tables.accounts)
         self.metadata = MetadataFeature(context)
         self.clients = ClientsFeature(context, current_time=peer_time, is_stopping=stop.is_set)
-        self.delay = DelayFeature(context, serve_woken=hold_service.serve_woken)
+        # Deliveries happen outside of bursts of requests.
+        self.delay = DelayFeature(context, serve_woken=partial(hold_service.serve_woken, flushes=True))
         message_put = self.delay.message_put
         self.transaction = TransactionFeature(context, message_put=message_put)
         self.send = SendFeature(context, message_put=message_put, hooks=hooks, decode=self.acl.decode_send)

@@ -205,6 +205,19 @@ async def test_a_held_pull_is_answered_when_a_message_comes(tmp_path: Path) -> N
         assert answers[0].code == ResponseCode.SUCCESS
 
 
+async def test_a_held_pull_is_answered_when_a_delayed_message_is_delivered(tmp_path: Path) -> None:
+    """Although no request comes at that time whose answers would be sent."""
+    async with client_of(settings_at(tmp_path / "store")) as (client, at):
+        await client.request(at.address, send())
+        await client.request(at.address, send(properties="DELAY\x011"))  # a second
+        after_the_first = pull(suspend_ms=1000 * int(PATIENCE_SECONDS))
+        after_the_first.ext_fields = {**(after_the_first.ext_fields or {}), "queueOffset": "1"}
+        began = trio.current_time()
+        answer = await client.request(at.address, after_the_first, PATIENCE_SECONDS + 5)
+        assert answer.code == ResponseCode.SUCCESS
+        assert trio.current_time() - began < PATIENCE_SECONDS / 2
+
+
 async def test_offsets_and_groups_are_in_their_files_after_a_clean_shutdown(tmp_path: Path) -> None:
     settings = settings_at(tmp_path / "store")
     async with client_of(settings) as (client, at):

@@ -115,12 +115,13 @@ class PullRequestHoldService:
             if self._serves_itself:
                 self._more.set()
 
-    def serve_woken(self) -> None:
+    def serve_woken(self, *, flushes: bool = False) -> None:
         """Serve the pulls of woken queues, at most a slice of them; the task serves the rest.
 
-        Called at the end of a burst, which sends the answers afterwards.
+        The end of a burst of requests sends the answers afterwards. Outside of one nothing does: there they are sent
+        here, with ``flushes``.
         """
-        if (self._woken or self._serving) and not self._serve_slice(flushes=False):
+        if (self._woken or self._serving) and not self._serve_slice(flushes=flushes):
             self._more.set()
 
     def drop_connection(self, connection: Connection) -> None:
