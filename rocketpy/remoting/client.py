@@ -47,7 +47,8 @@ async def open_remoting_client(
 ) -> AsyncIterator[RemotingClient]:
     """Open a client whose connections and tasks end with the block. ``before_request`` may sign each request.
 
-    Without ``network`` connections are TCP sockets.
+    When the block is cancelled from outside they end last: what the block still does on its way out, shielded, reaches
+    its peers. Without ``network`` connections are TCP sockets.
 
     Connections use TLS if ``config.use_tls`` is true or, where it is None, if ``tls.enable`` is. SettingsError when a
     file that ``tls`` names cannot be used.
@@ -55,7 +56,8 @@ async def open_remoting_client(
     config, tls = config or NettyClientConfig(), tls or TlsClientConfig()
     uses_tls = tls.enable if config.use_tls is None else config.use_tls
     context = client_context(tls) if uses_tls else None
-    async with trio.open_nursery() as nursery:
+    async with trio.open_nursery() as outer:
+        nursery: trio.Nursery = await outer.start(_run_shielded_nursery)
         client = RemotingClient(
             nursery=nursery,
             config=config,
@@ -68,6 +70,14 @@ async def open_remoting_client(
             yield client
         finally:
             nursery.cancel_scope.cancel()
+
+
+async def _run_shielded_nursery(*, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    """Pass on a nursery that only its own cancel scope cancels."""
+    with trio.CancelScope(shield=True):
+        async with trio.open_nursery() as nursery:
+            task_status.started(nursery)
+            await trio.sleep_forever()
 
 
 class RemotingClient:

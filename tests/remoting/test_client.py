@@ -53,6 +53,24 @@ async def test_answers_may_come_out_of_order(running: Running) -> None:
         assert bodies == [b"slow"]
 
 
+async def test_a_block_that_is_cancelled_can_still_ask_on_its_way_out(running: Running) -> None:
+    """Over the connection that it has, and over a new one."""
+    codes: list[int] = []
+    with trio.CancelScope() as scope:
+        async with open_remoting_client() as client:
+            try:
+                await client.request(running.address, make_request(ECHO))
+                scope.cancel()
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    codes.append((await client.request(running.address, make_request(ECHO))).code)
+                    client.close_connection(running.address)
+                    codes.append((await client.request(running.address, make_request(ECHO))).code)
+    assert codes == [0, 0]
+    assert running.server.statistics().accepted_count == 2
+
+
 async def ask_in_vain(client: RemotingClient, running: Running, clock: trio.testing.MockClock) -> None:
     """Ask for what is not answered; the time-out comes when the request has."""
     async with trio.open_nursery() as nursery:

@@ -298,6 +298,17 @@ async def test_a_consumer_that_is_cancelled_stores_what_was_acknowledged(cluster
     assert sorted(progress(cluster), key=str) == [0, 0, 0, 1] or 1 in progress(cluster)
 
 
+async def test_a_whole_client_that_is_cancelled_stores_what_was_acknowledged(cluster: FakeCluster) -> None:
+    """Its connections last until its consumers have left."""
+    put(cluster, 4)
+    with trio.CancelScope() as scope:
+        async with open_client(cluster.address) as client, client.consumer("g", TOPIC, config=FIRST) as consumer:
+            async for batch in consumer:
+                await batch.done()
+                scope.cancel()
+    assert 1 in progress(cluster)
+
+
 async def test_handlers_end_with_the_block_of_the_consumer(cluster: FakeCluster) -> None:
     async def handler(batch: MessageBatch) -> None:
         pass
