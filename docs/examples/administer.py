@@ -1,4 +1,7 @@
-"""Make a topic, look at what waits in it, and skip it: ``python administer.py 127.0.0.1:9876``."""
+"""Make a topic, look at what waits in it, and skip it: ``python administer.py 127.0.0.1:9876``.
+
+Prints how many messages the group ``late`` has skipped.
+"""
 
 import sys
 

@@ -1,4 +1,7 @@
-"""Share the messages of a topic with the other members of a group: ``python group.py 127.0.0.1:9876``."""
+"""Share the messages of a topic with the other members of a group: ``python group.py 127.0.0.1:9876``.
+
+Prints how many messages came.
+"""
 
 import sys
 

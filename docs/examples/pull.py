@@ -1,4 +1,7 @@
-"""Read a topic to its end, and go on from there next time: ``python pull.py 127.0.0.1:9876 TOPIC``."""
+"""Read a topic to its end, and go on from there next time: ``python pull.py 127.0.0.1:9876 TOPIC``.
+
+Prints queue, offset and body of each message, and how many there were.
+"""
 
 import sys
 

@@ -1,4 +1,7 @@
-"""Send one by one, and several at once: ``python simple.py 127.0.0.1:9876``."""
+"""Send one by one, several at once, and without an answer: ``python simple.py 127.0.0.1:9876``.
+
+Prints status and queue of three messages, and how many more were sent.
+"""
 
 import sys
 
@@ -10,7 +13,8 @@ from rocketpy.client import Message, open_producer
 async def main(name_server: str) -> None:
     async with open_producer(name_server, group="simple") as producer:
         for number in range(3):
-            result = await producer.send(Message("Simple", f"message {number}".encode(), {"TAGS": "example"}))
+            message = Message.create("Simple", f"message {number}".encode(), tags="example", keys=f"key{number}")
+            result = await producer.send(message)
             print(result.status.name, result.message_queue.queue_id)
 
         pending = [await producer.send_soon(Message("Simple", f"message {number}".encode())) for number in range(3, 10)]
@@ -18,6 +22,8 @@ async def main(name_server: str) -> None:
             await each
         print(f"{len(pending)} more")
 
+        await producer.send_oneway(Message("Simple", b"stored or not"))
+
 
 if __name__ == "__main__":
-    trio.run(main, sys.argv[1])
+    trio.run(main, *sys.argv[1:])

@@ -1,8 +1,11 @@
-"""The programs of ``docs/examples`` run against our broker, and do what they say."""
+"""The programs of ``docs/examples`` run against our broker, and print what they say.
+
+``tests/interop/test_examples.py`` runs them against Java's.
+"""
 
 from __future__ import annotations
 
-import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,78 +15,74 @@ import pytest
 
 from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
-from tests.patience import PATIENCE_SECONDS
+from tests.docs.example_programs import (
+    ACCESS_KEY,
+    ACCOUNTS,
+    BROKER_SETTINGS,
+    EXAMPLES,
+    OTHERS,
+    PRINTED,
+    SECRET_KEY,
+    run_example,
+)
 
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "docs" / "examples"
-CLIENT_PAGE = (ROOT / "docs" / "client.md").read_text()
+CLIENT_PAGE = (EXAMPLES.parent / "client.md").read_text()
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[BrokerInThread]:
-    with open_broker_in_thread(BrokerOptions(settings={"defaultTopicQueueNums": 1})) as broker:
+    with open_broker_in_thread(BrokerOptions(settings=BROKER_SETTINGS)) as broker:
         yield broker
 
 
-def run(name: str, broker: BrokerInThread, *arguments: str) -> str:
-    """Run an example as its docstring says; return what it prints."""
-    result = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), broker.name_server, *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_prints_what_it_says(broker: BrokerInThread, tmp_path: Path, name: str) -> None:
+    printed = run_example(name, broker.name_server, home=tmp_path)
+    assert re.fullmatch(PRINTED[name], printed), printed
 
 
-def bodies(broker: BrokerInThread, topic: str) -> list[str]:
-    return [message.body.decode() for message in broker.messages(topic)]
+def test_simple_sends_all_that_it_says(broker: BrokerInThread, tmp_path: Path) -> None:
+    broker.topic("Simple")
+    before = len(broker.messages("Simple"))
+    run_example("simple", broker.name_server, home=tmp_path)
+    bodies = sorted(message.body.decode() for message in broker.messages("Simple")[before:])
+    assert bodies[:10] == [f"message {number}" for number in range(10)]
+    assert bodies[10:] in ([], ["stored or not"])
 
 
-def test_simple(broker: BrokerInThread) -> None:
-    assert run("simple.py", broker).splitlines()[-1] == "7 more"
-    assert sorted(bodies(broker, "Simple")) == [f"message {number}" for number in range(10)]
+def test_pull_goes_on_where_it_has_ended(broker: BrokerInThread, tmp_path: Path) -> None:
+    broker.topic("Simple")
+    run_example("simple", broker.name_server, home=tmp_path)
+    count = len(broker.messages("Simple"))
+    *lines, last = run_example("pull", broker.name_server, "Simple", home=tmp_path).splitlines()
+    assert (len(lines), last) == (count, f"{count} messages")
+    assert all(re.fullmatch(r"\d+ \d+ (message \d|stored or not)", line) for line in lines), lines
+    assert run_example("pull", broker.name_server, "Simple", home=tmp_path) == "0 messages\n"
 
 
-def test_batch(broker: BrokerInThread) -> None:
-    assert run("batch.py", broker) == "100 messages from offset 0 of queue 0\n"
-    assert bodies(broker, "Batch") == [f"line {number}" for number in range(100)]
+def test_acl_is_refused_without_a_signature_only(tmp_path: Path) -> None:
+    (tmp_path / "plain_acl.yml").write_text(ACCOUNTS)
+    settings = {"aclEnable": "true", "aclDirectory": str(tmp_path)}
+    with open_broker_in_thread(BrokerOptions(settings=settings)) as broker:
+        printed = run_example("acl", broker.name_server, ACCESS_KEY, SECRET_KEY, home=tmp_path)
+    refusal, message = printed.splitlines()
+    assert refusal.startswith("refused: ")
+    assert "No accessKey is configured" in refusal
+    assert message == "signed"
 
 
-def test_delayed(broker: BrokerInThread) -> None:
-    assert run("delayed.py", broker) == "SEND_OK\n"
-    broker.advance(11)
-    assert bodies(broker, "Delayed") == ["in ten seconds"]
+def test_each_example_has_a_test_says_how_to_run_it_and_is_on_the_page_of_the_client() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*PRINTED, *OTHERS}
+    for name in (*PRINTED, *OTHERS):
+        assert f"(examples/{name}.py)" in CLIENT_PAGE, name
+        text = (EXAMPLES / f"{name}.py").read_text()
+        assert f"python {name}.py 127.0.0.1:9876" in text, name
+        assert re.search(r"\bPrints\s", text), name
 
 
-def test_pull(broker: BrokerInThread) -> None:
-    run("simple.py", broker)
-    assert run("pull.py", broker, "Simple").splitlines()[-1] != "0 messages"
-    assert run("pull.py", broker, "Simple") == "0 messages\n"
-
-
-def test_group(broker: BrokerInThread) -> None:
-    assert run("group.py", broker) == "10 messages\n"
-
-
-def test_administer(broker: BrokerInThread) -> None:
-    assert run("administer.py", broker) == "4 messages skipped\n"
-
-
-def test_plain(broker: BrokerInThread) -> None:
-    assert run("plain.py", broker).splitlines() == [f"message {number}" for number in range(3)]
-
-
-def test_asyncio_program(broker: BrokerInThread) -> None:
-    assert run("asyncio_program.py", broker) == "5 messages\n"
-    assert len(bodies(broker, "Asyncio")) == 5
-
-
-def test_each_example_has_a_test_and_is_on_the_page_of_the_client() -> None:
-    for path in EXAMPLES.glob("*.py"):
-        assert f"test_{path.stem}" in globals(), path
-        assert f"(examples/{path.name})" in CLIENT_PAGE, path
-        assert f"python {path.name} 127.0.0.1:9876" in path.read_text(), path
+def test_an_example_is_a_program(broker: BrokerInThread, tmp_path: Path) -> None:
+    """With a process of its own, in which every warning is an error."""
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "group.py"), broker.name_server]
+    environment = {"HOME": str(tmp_path), "PYTHONPATH": str(EXAMPLES.parents[1])}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "10 messages\n", "")

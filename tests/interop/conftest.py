@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.docs.example_programs import BROKER_SETTINGS
 from tests.interop import tools
 from tests.interop.cluster import Cluster, start_cluster
 from tests.interop.java_store import JavaStores
@@ -58,8 +59,11 @@ def two_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def java_cluster(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> Iterator[Cluster]:
-    """A Java nameserver and broker, for tests of our own clients; its users are marked ``java``."""
-    yield from _running("java", tmp_path_factory.mktemp("java-cluster"), 1)
+    """A Java nameserver and broker, for tests of our own clients; its users are marked ``java``.
+
+    It evaluates SQL92 expressions, and asks about transactions every second.
+    """
+    yield from _running("java", tmp_path_factory.mktemp("java-cluster"), 1, BROKER_SETTINGS)
 
 
 @pytest.fixture(scope="session")
@@ -70,8 +74,10 @@ def java_stores(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> It
     stores.end()
 
 
-def _running(kind: str, directory: Path, brokers: int) -> Iterator[Cluster]:
-    started = start_cluster(kind, directory, brokers)
+def _running(
+    kind: str, directory: Path, brokers: int, settings: Mapping[str, object] | None = None
+) -> Iterator[Cluster]:
+    started = start_cluster(kind, directory, brokers, settings)
     try:
         yield started
     finally:

@@ -16,6 +16,7 @@ from rocketpy.client.results import SendStatus
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.message import Message
 from rocketpy.protocol.signature import SessionCredentials
+from tests.docs.example_programs import run_example
 from tests.interop.clients import Program
 from tests.interop.cluster import Cluster, start_cluster
 from tests.interop.mqadmin_session import MqadminSession
@@ -180,22 +181,35 @@ def change_accounts(session: MqadminSession, directory: Path, file: Path) -> Non
     assert "Need admin permission for request code=50" in mqadmin("updateAclConfig", "-a", "thief-1", "-s", "stolen-1")
 
 
-def test_our_client_signs_for_javas_broker(tmp_path: Path, java_jars: Path) -> None:
-    """``java_jars`` is there so that the test is skipped without them."""
+@pytest.fixture(scope="module")
+def guarded_java(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> Iterator[Cluster]:
+    """A Java cluster whose broker has the same accounts and topics; ``java_jars`` skips its tests without them."""
     assert java_jars
-    conf = tmp_path / "cluster" / "broker-0-home" / "conf"
+    directory = tmp_path_factory.mktemp("guarded-java")
+    conf = directory / "broker-0-home" / "conf"
     conf.mkdir(parents=True)
     (conf / "plain_acl.yml").write_text(ACCOUNTS)
-    cluster = start_cluster("java", tmp_path / "cluster", settings={"aclEnable": "true"})
+    cluster = start_cluster("java", directory, settings={"aclEnable": "true"})
     try:
-        trio.run(_use, cluster)
+        trio.run(create_topics, cluster)
+        yield cluster
     finally:
         cluster.stop()
 
 
+def test_our_client_signs_for_javas_broker(guarded_java: Cluster) -> None:
+    trio.run(_use, guarded_java)
+
+
+def test_the_example_is_refused_without_a_signature_only(guarded_java: Cluster, tmp_path: Path) -> None:
+    printed = run_example("acl", guarded_java.namesrv, ADMIN.access_key, ADMIN.secret_key, home=tmp_path)
+    refusal, message = printed.splitlines()
+    assert "No accessKey is configured" in refusal
+    assert message == "signed"
+
+
 async def _use(cluster: Cluster) -> None:
     config = ClientConfig(credentials=ADMIN)
-    await create_topics(cluster)
     async with open_producer(cluster.namesrv, group="a-group", config=config) as producer:
         result = await producer.send(Message("allowed", b"signed"))
         assert result.status is SendStatus.SEND_OK

@@ -1,0 +1,36 @@
+"""Sign requests for a broker with accounts: ``python acl.py 127.0.0.1:9876 ACCESS_KEY SECRET_KEY``.
+
+The account needs ``PUB|SUB`` for the topic ``Acl`` and ``SUB`` for the group ``acl``, or to be an administrator. Prints
+what an unsigned send gets, and the message that was sent and read with signatures.
+"""
+
+import sys
+
+import trio
+
+from rocketpy.client import ClientConfig, Message, SessionCredentials, open_client, open_producer
+from rocketpy.errors import BrokerError
+
+
+async def main(name_server: str, access_key: str, secret_key: str) -> None:
+    async with open_producer(name_server, group="acl_unsigned") as producer:
+        try:
+            await producer.send(Message("Acl", b"unsigned"))
+        except BrokerError as refusal:
+            print("refused:", refusal.remark)
+
+    config = ClientConfig(credentials=SessionCredentials(access_key, secret_key))
+    async with open_client(name_server, config=config) as client:
+        async with client.producer("acl_producer") as producer:
+            await producer.send(Message("Acl", b"signed"))
+        async with (
+            client.pull_consumer("acl") as consumer,
+            consumer.open_messages("Acl", start="stored", until_end=True) as messages,
+        ):
+            async for message in messages:
+                print(message.body.decode())
+            await messages.commit()
+
+
+if __name__ == "__main__":
+    trio.run(main, *sys.argv[1:])

@@ -1,0 +1,40 @@
+"""Give messages back that cannot be handled: ``python retry.py 127.0.0.1:9876``.
+
+A message that is given back comes again, to any member of the group; one without hope becomes a dead letter, in the
+topic ``%DLQ%`` and the group's name. Prints each attempt, and the dead letter.
+"""
+
+import sys
+
+import trio
+
+from rocketpy.client import ConsumeFromWhere, ConsumerConfig, Message, open_client
+
+
+async def main(name_server: str) -> None:
+    config = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+    async with open_client(name_server) as client:
+        async with client.producer("retry_producer") as producer:
+            await producer.send(Message("Retry", b"an impossible order"))
+
+        async with client.consumer("retry", "Retry", config=config) as consumer:
+            async for batch in consumer:
+                (message,) = batch
+                print(f"attempt {message.reconsume_times + 1}: {message.body.decode()}")
+                if message.reconsume_times == 0:
+                    await batch.retry_later(delay_level=1)  # without a level the delay grows with each attempt
+                else:
+                    await batch.dead_letter()
+                    break
+
+        async with (
+            client.pull_consumer("retry_dead_letters") as reader,
+            reader.open_messages("%DLQ%retry", start="stored") as dead_letters,
+        ):
+            dead_letter = await anext(dead_letters)
+            await dead_letters.commit()
+        print(f"dead letter: {dead_letter.body.decode()}")
+
+
+if __name__ == "__main__":
+    trio.run(main, *sys.argv[1:])
