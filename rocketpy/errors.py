@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+_SHOWN_CHARACTERS_MAX = 8_192
+
 
 class RocketpyError(Exception):
     """Base class of every exception that rocketpy raises on purpose."""
@@ -117,10 +119,11 @@ class ClientError(RocketpyError):
 
 
 class BrokerError(RocketpyError):
-    """A broker or nameserver answered with an error code."""
+    """A broker or nameserver answered with an error code. Of a very long ``remark`` the message has the beginning."""
 
     def __init__(self, response_code: int, remark: str | None, address: str) -> None:
-        super().__init__(f"CODE: {response_code}  DESC: {remark or ''} BROKER: {address}")
+        shown = (remark or "")[:_SHOWN_CHARACTERS_MAX]  # a peer's text may have megabytes
+        super().__init__(f"CODE: {response_code}  DESC: {shown} BROKER: {address}")
         self.response_code = response_code
         self.remark = remark
         self.address = address

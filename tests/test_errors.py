@@ -110,3 +110,10 @@ def test_what_several_tasks_raised_is_found_in_order_however_deep() -> None:
     group = BaseExceptionGroup("", [BaseExceptionGroup("", [first, BaseExceptionGroup("", [second])]), third])
     assert list(single_failures(group)) == [first, second, third]
     assert list(single_failures(first)) == [first]
+
+
+def test_of_a_very_long_remark_the_message_has_the_beginning() -> None:
+    error = BrokerError(1, "r" * 10_000_000, "a:1")
+    assert len(str(error)) < 9_000
+    assert str(error).endswith("BROKER: a:1")
+    assert len(error.remark or "") == 10_000_000

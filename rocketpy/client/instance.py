@@ -24,7 +24,7 @@ from rocketpy.client.replies import Replies
 from rocketpy.client.route_finder import RouteFinder
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.services.repeated_call import RepeatedCallService
-from rocketpy.errors import BrokerError, RemoteProtocolError, RequestError
+from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingConnectError, RequestError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.headers.codec import read_header
@@ -32,6 +32,7 @@ from rocketpy.protocol.namespace import namespace_of_endpoint
 from rocketpy.protocol.signature import RequestSigner
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig
+from rocketpy.remoting.network import split_address
 
 REFRESH_PAUSE_SECONDS = 1.0
 """Minimum pause between two refreshes of the routes, however many are requested."""
@@ -122,8 +123,11 @@ class ClientInstance:
         """Return the address for requests that may use the VIP channel: its port where ``vip_channel_enabled``."""
         if not self.config.vip_channel_enabled:
             return address
-        host, _, port = address.rpartition(":")
-        return f"{host}:{int(port) - VIP_PORT_DISTANCE}"
+        try:
+            _, port = split_address(address)
+        except RemotingConnectError:
+            return address  # connecting to it fails with that error
+        return f"{address.rpartition(':')[0]}:{port - VIP_PORT_DISTANCE}"
 
     def request_route_refresh(self) -> None:
         """Refresh the routes soon: a broker does not answer and may have moved."""

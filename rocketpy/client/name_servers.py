@@ -1,21 +1,25 @@
 """The nameservers of a client: the chosen one is asked while it answers, and then the next.
 
 Compatibility: ``NettyRemotingClient.getAndCreateNameserverChannel`` and ``MQClientAPIImpl`` (4.9.8). A nameserver that
-times out is skipped too, where Java skips only one that refuses the connection.
+times out is skipped too, where Java skips only one that refuses the connection; and so is one whose answer to a
+look-up is garbage or an error, while another one answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from random import Random
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from rocketpy.errors import RemotingConnectError, RemotingError
+from rocketpy.client.routes import check_route
+from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingConnectError, RemotingError
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.route import ClusterInfo, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader
+
+T = TypeVar("T")
 
 
 class Request(Protocol):
@@ -56,22 +60,69 @@ class NameServers:
                 return await self._request(address, request, expected, timeout_s=timeout_s)
             except RemotingError as failure:
                 failures.append(failure)
-                if self.addresses[self._chosen] == address:  # no other task has switched meanwhile
-                    self._chosen = (self._chosen + 1) % len(self.addresses)
+                self._leave(address)
         raise RemotingConnectError("no nameserver answers: " + "; ".join(map(str, failures))) from failures[0]
 
-    async def cluster_info(self) -> ClusterInfo:
-        """Return clusters, brokers and their addresses."""
-        response = await self.request(make_request(RequestCode.GET_BROKER_CLUSTER_INFO))
-        return decode_body(response.body, ClusterInfo)
+    async def cluster_info(self, *, timeout_s: float | None = None) -> ClusterInfo:
+        """Return clusters, brokers and their addresses. Errors as of :meth:`find_route`."""
+        return await self._look_up(
+            lambda: make_request(RequestCode.GET_BROKER_CLUSTER_INFO),
+            lambda response: decode_body(response.body, ClusterInfo),
+            timeout_s=timeout_s,
+        )
 
     async def find_route(self, topic: str) -> TopicRouteData | None:
-        """Fetch the route of a topic; None when the nameserver does not know the topic."""
+        """Fetch the route of a topic; None when the nameserver does not know the topic.
+
+        RemotingConnectError when no nameserver answers. When those that answer refuse or answer garbage, the first
+        such failure: BrokerError or RemoteProtocolError.
+        """
+
+        def read(response: RemotingCommand) -> TopicRouteData | None:
+            if response.code != ResponseCode.SUCCESS:
+                return None
+            route = decode_body(response.body, TopicRouteData)
+            check_route(topic, route)
+            return route
+
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
-        response = await self.request(
-            make_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header),
+        return await self._look_up(
+            lambda: make_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header),
+            read,
             (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST),
         )
-        if response.code != ResponseCode.SUCCESS:
-            return None
-        return decode_body(response.body, TopicRouteData)
+
+    async def _look_up(
+        self,
+        make: Callable[[], RemotingCommand],
+        read: Callable[[RemotingCommand], T],
+        expected: Collection[int] = (ResponseCode.SUCCESS,),
+        *,
+        timeout_s: float | None = None,
+    ) -> T:
+        """Return what the first nameserver answers whose answer can be read."""
+        answered: BrokerError | RemoteProtocolError | None = None
+        for _ in self.addresses:
+            try:
+                response = await self.request(make(), expected, timeout_s=timeout_s)
+                address = self.addresses[self._chosen]
+                try:
+                    return read(response)
+                except RemoteProtocolError:
+                    self._leave(address)
+                    raise
+            except (BrokerError, RemoteProtocolError) as failure:
+                answered = answered or failure
+                if isinstance(failure, BrokerError):
+                    self._leave(failure.address)
+            except RemotingError:
+                if answered is None:
+                    raise
+                break
+        assert answered is not None, "there is a nameserver, and each one has answered"
+        raise answered
+
+    def _leave(self, address: str) -> None:
+        """Choose the next nameserver, unless another task has done so meanwhile."""
+        if self.addresses[self._chosen] == address:
+            self._chosen = (self._chosen + 1) % len(self.addresses)

@@ -12,9 +12,16 @@ from collections.abc import Mapping
 
 import attrs
 
+from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.bodies.route import MASTER_ID, TopicRouteData
 from rocketpy.protocol.codes import PERM_READ, PERM_WRITE
 from rocketpy.protocol.message import MessageQueue
+
+QUEUES_OF_TOPIC_MAX = 262_144
+"""Bound on the queues in a route: a number of queues is 4 bytes of an answer, and a MessageQueue each here."""
+ADDRESSES_OF_TOPIC_MAX = 4_096
+"""Bound on the addresses in a route: each gets a connection and heartbeats."""
+_QUEUE_NUMS_DIGITS_MAX = 9
 
 
 class RouteTable:
@@ -85,6 +92,23 @@ class RouteTable:
         )
 
 
+def check_route(topic: str, route: TopicRouteData) -> None:
+    """RemoteProtocolError for a route with more queues or addresses than a client keeps."""
+    counts = {
+        "read queues": sum(max(0, each.read_queue_nums) for each in route.queue_datas),
+        "write queues": sum(max(0, each.write_queue_nums) for each in route.queue_datas),
+        "queues in its order list": sum(nums for _, nums in _order_list(route.order_topic_conf or "")),
+    }
+    for name, count in counts.items():
+        if count > QUEUES_OF_TOPIC_MAX:
+            raise RemoteProtocolError(f"route of {topic}: expected at most {QUEUES_OF_TOPIC_MAX} {name}, found {count}")
+    addresses = sum(len(broker.broker_addrs) for broker in route.broker_datas)
+    if addresses > ADDRESSES_OF_TOPIC_MAX:
+        raise RemoteProtocolError(
+            f"route of {topic}: expected at most {ADDRESSES_OF_TOPIC_MAX} addresses, found {addresses}"
+        )
+
+
 def publish_queues(topic: str, route: TopicRouteData) -> tuple[MessageQueue, ...]:
     """Return the queues to send to: writable ones of brokers with a master, or those that an order list names."""
     if route.order_topic_conf:
@@ -129,6 +153,6 @@ def _order_list(text: str) -> list[tuple[str, int]]:
     entries = []
     for entry in text.split(";"):
         broker_name, colon, number = entry.strip().rpartition(":")
-        if colon and broker_name and number.isdecimal():
+        if colon and broker_name and number.isdecimal() and len(number) <= _QUEUE_NUMS_DIGITS_MAX:
             entries.append((broker_name, int(number)))
     return entries

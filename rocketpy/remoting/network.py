@@ -24,6 +24,8 @@ BACKLOG = 1024
 """Connections that may wait to be accepted, as in RocketMQ (``serverSocketBacklog``)."""
 
 HIGHEST_PORT = 65_535
+_PORT_DIGITS_MAX = 5
+_SHOWN_CHARACTERS_MAX = 300
 
 Address = tuple[str, int]
 
@@ -134,7 +136,7 @@ class SocketNetwork:
         host, port = split_address(address)
         try:
             return await trio.open_tcp_stream(host, port)
-        except OSError as failure:
+        except (OSError, ValueError) as failure:  # ValueError: the name is none that could be looked up
             raise RemotingConnectError(f"cannot connect to {address}: {_first_cause(failure)}") from failure
 
     def local_address(self) -> str:
@@ -145,8 +147,10 @@ class SocketNetwork:
 def split_address(address: str) -> Address:
     """Split at the last colon, as RocketMQ does; RemotingConnectError when no port follows it."""
     host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > HIGHEST_PORT:
-        raise RemotingConnectError(f"{address!r} is not an address, expected HOST:PORT")
+    is_port = port.isdecimal() and len(port) <= _PORT_DIGITS_MAX and 0 < int(port) <= HIGHEST_PORT
+    if not colon or not host or not is_port:
+        shown = repr(address[:_SHOWN_CHARACTERS_MAX])
+        raise RemotingConnectError(f"{shown} is not an address, expected HOST:PORT")
     return host.strip("[]"), int(port)
 
 
@@ -165,7 +169,7 @@ def _place(host: str | None, port: int) -> str:
     return f"{host or 'every address'}, port {port}"
 
 
-def _first_cause(failure: OSError) -> BaseException:
+def _first_cause(failure: Exception) -> BaseException:
     """Return the first error of the group in which Trio wraps the failures of all addresses of a host."""
     cause: BaseException = failure.__cause__ or failure
     while isinstance(cause, BaseExceptionGroup):

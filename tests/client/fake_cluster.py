@@ -2,13 +2,15 @@
 
 It does what those tests need of a nameserver and of brokers, no more: records in lists, progress in a dict. Tests read
 its tables and script it: ``refuse`` answers a code with an error, ``be_silent`` does not answer it, and every request
-is kept in ``requests``.
+is kept in ``requests``. ``spoil`` replaces answers: by another answer, by bytes that need not be one, or by silence.
+
+Its network is that of the machine, or a simulated one, whose clock may be Trio's virtual one.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
@@ -58,13 +60,17 @@ from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred
 from rocketpy.remoting.dispatch import Dispatcher, Processor
-from rocketpy.remoting.network import SocketNetwork
+from rocketpy.remoting.network import Network, SocketNetwork
 from rocketpy.remoting.server import RemotingServer
+from rocketpy.testing.sim.network import SimNetwork
 
 STORE_TIMESTAMP = 1_700_000_000_000
 """The first message of a broker is stored now; each later one a second after the one before."""
 
 MESSAGES_AT_ONCE_MAX = 32
+
+Spoil = Callable[[Connection, RemotingCommand, RemotingCommand], RemotingCommand | bytes | None]
+"""Takes the connection, a request and the right answer; returns what is sent instead, None for nothing."""
 
 
 class Scripted:
@@ -77,6 +83,8 @@ class Scripted:
         self.dispatcher = Dispatcher()
         self.server: RemotingServer | None = None
         self.address = ""
+        self.spoil: Spoil | None = None
+        """Replaces the answers, but those to pulls that were held."""
         self._refusals: dict[int, tuple[int, str]] = {}
         self._silent: set[int] = set()
         self._processors: dict[int, Processor] = {}
@@ -96,6 +104,7 @@ class Scripted:
 
     def behave(self) -> None:
         """Answer as a broker should from now on."""
+        self.spoil = None
         self._answers.clear()
         self._refusals.clear()
         self._silent.clear()
@@ -103,6 +112,11 @@ class Scripted:
     def asked(self, code: int) -> list[RemotingCommand]:
         """The requests of this code, in order."""
         return [each for each in self.requests if each.code == code]
+
+    @property
+    def known_codes(self) -> Collection[int]:
+        """The codes that have a processor."""
+        return self._processors.keys()
 
     def register(self, code: int, processor: Processor) -> None:
         """Serve a code, as far as the script allows; a second processor of a code takes the place of the first."""
@@ -120,16 +134,31 @@ class Scripted:
             if request.code in self._refusals:
                 raise RequestError(*self._refusals[request.code])
             if request.code in self._answers:
-                return self._answers[request.code](connection, request)
-            return self._processors[request.code](connection, request)
+                answer = self._answers[request.code](connection, request)
+            else:
+                answer = self._processors[request.code](connection, request)
+            if self.spoil is None or not isinstance(answer, RemotingCommand):
+                return answer
+            spoiled = self.spoil(connection, request, answer)
+            if isinstance(spoiled, bytes):
+                connection.reply_frame(spoiled)
+                return None
+            return spoiled
 
         self.dispatcher.register(code, scripted)
 
-    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Serve on a port of loopback until cancelled."""
-        listeners = await SocketNetwork().listen("127.0.0.1", 0)
+    async def run(
+        self,
+        network: Network | None = None,
+        *,
+        task_status: trio.TaskStatus[None],
+    ) -> None:
+        """Serve until cancelled, on a port that the network chooses."""
+        network = network or SocketNetwork()
+        host = "127.0.0.1" if isinstance(network, SocketNetwork) else network.local_address()
+        listeners = await network.listen(host, 0)
         self.server = RemotingServer(listeners=listeners, dispatcher=self.dispatcher, config=NettyServerConfig())
-        self.address = f"127.0.0.1:{self.server.port}"
+        self.address = f"{host}:{self.server.port}"
         await self.server.run(task_status=task_status)
 
 
@@ -393,12 +422,14 @@ class FakeCluster:
 
 
 @asynccontextmanager
-async def open_fake_cluster(broker_names: Sequence[str] = ("broker-a",)) -> AsyncIterator[FakeCluster]:
-    """Start a nameserver and brokers that know nothing but the template topic."""
+async def open_fake_cluster(
+    broker_names: Sequence[str] = ("broker-a",), *, network: SimNetwork | None = None
+) -> AsyncIterator[FakeCluster]:
+    """Start a nameserver and brokers that know nothing but the template topic, each on a host of its own."""
     cluster = FakeCluster(FakeNameServer(), [FakeBroker(name) for name in broker_names])
     async with trio.open_nursery() as nursery:
-        for each in (cluster.name_server, *cluster.brokers):
-            await nursery.start(_run, each)
+        for number, each in enumerate((cluster.name_server, *cluster.brokers)):
+            await nursery.start(each.run, None if network is None else network.host(f"10.0.0.{number + 1}"))
         cluster.add_topic("TBW102", 8, perm=7)
         cluster.name_server.cluster_info = ClusterInfo(
             broker_addr_table={
@@ -408,7 +439,3 @@ async def open_fake_cluster(broker_names: Sequence[str] = ("broker-a",)) -> Asyn
         )
         yield cluster
         nursery.cancel_scope.cancel()
-
-
-async def _run(scripted: Scripted, *, task_status: trio.TaskStatus[None]) -> None:
-    await scripted.run(task_status=task_status)

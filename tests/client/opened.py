@@ -12,8 +12,11 @@ from rocketpy.client.instance import ClientInstance, open_client_instance
 
 
 @asynccontextmanager
-async def opened(name_servers: str, **settings: object) -> AsyncIterator[ClientInstance]:
+async def opened(
+    name_servers: str, *, environment: ClientEnvironment | None = None, **settings: object
+) -> AsyncIterator[ClientInstance]:
     """A client instance whose shuffling is always the same."""
+    environment = environment or ClientEnvironment(randomness=Random(7))
     config = ClientConfig(name_servers=name_servers, **settings)  # type: ignore[arg-type]
-    async with open_client_instance(config, environment=ClientEnvironment(randomness=Random(7))) as instance:
+    async with open_client_instance(config, environment=environment) as instance:
         yield instance

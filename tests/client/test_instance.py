@@ -54,3 +54,10 @@ async def test_the_vip_channel_is_the_brokers_port_less_two(cluster: FakeCluster
     async with opened(cluster.address, vip_channel_enabled=True) as instance:
         assert instance.broker_port_of("10.0.0.1:10911") == "10.0.0.1:10909"
         assert instance.broker_port_of("[::1]:10911") == "[::1]:10909"
+
+
+async def test_the_vip_channel_of_what_is_no_address_is_that_itself(cluster: FakeCluster) -> None:
+    async with opened(cluster.address, vip_channel_enabled=True) as instance:
+        for address in ("text", "host:port", "host:0", "host:" + "9" * 5000):
+            assert instance.broker_port_of(address) == address
+        assert instance.broker_port_of("[::1]:10911") == "[::1]:10909"

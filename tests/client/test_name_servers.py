@@ -72,3 +72,13 @@ async def test_a_refusal_of_a_nameserver_is_final(cluster: FakeCluster) -> None:
         with pytest.raises(BrokerError, match="CODE: 1  DESC: out of order BROKER: 127") as caught:
             await instance.name_servers.find_route(TOPIC)
     assert caught.value.address == cluster.address
+
+
+async def test_a_nameserver_that_refuses_is_left_for_one_that_answers(cluster: FakeCluster) -> None:
+    """Whichever comes first in the shuffled order; the other kinds of bad answers are in ``hostile``."""
+    async with open_fake_cluster() as refusing:
+        refusing.name_server.refuse(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SYSTEM_ERROR)
+        for names in ((refusing.address, cluster.address), (cluster.address, refusing.address)):
+            async with opened(";".join(names)) as instance:
+                assert await instance.name_servers.find_route(TOPIC) is not None
+        assert len(refusing.name_server.requests) <= 2

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from rocketpy.client.routes import RouteTable, publish_queues, route_like, subscribe_queues
+import pytest
+
+from rocketpy.client.routes import (
+    ADDRESSES_OF_TOPIC_MAX,
+    QUEUES_OF_TOPIC_MAX,
+    RouteTable,
+    check_route,
+    publish_queues,
+    route_like,
+    subscribe_queues,
+)
+from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketpy.protocol.message import MessageQueue
 
@@ -104,3 +115,21 @@ def test_queues_to_pull_from_and_brokers_of_a_topic_come_from_its_cached_route()
     assert found is not None
     assert places(found) == [("a", 0), ("a", 1), ("b", 0)]
     assert table.addresses_of_topic("T") == ["a:1", "b:2"]
+
+
+def test_a_route_is_checked_before_anything_is_made_of_its_numbers() -> None:
+    broker = BrokerData("c", "a", {0: "10.0.0.1:1"})
+    check_route("T", TopicRouteData(queue_datas=[QueueData("a", QUEUES_OF_TOPIC_MAX, -5, 6)], broker_datas=[broker]))
+    for bad in (
+        TopicRouteData(queue_datas=[QueueData("a", QUEUES_OF_TOPIC_MAX, 0), QueueData("b", 1, 0)]),
+        TopicRouteData(queue_datas=[QueueData("a", 0, QUEUES_OF_TOPIC_MAX + 1)]),
+        TopicRouteData(order_topic_conf=f"a:{QUEUES_OF_TOPIC_MAX};b:1"),
+        TopicRouteData(broker_datas=[BrokerData("c", "a", dict.fromkeys(range(ADDRESSES_OF_TOPIC_MAX + 1), "x:1"))]),
+    ):
+        with pytest.raises(RemoteProtocolError, match="route of T: expected at most"):
+            check_route("T", bad)
+
+
+def test_an_entry_of_an_order_list_with_an_absurd_number_is_skipped() -> None:
+    route = TopicRouteData(order_topic_conf="a:" + "9" * 5000 + ";b:2")
+    assert publish_queues("T", route) == (MessageQueue("T", "b", 0), MessageQueue("T", "b", 1))

@@ -122,10 +122,18 @@ async def test_the_address_of_this_host_is_its_way_out() -> None:
     assert SocketNetwork().local_address() == outgoing_address()
 
 
-@pytest.mark.parametrize("address", ["nowhere", "host:", ":9876", "host:port", "host:70000"])
+@pytest.mark.parametrize(
+    "address", ["nowhere", "host:", ":9876", "host:port", "host:0", "host:70000", "host:" + "9" * 5000]
+)
 def test_an_address_that_is_none_is_named(address: str) -> None:
     with pytest.raises(RemotingConnectError, match="expected HOST:PORT"):
         split_address(address)
+
+
+@pytest.mark.parametrize("address", ["a..b:1", "no\x00where:1", "x" * 300 + ":1"])
+async def test_a_name_that_cannot_be_looked_up_is_a_connect_error(address: str) -> None:
+    with pytest.raises(RemotingConnectError, match="cannot connect to"):
+        await SocketNetwork().connect(address)
 
 
 def test_an_address_splits_at_the_last_colon() -> None:

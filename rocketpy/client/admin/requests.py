@@ -18,7 +18,6 @@ import trio
 from rocketpy.client.config import DEFAULT_ADMIN_TIMEOUT_MS
 from rocketpy.client.instance import ClientInstance
 from rocketpy.errors import BrokersError, ClientError, RocketpyError
-from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -89,8 +88,7 @@ class AdminRequests:
 
     async def cluster_info(self) -> ClusterInfo:
         """Return clusters, brokers and their addresses."""
-        response = await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return decode_body(response.body, ClusterInfo)
+        return await self.instance.name_servers.cluster_info(timeout_s=self.timeout_s)
 
     async def route(self, topic: str) -> TopicRouteData:
         """Fetch the route of a topic; ClientError 17 when no nameserver knows it."""

@@ -1,0 +1,220 @@
+"""A nameserver and brokers that answer every request code, with answers that a test may spoil.
+
+What the fake cluster does not know is answered with an answer of Java's to that code, as it was recorded. A spoiling is
+one of the ways in which an answer can be wrong; :func:`spoil` makes the bytes that travel instead of it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import attrs
+
+from rocketpy.client.environment import ClientEnvironment
+from rocketpy.clock import ManualClock
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.frame import decode_frame, encode_frame
+from rocketpy.remoting.connection import Connection
+from rocketpy.testing.sim.network import SimNetwork
+from tests.client.fake_cluster import FakeCluster, Scripted, open_fake_cluster
+from tests.client.public_calls import TOPIC
+
+FRAMES = Path(__file__).parents[1] / "golden" / "frames.jsonl.gz"
+
+TEXTS = (
+    "",
+    "0",
+    "-1",
+    "-9223372036854775808",
+    "9223372036854775807",
+    "9" * 40,
+    "9" * 5000,
+    "1e9",
+    "NaN",
+    "null",
+    "true",
+    "[]",
+    "{}",
+    "::",
+    "a..b:1",
+    "host:99999",
+    "\ud800",
+    "\x00",
+    "%RETRY%g",
+    "x" * 300,
+    "7F00000100002A9F0000000000000000",
+)
+BODIES = (
+    b"",
+    b"null",
+    b"[]",
+    b"{}",
+    b"7",
+    b'"text"',
+    b"{" * 3000,
+    b"[" * 3000,
+    b'{"a":',
+    b"\xff\xfe\xff",
+    b"\x00" * 91,
+    b"\xda\xa3\x20\xa7" * 40,
+    b'{"brokerDatas":[{"brokerName":"broker-a","brokerAddrs":{0:"nowhere"}}],"queueDatas":[{"brokerName":"broker-a",'
+    b'"perm":6,"readQueueNums":2,"writeQueueNums":2}]}',
+    b'{"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":2147483647,"writeQueueNums":2147483647}],'
+    b'"brokerDatas":[{"brokerName":"broker-a","brokerAddrs":{"0":"a..b:1"}}]}',
+    b'{"orderTopicConf":"broker-a:99999999999;x:1","queueDatas":[],"brokerDatas":[]}',
+    b'{"lockOKMQSet":[{"topic":"Other","brokerName":"b","queueId":-1}]}',
+    b'{"consumerIdList":[null,7,"x"]}',
+)
+WAYS = (
+    "text field",
+    "missing field",
+    "no fields",
+    "body",
+    "cut body",
+    "flipped bit",
+    "number in body",
+    "code",
+    "opaque",
+    "twice",
+    "cut frame",
+    "garbage",
+    "silence",
+    "remark",
+    "other answer",
+)
+
+
+@attrs.frozen
+class Spoiling:
+    """How one answer is wrong; ``a`` and ``b`` choose what of it."""
+
+    way: str
+    a: int
+    b: int
+
+
+@cache
+def recorded_answers() -> dict[int, list[RemotingCommand]]:
+    """Java's answers by the code of the request."""
+    found: dict[int, list[RemotingCommand]] = {}
+    with gzip.open(FRAMES, "rt") as lines:
+        for line in lines:
+            row = json.loads(line)
+            if row["kind"] == "response" and row["code"] == 0 and len(found.get(row["request_code"], ())) < 4:
+                frame = bytes.fromhex(row["frame_hex"])
+                found.setdefault(row["request_code"], []).append(decode_frame(frame))
+    return found
+
+
+def spoil(connection: Connection, answer: RemotingCommand, spoiling: Spoiling) -> RemotingCommand | bytes | None:
+    """Return what travels instead of an answer; None for nothing."""
+    a, b, fields, body = spoiling.a, spoiling.b, dict(answer.ext_fields or {}), answer.body or b""
+    match spoiling.way:
+        case "text field" if fields:
+            fields[sorted(fields)[a % len(fields)]] = TEXTS[b % len(TEXTS)]
+            answer.ext_fields = fields
+        case "missing field" if fields:
+            del fields[sorted(fields)[a % len(fields)]]
+            answer.ext_fields = fields
+        case "no fields":
+            answer.ext_fields = None
+        case "body":
+            answer.body = BODIES[a % len(BODIES)]
+        case "cut body":
+            answer.body = body[: a % (len(body) + 1)]
+        case "flipped bit" if body:
+            position = a % len(body)
+            answer.body = body[:position] + bytes((body[position] ^ 1 << b % 8,)) + body[position + 1 :]
+        case "number in body" if body:
+            digits = [index for index, byte in enumerate(body) if 48 <= byte <= 57]
+            if digits:
+                position = digits[a % len(digits)]
+                answer.body = body[:position] + TEXTS[1 + b % 12].encode() + body[position + 1 :]
+        case "code":
+            answer.code = (1, 2, 10, 17, 19, 20, 21, 206, 999, -1, 2**31 - 1)[a % 11]
+        case "opaque":
+            answer.opaque += a % 5 - 2
+        case "twice":
+            return encode_frame(answer) * 2
+        case "cut frame":
+            frame = encode_frame(answer)
+            connection.reply_frame(frame[: a % len(frame)])
+            connection.flush()
+            connection.close()
+            return None
+        case "garbage":
+            return (b"HTTP/1.1 400 Bad\r\n\r\n", b"\x00" * 64, b"\xff" * 64, b"\x00\x00\x00\x08\x00\x00\x00\x02{}zz")[
+                a % 4
+            ]
+        case "silence":
+            return None
+        case "remark":
+            answer.code, answer.remark = 1, "r" * 100_000
+        case "other answer":
+            others = recorded_answers()
+            choice = others[sorted(others)[a % len(others)]]
+            other = choice[b % len(choice)]
+            answer.code, answer.ext_fields, answer.body = other.code, other.ext_fields, other.body
+    try:
+        return encode_frame(answer)
+    except UnicodeEncodeError:
+        return b"\x00\x00\x00\x04\x00\x00\x00\x09"
+
+
+def answer_all(scripted: Scripted) -> None:
+    """Let a server answer every code of the client's that it does not know, as Java answered it."""
+
+    def replay(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        found = recorded_answers().get(request.code)
+        answer = RemotingCommand(0) if found is None else attrs.evolve(found[request.opaque % len(found)])
+        answer.opaque, answer.flag = request.opaque, 1
+        return answer
+
+    for code in RequestCode:
+        if code not in scripted.known_codes:
+            scripted.register(code, replay)
+
+
+@asynccontextmanager
+async def open_lying_world() -> AsyncIterator[tuple[FakeCluster, ClientEnvironment]]:
+    """Open two brokers and a nameserver that answer everything, and the environment of a client beside them."""
+    network = SimNetwork(randomness=Random(1))
+    async with open_fake_cluster(("broker-a", "broker-b"), network=network) as cluster:
+        for topic, queue_nums in ((TOPIC, 2), ("%RETRY%g", 1)):
+            cluster.add_topic(topic, queue_nums)
+        for server in (cluster.name_server, *cluster.brokers):
+            answer_all(server)
+        for broker in cluster.brokers:
+            for number in range(4):
+                broker.put(TOPIC, number % 2, b"%d" % number, {"KEYS": "k", "TAGS": "a"})
+        yield (
+            cluster,
+            ClientEnvironment(
+                network=network.host("10.0.1.1"), clock=ManualClock(), randomness=Random(7), process_id=1
+            ),
+        )
+
+
+def lie(cluster: FakeCluster, spoilings: Sequence[Spoiling], *, always: bool) -> None:
+    """Spoil the first answers of the cluster, one for each spoiling; with ``always`` all of them, in turns."""
+    left = list(spoilings)
+
+    def spoiled(
+        connection: Connection, request: RemotingCommand, answer: RemotingCommand
+    ) -> RemotingCommand | bytes | None:
+        if not left:
+            return answer
+        spoiling = left.pop(0)
+        if always:
+            left.append(spoiling)
+        return spoil(connection, answer, spoiling)
+
+    for server in (cluster.name_server, *cluster.brokers):
+        server.spoil = spoiled
