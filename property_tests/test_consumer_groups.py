@@ -3,9 +3,6 @@
 A seed is a history. Once it is quiet, each queue has exactly one owner, and every message whose send was acknowledged
 has been handled. An orderly group also handles one batch of a queue at a time, and no message before all earlier ones
 of its queue. The planted bugs show that a broken promise would be found.
-
-Brokers are restarted only under groups that are not orderly: as in RocketMQ, a broker that restarts has forgotten its
-locks, and two members may handle a queue until the first one's lock is renewed.
 """
 
 from __future__ import annotations
@@ -29,6 +26,7 @@ from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.consumer import Consumer
 from rocketpy.client.consumer.group.assigned_queues import AssignedQueues
+from rocketpy.client.consumer.group.queue_locks import QueueLocks
 from rocketpy.client.consumer.group.requests import GroupRequests
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.errors import RocketpyError
@@ -40,7 +38,7 @@ from rocketpy.testing.sim.host import SimHost, SimProcess
 
 TIER = os.environ.get("ROCKETPY_TIER", "dev")
 HISTORIES = {"dev": 6, "ci": 60, "deep": 2_000}[TIER]
-SEEDS_FOR_BUGS = range(12)
+SEEDS_FOR_BUGS = range(14)
 
 TOPIC, GROUP = "T", "g"
 STEPS = 8
@@ -166,9 +164,7 @@ async def widen(world: ClusterWorld, process: SimProcess, queue_nums: int) -> No
 async def step(history: History, world: ClusterWorld, randomness: Random) -> None:
     """One thing that changes the group or the cluster."""
     hosts = list(history.members)
-    action = randomness.choice(
-        ["join", "join", "leave", "crash", "widen", "widen" if history.is_orderly else "restart"]
-    )
+    action = randomness.choice(["join", "join", "leave", "crash", "widen", "restart", "restart"])
     if action == "join" and len(hosts) < MEMBERS_MAX:
         await join(history, world)
     elif action == "leave" and hosts:
@@ -234,9 +230,9 @@ def _commits_what_is_in_flight(removed: Function) -> Function:
 
 
 def _takes_without_lock(lock: Function) -> Function:
-    async def wrong(self: Any, queues: Any) -> Any:
-        await lock(self, queues)
-        return set(queues), set()
+    async def wrong(self: Any, address: str, queues: Any) -> Any:
+        await lock(self, address, queues)
+        return set(queues)
 
     return wrong
 
@@ -248,6 +244,10 @@ def _gives_up_busy_queues(give_up: Function) -> Function:
         return await give_up(self, leaving)
 
     return wrong
+
+
+def _trusts_a_lock_over_a_restart(is_in_doubt: Function) -> Function:
+    return lambda self, process_queue: False
 
 
 def _forgets_the_last_queue(allocate: Function) -> Function:
@@ -274,6 +274,11 @@ BUGS = {
     "an orderly queue is taken without its lock": ((GroupRequests, "lock", _takes_without_lock), True, "order"),
     "an orderly queue is unlocked while its handler runs": (
         (AssignedQueues, "_give_up", _gives_up_busy_queues),
+        True,
+        "order",
+    ),
+    "a lock is trusted when its broker may have restarted": (
+        (QueueLocks, "_is_in_doubt", _trusts_a_lock_over_a_restart),
         True,
         "order",
     ),

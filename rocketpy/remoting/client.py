@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import trio
 
@@ -109,6 +109,7 @@ class RemotingClient:
         self._connections: dict[str, Connection] = {}
         # One caller connects while the others wait: connecting awaits, and two callers must share one connection.
         self._connecting: dict[str, trio.Lock] = {}
+        self._end_listeners: list[Callable[[str], None]] = []
 
     def register(self, codes: int | Iterable[int], processor: Processor) -> None:
         """Serve requests that a server sends over the client's connections."""
@@ -180,6 +181,18 @@ class RemotingClient:
         """Return the open connection to an address, if there is one."""
         return self._connections.get(address)
 
+    @contextmanager
+    def reporting_ends(self, listener: Callable[[str], None]) -> Iterator[None]:
+        """Call a listener with the address of each connection that ends while the block runs.
+
+        That may be in the middle of a send, so the listener may only record it.
+        """
+        self._end_listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._end_listeners.remove(listener)
+
     async def close_idle(self) -> None:
         """Close connections without traffic for ``clientChannelMaxIdleTimeSeconds``; runs until cancelled."""
         while True:
@@ -219,6 +232,8 @@ class RemotingClient:
         for address, known in list(self._connections.items()):
             if known is connection:
                 del self._connections[address]
+                for listener in self._end_listeners:
+                    listener(address)
 
 
 async def _tls_stream(plain: trio.abc.Stream, context: ssl.SSLContext, address: str) -> trio.abc.Stream:

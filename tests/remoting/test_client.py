@@ -120,6 +120,18 @@ async def test_pending_requests_fail_when_the_connection_ends_and_the_next_one_r
         assert (await client.request(running.address, make_request(ECHO))).code == 0
 
 
+async def test_the_end_of_a_connection_is_reported_with_its_address_while_the_block_runs(running: Running) -> None:
+    ended: list[str] = []
+    async with open_remoting_client() as client:
+        with client.reporting_ends(ended.append):
+            await client.request(running.address, make_request(ECHO))
+            client.close_connection(running.address)
+            assert ended == [running.address]
+        await client.request(running.address, make_request(ECHO))
+        client.close_connection(running.address)
+        assert ended == [running.address]
+
+
 async def test_the_sizes_of_socket_buffers_are_settings(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     set_options: list[tuple[int, ...]] = []
     plain = trio.SocketStream.setsockopt

@@ -128,7 +128,7 @@ class OrderlyConsumption:
 
     async def _consume_next(self, process_queue: ProcessQueue, handler: OrderlyHandler) -> float:
         """Handle one batch; return the pause in seconds until the next."""
-        if not _may_go_on(process_queue):  # it has waited for its turn
+        if not _may_go_on(process_queue) or not self._locks.is_trusted(process_queue):  # it has waited for its turn
             return 0.0
         messages = process_queue.take(self._config.consume_message_batch_max_size)
         batch = MessageBatch(messages, process_queue)

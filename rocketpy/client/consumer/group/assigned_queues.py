@@ -19,7 +19,6 @@ import attrs
 import trio
 
 from rocketpy.client.consumer.group.queue_locks import QueueLocks
-from rocketpy.client.consumer.group.requests import GroupRequests
 from rocketpy.client.consumer.group.subscriptions import Subscriptions
 from rocketpy.client.consumer.offsets.offset_store import OffsetStore, OffsetTable
 from rocketpy.client.consumer.queue.flow_limits import FlowLimits
@@ -80,7 +79,6 @@ class AssignedQueues:
         store: OffsetStore,
         progress: OffsetTable,
         queue_requests: QueueRequests,
-        requests: GroupRequests,
         locks: QueueLocks,
         begin_offsets: Beginnings,
         sink: MessageSink,
@@ -97,7 +95,6 @@ class AssignedQueues:
         self._store = store
         self._progress = progress
         self._queue_requests = queue_requests
-        self._requests = requests
         self._locks = locks
         self._begin_offsets = begin_offsets
         self._sink = sink
@@ -166,8 +163,7 @@ class AssignedQueues:
             assigned.process_queue.is_dropped = True
             assigned.scope.cancel()
         await self._store.persist(queues)
-        if self._locks.is_needed:
-            await self._requests.unlock({*queues, *self._locking})
+        await self._locks.release({*queues, *self._locking})
         self._assigned.clear()
 
     def suspend(self) -> None:
@@ -215,8 +211,7 @@ class AssignedQueues:
             assigned.process_queue.is_dropped = True
         queues = [each.process_queue.queue for each in idle]
         await self._store.persist(queues)
-        if self._locks.is_needed:
-            await self._requests.unlock(queues)
+        await self._locks.release(queues)
         for assigned in idle:
             self._forget(assigned)
         return not busy
@@ -248,11 +243,8 @@ class AssignedQueues:
             self._queue_requests.forget(process_queue.queue)
 
     async def _take(self, queues: Sequence[MessageQueue]) -> bool:
-        wanted = set(queues)
-        if self._locks.is_needed:
-            self._locking = frozenset(queues)
-            wanted, _ = await self._requests.lock(queues)
-        begins = await self._begin_offsets.find(wanted)
+        self._locking = frozenset(queues)
+        begins = await self._begin_offsets.find(await self._locks.acquire(queues))
         for queue in sorted(begins):
             self._begin(queue, begins[queue])
         self._locking = frozenset()

@@ -53,6 +53,7 @@ class ConsumerGroup:
         self.store = store
         self.is_orderly = is_orderly
         self.started_at_ms = instance.clock.timestamp_ms()
+        self._instance = instance
         self._nursery = nursery
         self._scope = trio.CancelScope()
         self._locks = locks
@@ -67,7 +68,6 @@ class ConsumerGroup:
             store=store,
             progress=store.table,
             queue_requests=queue_requests,
-            requests=requests,
             locks=locks,
             begin_offsets=BeginOffsets(config, store, queue_requests, self.started_at_ms),
             sink=sink,
@@ -137,7 +137,11 @@ class ConsumerGroup:
                     self.config.persist_consumer_offset_interval,
                 )
                 if self._locks.is_needed:
-                    nursery.start_soon(self._locks.run, lambda: self.queues.process_queues, self.queues.lose)
+                    nursery.start_soon(self._keep_locks)
+
+    async def _keep_locks(self) -> None:
+        with self._instance.remoting.reporting_ends(self._locks.connection_ended):
+            await self._locks.run(lambda: self.queues.process_queues, self.queues.lose)
 
     async def _announce_change(self) -> None:
         await self.membership.announce_change()

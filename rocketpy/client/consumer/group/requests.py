@@ -1,15 +1,13 @@
 """Requests about a consumer group: who its members are, and the locks of orderly consumers.
 
-Compatibility: ``MQClientAPIImpl`` and ``RebalanceImpl`` (4.9.8). A broker that does not answer who the members are is
+Compatibility: ``MQClientAPIImpl`` (4.9.8). A broker that does not answer who the members are is
 not the last to be asked: another of the topic's is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from random import Random
-
-import trio
 
 from rocketpy.client.instance import ClientInstance
 from rocketpy.errors import RocketpyError
@@ -20,6 +18,7 @@ from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader
 from rocketpy.protocol.message import MessageQueue
+from rocketpy.remoting.connection import Connection
 
 LOCK_SECONDS = 1.0
 
@@ -49,50 +48,25 @@ class GroupRequests:
                 return sorted(ids)
         return None
 
-    async def lock(self, queues: Collection[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
-        """Lock queues at their masters; return those that are locked now, and those whose broker said no.
+    async def master_address(self, queue: MessageQueue) -> str:
+        """Return the address of a queue's master; ClientError 10003 when there is none."""
+        return await self._instance.routes.publish_address(queue)
 
-        The others are unknown: their broker did not answer within a second.
-        """
-        locked: set[MessageQueue] = set()
-        refused: set[MessageQueue] = set()
-        async with trio.open_nursery() as nursery:
-            for broker_queues in _by_broker(queues):
-                nursery.start_soon(self._lock, broker_queues, locked, refused)
-        return locked, refused
+    async def connect(self, address: str) -> Connection:
+        """Return the connection to a broker, opened within a second if need be."""
+        return await self._instance.remoting.connect(address, LOCK_SECONDS)
 
-    async def unlock(self, queues: Collection[MessageQueue]) -> None:
-        """Give locks back, and wait for the answers; a broker that does not answer lets them expire."""
-        async with trio.open_nursery() as nursery:
-            for broker_queues in _by_broker(queues):
-                nursery.start_soon(self._unlock, broker_queues)
+    async def lock(self, address: str, queues: Collection[MessageQueue]) -> set[MessageQueue]:
+        """Lock queues at their master; return those that this member holds now. Waits a second for the answer."""
+        body = encode_body(LockBatchRequestBody(self._group, self._instance.client_id, list(queues)))
+        response = await self._instance.request(
+            address, make_request(RequestCode.LOCK_BATCH_MQ, body=body), timeout_s=LOCK_SECONDS
+        )
+        return set(decode_body(response.body, LockBatchResponseBody).lock_ok_mq_set)
 
-    async def _lock(self, queues: list[MessageQueue], locked: set[MessageQueue], refused: set[MessageQueue]) -> None:
-        body = encode_body(LockBatchRequestBody(self._group, self._instance.client_id, queues))
-        try:
-            address = await self._instance.routes.publish_address(queues[0])
-            response = await self._instance.request(
-                address, make_request(RequestCode.LOCK_BATCH_MQ, body=body), timeout_s=LOCK_SECONDS
-            )
-            held = set(decode_body(response.body, LockBatchResponseBody).lock_ok_mq_set)
-        except RocketpyError:
-            return
-        locked |= held.intersection(queues)
-        refused |= set(queues) - held
-
-    async def _unlock(self, queues: list[MessageQueue]) -> None:
-        body = encode_body(UnlockBatchRequestBody(self._group, self._instance.client_id, queues))
-        try:
-            address = await self._instance.routes.publish_address(queues[0])
-            await self._instance.request(
-                address, make_request(RequestCode.UNLOCK_BATCH_MQ, body=body), timeout_s=LOCK_SECONDS
-            )
-        except RocketpyError:
-            return
-
-
-def _by_broker(queues: Iterable[MessageQueue]) -> list[list[MessageQueue]]:
-    found: dict[str, list[MessageQueue]] = {}
-    for queue in queues:
-        found.setdefault(queue.broker_name, []).append(queue)
-    return list(found.values())
+    async def unlock(self, address: str, queues: Collection[MessageQueue]) -> None:
+        """Give locks back to their master. Waits a second for the answer."""
+        body = encode_body(UnlockBatchRequestBody(self._group, self._instance.client_id, list(queues)))
+        await self._instance.request(
+            address, make_request(RequestCode.UNLOCK_BATCH_MQ, body=body), timeout_s=LOCK_SECONDS
+        )

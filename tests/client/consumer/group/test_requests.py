@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from rocketpy.client.consumer.group.requests import GroupRequests
 from rocketpy.client.instance import ClientInstance
+from rocketpy.errors import BrokerError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.message import MessageQueue
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
 from tests.client.opened import opened
 
-ON_A, ON_B = MessageQueue(TOPIC, "broker-a", 0), MessageQueue(TOPIC, "broker-b", 0)
+MINE, OTHERS = MessageQueue(TOPIC, "broker-a", 0), MessageQueue(TOPIC, "broker-a", 1)
 
 
 async def requests_of(instance: ClientInstance) -> GroupRequests:
@@ -34,23 +37,24 @@ async def test_members_are_sorted_and_any_broker_of_the_topic_will_do(two_broker
         assert await requests.member_ids(TOPIC) is None
 
 
-async def test_locks_are_taken_from_each_broker_and_given_back(two_brokers: FakeCluster) -> None:
-    broker_a, broker_b = two_brokers.brokers
-    async with opened(two_brokers.address) as instance:
+async def test_locks_are_taken_and_given_back(cluster: FakeCluster) -> None:
+    async with opened(cluster.address) as instance:
         requests = await requests_of(instance)
-        broker_b.locks[ON_B] = "another client"
-        assert await requests.lock([ON_A, ON_B]) == ({ON_A}, {ON_B})
-        assert broker_a.locks == {ON_A: instance.client_id}
-        await requests.unlock([ON_A, ON_B])
-        assert broker_a.locks == {}
-        assert broker_b.locks == {ON_B: "another client"}
+        address = await requests.master_address(MINE)
+        assert address == cluster.broker.address
+        cluster.broker.locks[OTHERS] = "another client"
+        assert await requests.lock(address, [MINE, OTHERS]) == {MINE}
+        assert cluster.broker.locks == {MINE: instance.client_id, OTHERS: "another client"}
+        assert await requests.connect(address) is instance.remoting.connection(address)
+        await requests.unlock(address, [MINE, OTHERS])
+        assert cluster.broker.locks == {OTHERS: "another client"}
 
 
-async def test_a_broker_that_does_not_answer_has_neither_locked_nor_refused(two_brokers: FakeCluster) -> None:
-    two_brokers.brokers[0].refuse(RequestCode.LOCK_BATCH_MQ, ResponseCode.SYSTEM_ERROR)
-    two_brokers.brokers[0].refuse(RequestCode.UNLOCK_BATCH_MQ, ResponseCode.SYSTEM_ERROR)
-    async with opened(two_brokers.address) as instance:
+async def test_a_master_that_does_not_lock_is_an_error(cluster: FakeCluster) -> None:
+    async with opened(cluster.address) as instance:
         requests = await requests_of(instance)
-        assert await requests.lock([ON_A, ON_B]) == ({ON_B}, set())
-        await requests.unlock([ON_A, ON_B])
-        assert two_brokers.brokers[1].locks == {}
+        address = await requests.master_address(MINE)
+        for code, ask in ((RequestCode.LOCK_BATCH_MQ, requests.lock), (RequestCode.UNLOCK_BATCH_MQ, requests.unlock)):
+            cluster.broker.refuse(code, ResponseCode.SYSTEM_ERROR)
+            with pytest.raises(BrokerError):
+                await ask(address, [MINE])
