@@ -20,6 +20,13 @@ from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.hooks import (
     CheckForbiddenHook,
     CommunicationMode,
+    ConsumeMessageContext,
+    ConsumeMessageHook,
+    ConsumeReturnType,
+    EndTransactionContext,
+    EndTransactionHook,
+    FilterMessageContext,
+    FilterMessageHook,
     MessageType,
     SendMessageContext,
     SendMessageHook,
@@ -29,14 +36,9 @@ from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.producer import Producer
 from rocketpy.client.producer.selectors import QueueSelector, queue_by_hash, queue_by_random
-from rocketpy.client.producer.transaction import (
-    LocalTransactionState,
-    Transaction,
-    TransactionProducer,
-    TransactionSendResult,
-)
+from rocketpy.client.producer.transaction import Transaction, TransactionProducer, TransactionSendResult
 from rocketpy.client.replies import ReplyMessage, reply_to
-from rocketpy.client.results import PullResult, PullStatus, SendResult, SendStatus
+from rocketpy.client.results import LocalTransactionState, PullResult, PullStatus, SendResult, SendStatus
 from rocketpy.protocol.allocation.averagely import AllocateAveragely, AllocateByCircle
 from rocketpy.protocol.allocation.by_config import AllocateByConfig
 from rocketpy.protocol.allocation.consistent_hash import AllocateConsistentHash
@@ -73,9 +75,16 @@ __all__ = [
     "CompressionType",
     "ConsumeConcurrentlyStatus",
     "ConsumeFromWhere",
+    "ConsumeMessageContext",
+    "ConsumeMessageHook",
     "ConsumeOrderlyStatus",
+    "ConsumeReturnType",
     "Consumer",
     "ConsumerConfig",
+    "EndTransactionContext",
+    "EndTransactionHook",
+    "FilterMessageContext",
+    "FilterMessageHook",
     "LocalTransactionState",
     "Message",
     "MessageBatch",

@@ -25,7 +25,13 @@ from rocketpy.client.consumer.consumer import Consumer, consumer_role
 from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.pull_consumer import PullConsumer, pull_consumer_role
 from rocketpy.client.environment import ClientEnvironment
-from rocketpy.client.hooks import CheckForbiddenHook, SendMessageHook
+from rocketpy.client.hooks import (
+    CheckForbiddenHook,
+    ConsumeMessageHook,
+    EndTransactionHook,
+    FilterMessageHook,
+    SendMessageHook,
+)
 from rocketpy.client.instance import ClientInstance, open_client_instance
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.producer import Producer, producer_role
@@ -95,6 +101,7 @@ class Client:
         config: ProducerConfig | None = None,
         send_hooks: Sequence[SendMessageHook] = (),
         check_forbidden_hooks: Sequence[CheckForbiddenHook] = (),
+        end_transaction_hooks: Sequence[EndTransactionHook] = (),
     ) -> AsyncIterator[TransactionProducer]:
         """Open a producer of transactions; ``check`` says what became of one that a broker asks about.
 
@@ -104,7 +111,7 @@ class Client:
             self.producer(
                 group, config=config, send_hooks=send_hooks, check_forbidden_hooks=check_forbidden_hooks
             ) as producer,
-            transaction_producer_role(self._instance, group, producer, check) as opened,
+            transaction_producer_role(self._instance, group, producer, check, end_transaction_hooks) as opened,
         ):
             yield opened
 
@@ -130,6 +137,8 @@ class Client:
         *topics: str,
         subscriptions: Mapping[str, str | MessageSelector] | None = None,
         config: ConsumerConfig | None = None,
+        consume_hooks: Sequence[ConsumeMessageHook] = (),
+        filter_hooks: Sequence[FilterMessageHook] = (),
     ) -> AsyncIterator[Consumer]:
         """Open a consumer that is a member of a group, see :mod:`rocketpy.client.consumer.consumer`.
 
@@ -137,7 +146,14 @@ class Client:
         it leaves the group. ClientError for an illegal group or selector.
         """
         wanted = {**dict.fromkeys(topics, SUB_ALL), **(subscriptions or {})}
-        async with consumer_role(self._instance, group, wanted, config or ConsumerConfig()) as consumer:
+        async with consumer_role(
+            self._instance,
+            group,
+            wanted,
+            config or ConsumerConfig(),
+            consume_hooks=consume_hooks,
+            filter_hooks=filter_hooks,
+        ) as consumer:
             yield consumer
 
 

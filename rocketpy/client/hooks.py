@@ -1,12 +1,14 @@
-"""Hooks around the sends of a client: to observe them, or to forbid them.
+"""Hooks of a client: to observe what it sends and consumes, to forbid sends, and to filter what it consumes.
 
-A hook is any object with the methods of one of these protocols. They are called for each attempt, on the event loop,
-and must not block. What a :class:`SendMessageHook` raises is logged and changes nothing; what a
-:class:`CheckForbiddenHook` raises refuses the attempt and reaches the sender. Without hooks a send pays nothing for
-them.
+A hook is any object with the methods of one of these protocols. They are called on the event loop and must not block.
+What a hook raises is logged and changes nothing, except that what a :class:`CheckForbiddenHook` raises refuses the
+attempt and reaches the sender. Without hooks nothing is paid for them.
 
-Compatibility: ``SendMessageHook``, ``CheckForbiddenHook`` and their contexts (4.9.8). The context has the caller's own
-message: it must not be changed.
+Groups in contexts have their namespace, as in Java; topics of messages and queues have not.
+
+Compatibility: ``SendMessageHook``, ``CheckForbiddenHook``, ``EndTransactionHook``, ``ConsumeMessageHook``,
+``FilterMessageHook`` and their contexts (4.9.8). A context of a send has the caller's own message: it must not be
+changed.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from typing import Protocol
 
 import attrs
 
-from rocketpy.client.results import SendResult
-from rocketpy.protocol.message import Message, MessageQueue
+from rocketpy.client.results import LocalTransactionState, SendResult
+from rocketpy.protocol.message import Message, MessageExt, MessageQueue
 
 
 class CommunicationMode(enum.Enum):
@@ -85,4 +87,98 @@ class CheckForbiddenHook(Protocol):
 
     def check_forbidden(self, context: SendMessageContext) -> None:
         """Raise ClientError to refuse the attempt; there is no other."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class EndTransactionContext:
+    """The verdict on a transaction that is about to be sent."""
+
+    producer_group: str
+    message: Message | MessageExt
+    """The caller's message; in answer to a check the half message that the broker has sent."""
+    broker_address: str
+    msg_id: str
+    transaction_id: str
+    transaction_state: LocalTransactionState
+    from_transaction_check: bool
+
+
+class EndTransactionHook(Protocol):
+    """Observes verdicts on transactions, also those that answer a broker's check."""
+
+    @property
+    def hook_name(self) -> str:
+        """Its name, for the log."""
+        ...
+
+    def end_transaction(self, context: EndTransactionContext) -> None:
+        """Called before a verdict is sent."""
+        ...
+
+
+class ConsumeReturnType(enum.IntEnum):
+    """How the handling of a batch ended, as traces number it."""
+
+    SUCCESS = 0
+    TIME_OUT = 1
+    EXCEPTION = 2
+    RETURNNULL = 3
+    """It ended without a result: its handler was cancelled, or the consumer ended before the batch was settled."""
+    FAILED = 4
+
+
+@attrs.define(eq=False, kw_only=True)
+class ConsumeMessageContext:
+    """One batch and its handler; what follows ``namespace`` is set before ``consume_message_after``."""
+
+    consumer_group: str
+    messages: Sequence[MessageExt]
+    message_queue: MessageQueue
+    namespace: str = ""
+    is_success: bool = False
+    status: str = ""
+    """The result of the handler, by the name of its ConsumeConcurrentlyStatus or ConsumeOrderlyStatus."""
+    return_type: ConsumeReturnType = ConsumeReturnType.SUCCESS
+    trace_context: object = None
+    """Free for the hook that sets it."""
+
+
+class ConsumeMessageHook(Protocol):
+    """Observes handlers of batches."""
+
+    @property
+    def hook_name(self) -> str:
+        """Its name, for the log."""
+        ...
+
+    def consume_message_before(self, context: ConsumeMessageContext) -> None:
+        """Called before a batch is handled."""
+        ...
+
+    def consume_message_after(self, context: ConsumeMessageContext) -> None:
+        """Called with the outcome, once for each batch that was announced."""
+        ...
+
+
+@attrs.define(eq=False, kw_only=True)
+class FilterMessageContext:
+    """Messages of one pull; a hook removes those from ``messages`` that the group shall not get."""
+
+    consumer_group: str
+    messages: list[MessageExt]
+    message_queue: MessageQueue
+    unit_mode: bool = False
+
+
+class FilterMessageHook(Protocol):
+    """Removes messages that were pulled; they count as consumed."""
+
+    @property
+    def hook_name(self) -> str:
+        """Its name, for the log."""
+        ...
+
+    def filter_message(self, context: FilterMessageContext) -> None:
+        """Called with the messages of each pull that the selector wants."""
         ...

@@ -1,6 +1,6 @@
-"""Results of sends and pulls: statuses, not exceptions.
+"""Results of sends, pulls and local transactions: statuses, not exceptions.
 
-Compatibility: ``SendResult``, ``SendStatus``, ``PullResult``, ``PullStatus`` (4.9.8).
+Compatibility: ``SendResult``, ``SendStatus``, ``PullResult``, ``PullStatus``, ``LocalTransactionState`` (4.9.8).
 """
 
 from __future__ import annotations
@@ -9,6 +9,11 @@ from enum import Enum
 
 import attrs
 
+from rocketpy.protocol.headers.send import (
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_NOT_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+)
 from rocketpy.protocol.message import MessageExt, MessageQueue
 
 
@@ -28,6 +33,15 @@ class PullStatus(Enum):
     NO_NEW_MSG = 19
     NO_MATCHED_MSG = 20
     OFFSET_ILLEGAL = 21
+
+
+class LocalTransactionState(Enum):
+    """Verdict on a transaction."""
+
+    COMMIT_MESSAGE = TRANSACTION_COMMIT_TYPE
+    ROLLBACK_MESSAGE = TRANSACTION_ROLLBACK_TYPE
+    UNKNOW = TRANSACTION_NOT_TYPE
+    """Not known yet: the broker will ask."""
 
 
 @attrs.frozen

@@ -17,12 +17,14 @@ import trio
 
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.consume_hooks import ConsumeHooks
 from rocketpy.client.consumer.consumer_stats import ConsumerStats
 from rocketpy.client.consumer.handler_failure import log_handler_failure
 from rocketpy.client.consumer.offsets.offset_store import OffsetTable
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.send_back import SendBack
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus
+from rocketpy.client.hooks import ConsumeReturnType
 from rocketpy.clock import Clock
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.properties import PROPERTY_CONSUME_START_TIMESTAMP, PROPERTY_RETRY_TOPIC
@@ -32,6 +34,8 @@ LOCAL_RETRY_SECONDS = 5.0
 EXPIRED_LEVEL = 3
 """Delay level of messages whose handler took too long."""
 EXPIRY_INTERVAL_SECONDS_MAX = 60.0
+
+_LATER = ConsumeConcurrentlyStatus.RECONSUME_LATER
 
 ConcurrentHandler = Callable[[MessageBatch], Awaitable[ConsumeConcurrentlyStatus | None]]
 
@@ -51,6 +55,7 @@ class ConcurrentConsumption:
         stats: ConsumerStats,
         clock: Clock,
         nursery: trio.Nursery,
+        hooks: ConsumeHooks | None = None,
     ) -> None:
         self._config = config
         self._send_back = send_back
@@ -59,6 +64,8 @@ class ConcurrentConsumption:
         self._stats = stats
         self._clock = clock
         self._nursery = nursery
+        self._hooks = hooks
+        self._timeout_s = 60 * config.consume_timeout
         # Bounded by the flow control of the readers.
         self._ready, self._batches = trio.open_memory_channel[MessageBatch](math.inf)
         self._in_hand: set[MessageBatch] = set()
@@ -86,6 +93,8 @@ class ConcurrentConsumption:
         """Let no batch begin any more: the consumer has left its group."""
         self._is_closed = True
         self._ready.close()
+        if self._hooks is not None:
+            self._hooks.end_all(_LATER)
 
     # ---- styles ---------------------------------------------------------------------------------------------------
 
@@ -111,12 +120,12 @@ class ConcurrentConsumption:
 
     async def send_expired_back(self) -> None:
         """Send back what has been in hand for too long, until cancelled."""
-        timeout_s = 60 * self._config.consume_timeout
         while True:
-            await trio.sleep(min(timeout_s, EXPIRY_INTERVAL_SECONDS_MAX))
-            oldest = trio.current_time() - timeout_s
+            await trio.sleep(min(self._timeout_s, EXPIRY_INTERVAL_SECONDS_MAX))
+            oldest = trio.current_time() - self._timeout_s
             for batch in [each for each in self._in_hand if each.started_at < oldest]:
                 _log.warning("%d messages of %s were not settled in time", len(batch), batch.queue)
+                self._announce_end(batch, ConsumeReturnType.TIME_OUT, _LATER)
                 await self.give_back(batch, batch.messages, EXPIRED_LEVEL)
 
     # ---- settlement -----------------------------------------------------------------------------------------------
@@ -127,6 +136,7 @@ class ConcurrentConsumption:
             return
         batch.is_settled = True
         self._in_hand.discard(batch)
+        self._announce_end(batch, ConsumeReturnType.SUCCESS, ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
         self._remove(batch, batch.messages)
         self._stats.add_consumed(batch.queue.topic, len(batch), trio.current_time() - batch.started_at)
 
@@ -150,6 +160,7 @@ class ConcurrentConsumption:
                 self._nursery.start_soon(self._try_again, again)
                 batch.messages = [each for each in batch.messages if each not in kept]
             if not any(each in batch.process_queue for each in batch.messages):
+                self._announce_end(batch, ConsumeReturnType.FAILED, _LATER)
                 batch.is_settled = True
                 self._in_hand.discard(batch)
 
@@ -165,22 +176,27 @@ class ConcurrentConsumption:
                 await self._consume(batch, handler)
             finally:
                 if not batch.is_settled:  # cancelled
+                    self._announce_end(batch, ConsumeReturnType.RETURNNULL, _LATER)
                     left = [each for each in batch.messages if each in batch.process_queue]
                     self._make_ready(MessageBatch(left, batch.process_queue, self))
 
     async def _consume(self, batch: MessageBatch, handler: ConcurrentHandler) -> None:
-        status: ConsumeConcurrentlyStatus | None = ConsumeConcurrentlyStatus.RECONSUME_LATER
-        with trio.move_on_after(60 * self._config.consume_timeout) as limit:
+        status: ConsumeConcurrentlyStatus | None = _LATER
+        has_raised = False
+        with trio.move_on_after(self._timeout_s) as limit:
             try:
                 status = await handler(batch)
             except Exception as failure:
+                has_raised = True
                 log_handler_failure(failure, batch.queue, len(batch))
         if batch.is_settled:
             return
+        if self._hooks is not None:
+            self._announce_result(batch, status, has_raised=has_raised)
         if limit.cancelled_caught:
             _log.warning("a handler of %s took too long, its %d messages come again", batch.queue, len(batch))
             await self.give_back(batch, batch.messages, EXPIRED_LEVEL)
-        elif status is ConsumeConcurrentlyStatus.RECONSUME_LATER:
+        elif status is _LATER:
             await self.give_back(batch, batch.messages, batch.delay_level)
         else:
             if batch.ack_index is not None and batch.ack_index + 1 < len(batch):
@@ -189,7 +205,28 @@ class ConcurrentConsumption:
                 await self.give_back(batch, failed, batch.delay_level)
             self.settle(batch)
 
+    def _announce_result(
+        self, batch: MessageBatch, status: ConsumeConcurrentlyStatus | None, *, has_raised: bool
+    ) -> None:
+        """Show what a handler has returned or raised, before anything is done about it."""
+        if has_raised:
+            self._announce_end(batch, ConsumeReturnType.EXCEPTION, _LATER)
+        elif trio.current_time() - batch.started_at >= self._timeout_s:
+            self._announce_end(batch, ConsumeReturnType.TIME_OUT, status or ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
+        elif status is _LATER:
+            self._announce_end(batch, ConsumeReturnType.FAILED, _LATER)
+        else:
+            self._announce_end(batch, ConsumeReturnType.SUCCESS, ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
+
+    def _announce_end(
+        self, batch: MessageBatch, return_type: ConsumeReturnType, status: ConsumeConcurrentlyStatus
+    ) -> None:
+        if self._hooks is not None:
+            self._hooks.after(batch, return_type, status)
+
     def _begin(self, batch: MessageBatch) -> None:
+        if self._hooks is not None:
+            self._hooks.before(batch)
         batch.started_at = trio.current_time()
         now = self._clock.timestamp_ms()
         batch.process_queue.consumed_at_ms = now

@@ -19,7 +19,7 @@ Compatibility: ``DefaultMQPushConsumer`` (4.9.8).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 
 import attrs
@@ -28,6 +28,7 @@ import trio
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.concurrently import ConcurrentConsumption, ConcurrentHandler
 from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.consume_hooks import ConsumeHooks
 from rocketpy.client.consumer.consumer_stats import ConsumerStats
 from rocketpy.client.consumer.direct_consumption import DirectConsumption
 from rocketpy.client.consumer.group.broker_commands import BrokerCommands
@@ -41,6 +42,7 @@ from rocketpy.client.consumer.offsets.opening import open_offset_store
 from rocketpy.client.consumer.orderly import OrderlyConsumption, OrderlyHandler
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.consumer.send_back import SendBack
+from rocketpy.client.hooks import ConsumeMessageHook, FilterMessageHook
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.validators import UNSPECIFIED, check_group
@@ -54,7 +56,13 @@ TASKS = 20
 
 @asynccontextmanager
 async def consumer_role(
-    instance: ClientInstance, group: str, topics: Mapping[str, str | MessageSelector], config: ConsumerConfig
+    instance: ClientInstance,
+    group: str,
+    topics: Mapping[str, str | MessageSelector],
+    config: ConsumerConfig,
+    *,
+    consume_hooks: Sequence[ConsumeMessageHook] = (),
+    filter_hooks: Sequence[FilterMessageHook] = (),
 ) -> AsyncIterator[Consumer]:
     """Open a consumer in a client; at the end of the block it leaves its group."""
     check_group(group)
@@ -64,7 +72,15 @@ async def consumer_role(
     if not config.is_broadcasting:
         subscriptions.add(retry_topic_of(group), SUB_ALL)
     async with unwrapped(trio.open_nursery()) as nursery:
-        consumer = Consumer(instance=instance, group=group, config=config, subscriptions=subscriptions, nursery=nursery)
+        consumer = Consumer(
+            instance=instance,
+            group=group,
+            config=config,
+            subscriptions=subscriptions,
+            consume_hooks=consume_hooks,
+            filter_hooks=filter_hooks,
+            nursery=nursery,
+        )
         try:
             yield consumer
         finally:
@@ -86,12 +102,18 @@ class Consumer:
         group: str,
         config: ConsumerConfig,
         subscriptions: Subscriptions,
+        consume_hooks: Sequence[ConsumeMessageHook],
+        filter_hooks: Sequence[FilterMessageHook],
         nursery: trio.Nursery,
     ) -> None:
         self._instance = instance
         self._group_name = group
         self._config = config
         self._subscriptions = subscriptions
+        self._hooks = None
+        if consume_hooks:
+            self._hooks = ConsumeHooks(group=group, namespace=instance.namespace, hooks=consume_hooks)
+        self._filter_hooks = filter_hooks
         self._nursery = nursery
         self._stats = ConsumerStats()
         self._member: _Member | None = None
@@ -212,7 +234,7 @@ class Consumer:
 
     async def _new_member(self, is_orderly: bool) -> _Member:
         instance, config, name = self._instance, self._config, self._group_name
-        queue_requests = QueueRequests(instance=instance, group=name)
+        queue_requests = QueueRequests(instance=instance, group=name, filter_hooks=self._filter_hooks)
         requests = GroupRequests(instance=instance, group=name, randomness=instance.randomness)
         locks = QueueLocks(requests=requests, clock=instance.clock, is_needed=is_orderly and not config.is_broadcasting)
         store = await open_offset_store(
@@ -260,6 +282,7 @@ class Consumer:
             stats=self._stats,
             clock=self._instance.clock,
             nursery=self._nursery,
+            hooks=self._hooks,
         )
 
     def _orderly(self, store: OffsetStore, locks: QueueLocks) -> OrderlyConsumption:
@@ -271,6 +294,7 @@ class Consumer:
             retry_topic=retry_topic_of(self._group_name),
             stats=self._stats,
             clock=self._instance.clock,
+            hooks=self._hooks,
         )
 
     def _send_back(self, *, is_orderly: bool) -> SendBack:

@@ -16,6 +16,7 @@ import trio
 
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.consume_hooks import ConsumeHooks
 from rocketpy.client.consumer.consumer_stats import ConsumerStats
 from rocketpy.client.consumer.group.queue_locks import QueueLocks
 from rocketpy.client.consumer.handler_failure import log_handler_failure
@@ -23,6 +24,7 @@ from rocketpy.client.consumer.offsets.offset_store import OffsetTable
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.send_back import SendBack
 from rocketpy.client.consumer.statuses import ConsumeOrderlyStatus
+from rocketpy.client.hooks import ConsumeReturnType
 from rocketpy.clock import Clock
 from rocketpy.protocol.message import MessageExt, MessageQueue
 from rocketpy.protocol.properties import PROPERTY_CONSUME_START_TIMESTAMP, PROPERTY_RETRY_TOPIC
@@ -30,6 +32,8 @@ from rocketpy.protocol.properties import PROPERTY_CONSUME_START_TIMESTAMP, PROPE
 SUSPEND_MS_MIN, SUSPEND_MS_MAX = 10, 30_000
 UNTRUSTED_SECONDS = 0.1
 """Pause before the lock of a queue is looked at again."""
+
+_SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
 
 OrderlyHandler = Callable[[MessageBatch], Awaitable[ConsumeOrderlyStatus | None]]
 
@@ -49,6 +53,7 @@ class OrderlyConsumption:
         retry_topic: str,
         stats: ConsumerStats,
         clock: Clock,
+        hooks: ConsumeHooks | None = None,
     ) -> None:
         self._config = config
         self._send_back = send_back
@@ -57,6 +62,7 @@ class OrderlyConsumption:
         self._retry_topic = retry_topic
         self._stats = stats
         self._clock = clock
+        self._hooks = hooks
         self._reconsume_times_max = config.reconsume_times_max(is_orderly=True)
         self.on_left: Callable[[], None] | None = None
         """Called when a queue that is being given up is idle."""
@@ -139,17 +145,32 @@ class OrderlyConsumption:
         for message in messages:
             message.properties[PROPERTY_CONSUME_START_TIMESTAMP] = text
         process_queue.is_consuming = True
+        if self._hooks is not None:
+            self._hooks.before(batch)
         try:
-            pause_s = await self._settle(batch, await _status_of(batch, handler))
+            status, has_raised = await _status_of(batch, handler)
+            if self._hooks is not None:
+                self._hooks.after(batch, self._return_type(batch, status, has_raised=has_raised), status)
+            pause_s = await self._settle(batch, status)
             batch.is_settled = True
             return pause_s
         finally:
+            if self._hooks is not None:  # cancelled, unless it has ended above
+                self._hooks.after(batch, ConsumeReturnType.RETURNNULL, _SUSPEND)
             if not batch.is_settled and not process_queue.is_dropped:  # cancelled
                 process_queue.put_back(messages)
             process_queue.is_consuming = False
             with trio.CancelScope(shield=True):  # it does not wait for anything but its turn
                 async with self._idle:
                     self._idle.notify_all()
+
+    def _return_type(self, batch: MessageBatch, status: ConsumeOrderlyStatus, *, has_raised: bool) -> ConsumeReturnType:
+        """Return how a handler has ended; ROLLBACK counts as SUCCESS, as in Java."""
+        if has_raised:
+            return ConsumeReturnType.EXCEPTION
+        if trio.current_time() - batch.started_at >= 60 * self._config.consume_timeout:
+            return ConsumeReturnType.TIME_OUT
+        return ConsumeReturnType.FAILED if status is _SUSPEND else ConsumeReturnType.SUCCESS
 
     async def _settle(self, batch: MessageBatch, status: ConsumeOrderlyStatus) -> float:
         process_queue = batch.process_queue
@@ -214,10 +235,11 @@ def _may_go_on(process_queue: ProcessQueue) -> bool:
     return process_queue.has_waiting and not process_queue.is_leaving and not process_queue.is_dropped
 
 
-async def _status_of(batch: MessageBatch, handler: OrderlyHandler) -> ConsumeOrderlyStatus:
+async def _status_of(batch: MessageBatch, handler: OrderlyHandler) -> tuple[ConsumeOrderlyStatus, bool]:
+    """Return the result of a handler, and whether it has raised."""
     try:
         status = await handler(batch)
     except Exception as failure:
         log_handler_failure(failure, batch.queue, len(batch))
-        return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
-    return ConsumeOrderlyStatus.SUCCESS if status is None else status
+        return _SUSPEND, True
+    return ConsumeOrderlyStatus.SUCCESS if status is None else status, False

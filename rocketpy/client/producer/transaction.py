@@ -17,29 +17,23 @@ Compatibility: ``TransactionMQProducer``, ``DefaultMQProducerImpl.sendMessageInT
 
 from __future__ import annotations
 
-import enum
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
 
+from rocketpy.client.hooks import EndTransactionContext, EndTransactionHook
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.producer.producer import Producer
-from rocketpy.client.results import SendResult, SendStatus
+from rocketpy.client.results import LocalTransactionState, SendResult, SendStatus
 from rocketpy.client.validators import UNSPECIFIED
-from rocketpy.containment import is_containable
+from rocketpy.containment import Contained, is_containable
 from rocketpy.errors import BrokerError, ClientError, LocalProtocolError, RemoteProtocolError, RemotingError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.codec import read_header
-from rocketpy.protocol.headers.send import (
-    TRANSACTION_COMMIT_TYPE,
-    TRANSACTION_NOT_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
-    CheckTransactionStateRequestHeader,
-    EndTransactionRequestHeader,
-)
+from rocketpy.protocol.headers.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue
 from rocketpy.protocol.message_id import decode_offset_msg_id
 from rocketpy.protocol.namespace import without_namespace, wrap_namespace
@@ -55,15 +49,6 @@ from rocketpy.remoting.connection import Connection
 _log = logging.getLogger("rocketpy.client")
 
 
-class LocalTransactionState(enum.Enum):
-    """Verdict on a transaction."""
-
-    COMMIT_MESSAGE = TRANSACTION_COMMIT_TYPE
-    ROLLBACK_MESSAGE = TRANSACTION_ROLLBACK_TYPE
-    UNKNOW = TRANSACTION_NOT_TYPE
-    """Not known yet: the broker will ask."""
-
-
 Check = Callable[[MessageExt], Awaitable[LocalTransactionState]]
 """Says what became of a transaction; the message is the half message, its ``msg_id`` the transaction id."""
 
@@ -76,10 +61,43 @@ class TransactionSendResult:
     local_transaction_state: LocalTransactionState
 
 
+class EndTransactionHooks:
+    """The end-transaction hooks of one producer, in the order in which they were given."""
+
+    def __init__(self, group: str, hooks: Sequence[EndTransactionHook]) -> None:
+        self._group = group
+        self._hooks = tuple(hooks)
+
+    def announce(
+        self,
+        message: Message | MessageExt,
+        transaction_id: str,
+        address: str,
+        state: LocalTransactionState,
+        *,
+        from_transaction_check: bool,
+    ) -> None:
+        """Show a verdict that is about to be sent; ``transaction_id`` is the client's, the unique key."""
+        if not self._hooks:
+            return
+        context = EndTransactionContext(
+            producer_group=self._group,
+            message=message,
+            broker_address=address,
+            msg_id=transaction_id,
+            transaction_id=transaction_id,
+            transaction_state=state,
+            from_transaction_check=from_transaction_check,
+        )
+        for hook in self._hooks:
+            with Contained(_log, "endTransactionHook %s", hook.hook_name):
+                hook.end_transaction(context)
+
+
 class Transaction:
     """One open transaction: commit it or roll it back, once."""
 
-    def __init__(self, message: Message, send_result: SendResult, end: Callable[..., Awaitable[None]]) -> None:
+    def __init__(self, message: Message, send_result: SendResult, end: _End) -> None:
         self.message = message
         self.send_result = send_result
         self._end = end
@@ -104,7 +122,10 @@ class Transaction:
         if self.state is not None:
             raise ClientError(UNSPECIFIED, f"transaction {self.transaction_id} has ended with {self.state.name}")
         self.state = state
-        await self._end(self.send_result, state, remark)
+        await self._end(self, state, remark)
+
+
+_End = Callable[[Transaction, LocalTransactionState, str | None], Awaitable[None]]
 
 
 class TransactionProducer:
@@ -113,10 +134,11 @@ class TransactionProducer:
     ``producer`` sends ordinary messages of the same group.
     """
 
-    def __init__(self, *, instance: ClientInstance, group: str, producer: Producer) -> None:
+    def __init__(self, *, instance: ClientInstance, group: str, producer: Producer, hooks: EndTransactionHooks) -> None:
         self.producer = producer
         self._instance = instance
         self._group = group
+        self._hooks = hooks
 
     @asynccontextmanager
     async def transaction(self, message: Message) -> AsyncIterator[Transaction]:
@@ -184,8 +206,9 @@ class TransactionProducer:
             return LocalTransactionState.UNKNOW, f"executeLocalTransactionBranch exception: {failure!r}"
         return _known(state), None
 
-    async def send_verdict(self, result: SendResult, state: LocalTransactionState, remark: str | None) -> None:
+    async def send_verdict(self, transaction: Transaction, state: LocalTransactionState, remark: str | None) -> None:
         """Send a verdict to the master of the queue; a failure is only logged, for the broker will ask."""
+        result = transaction.send_result
         try:
             _, commit_log_offset = decode_offset_msg_id(result.offset_msg_id)
             header = EndTransactionRequestHeader(
@@ -205,6 +228,9 @@ class TransactionProducer:
                     result.message_queue.queue_id,
                 )
             )
+            self._hooks.announce(
+                transaction.message, transaction.transaction_id, address, state, from_transaction_check=False
+            )
             await self._instance.remoting.oneway(address, _end_request(header, remark))
         except (ClientError, BrokerError, RemotingError, RemoteProtocolError, LocalProtocolError) as failure:
             _log.warning("the verdict %s on message %s was not sent: %s", state.name, result.msg_id, failure)
@@ -213,10 +239,11 @@ class TransactionProducer:
 class _Checks:
     """Answers brokers that ask about transactions of a group."""
 
-    def __init__(self, *, instance: ClientInstance, group: str, check: Check) -> None:
+    def __init__(self, *, instance: ClientInstance, group: str, check: Check, hooks: EndTransactionHooks) -> None:
         self._instance = instance
         self._group = group
         self._check = check
+        self._hooks = hooks
 
     async def check_transaction_state(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Answer by a request of our own, as brokers expect."""
@@ -237,6 +264,7 @@ class _Checks:
         )
         answer = _end_request(verdict, remark)
         self._instance.remoting.sign(answer)
+        self._hooks.announce(message, message.msg_id, connection.peer, state, from_transaction_check=True)
         connection.oneway(answer)
         return None
 
@@ -264,11 +292,12 @@ def _end_request(header: EndTransactionRequestHeader, remark: str | None) -> Rem
 
 @asynccontextmanager
 async def transaction_producer_role(
-    instance: ClientInstance, group: str, producer: Producer, check: Check
+    instance: ClientInstance, group: str, producer: Producer, check: Check, hooks: Sequence[EndTransactionHook] = ()
 ) -> AsyncIterator[TransactionProducer]:
     """Answer the checks of a producer's group while the block runs."""
     group = wrap_namespace(instance.namespace, group)
-    checks = _Checks(instance=instance, group=group, check=check)
+    end_hooks = EndTransactionHooks(group, hooks)
+    checks = _Checks(instance=instance, group=group, check=check, hooks=end_hooks)
     handlers = {RequestCode.CHECK_TRANSACTION_STATE: checks.check_transaction_state}
     with instance.broker_requests.handling(group, handlers):
-        yield TransactionProducer(instance=instance, group=group, producer=producer)
+        yield TransactionProducer(instance=instance, group=group, producer=producer, hooks=end_hooks)

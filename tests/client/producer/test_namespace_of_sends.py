@@ -7,7 +7,7 @@ import pytest
 from rocketpy.client.client import open_client
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.producer.selectors import queue_by_hash
-from rocketpy.client.producer.transaction import LocalTransactionState
+from rocketpy.client.results import LocalTransactionState
 from rocketpy.errors import ClientError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import make_request

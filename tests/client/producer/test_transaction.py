@@ -8,8 +8,9 @@ import pytest
 import trio
 
 from rocketpy.client.client import open_client, open_pull_consumer
-from rocketpy.client.producer.transaction import LocalTransactionState, Transaction
-from rocketpy.client.results import SendStatus
+from rocketpy.client.hooks import EndTransactionContext
+from rocketpy.client.producer.transaction import Transaction
+from rocketpy.client.results import LocalTransactionState, SendStatus
 from rocketpy.errors import BrokerError, ClientError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -233,6 +234,59 @@ async def test_a_check_is_answered_by_a_verdict(
         "transactionId": "t",
     }
     assert [each.body for each in asked] == [b"half"]
+
+
+class EndRecorder:
+    """Notes verdicts, and may fail."""
+
+    hook_name = "ends"
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.seen: list[EndTransactionContext] = []
+        self._fails = fails
+
+    def end_transaction(self, context: EndTransactionContext) -> None:
+        self.seen.append(context)
+        if self._fails:
+            raise ValueError("hook")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_hook_sees_each_verdict_and_cannot_stop_it(
+    cluster: FakeCluster, fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    take_verdicts(cluster.broker)
+    hook = EndRecorder(fails=fails)
+
+    async def check(message: MessageExt) -> LocalTransactionState:
+        return LocalTransactionState.ROLLBACK_MESSAGE
+
+    async with (
+        open_client(cluster.address) as client,
+        client.transaction_producer("g", check=check, end_transaction_hooks=[hook]) as producer,
+    ):
+        message = Message(TOPIC, b"x", {"KEYS": "k"})
+        async with producer.transaction(message) as transaction:
+            await transaction.commit()
+        half = MessageExt(TOPIC, b"half", {"PGROUP": "g", "UNIQ_KEY": "A" * 32})
+        header = CheckTransactionStateRequestHeader(tran_state_table_offset=5, commit_log_offset=8332)
+        request = make_request(RequestCode.CHECK_TRANSACTION_STATE, header, encode_message(half))
+        cluster.broker.peers[-1].oneway(request)
+        await until(lambda: len(verdicts(cluster.broker)) == 2)
+    sent, answered = hook.seen
+    assert sent == EndTransactionContext(
+        producer_group="g",
+        message=message,
+        broker_address=cluster.broker.address,
+        msg_id=transaction.transaction_id,
+        transaction_id=transaction.transaction_id,
+        transaction_state=LocalTransactionState.COMMIT_MESSAGE,
+        from_transaction_check=False,
+    )
+    assert (answered.msg_id, answered.from_transaction_check) == ("A" * 32, True)
+    assert (answered.message.body, answered.broker_address) == (b"half", cluster.broker.address)
+    assert answered.transaction_state is LocalTransactionState.ROLLBACK_MESSAGE
+    assert caplog.text.count("endTransactionHook ends failed unexpectedly") == 2 * fails
 
 
 async def test_a_transaction_cancelled_anywhere_leaves_a_working_producer(cluster: FakeCluster) -> None:

@@ -10,9 +10,16 @@ because the broker compares only their hashes.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+
+import attrs
+
 from rocketpy.client.consumer.queue.pull_plan import PullRequest
+from rocketpy.client.hooks import FilterMessageContext, FilterMessageHook
 from rocketpy.client.instance import ClientInstance, read_response
 from rocketpy.client.results import PullResult, PullStatus
+from rocketpy.containment import Contained
 from rocketpy.errors import BrokerError, RemotingError
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.bodies.route import MASTER_ID
@@ -38,16 +45,18 @@ from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.protocol.sysflag import PULL_COMMIT_OFFSET_FLAG, PULL_SUBSCRIPTION_FLAG
 
 COMMIT_SECONDS = 5.0
+_log = logging.getLogger("rocketpy.client")
 _PULL_CODES = tuple(status.value for status in PullStatus)
 
 
 class QueueRequests:
     """The requests of one consumer group. Raises BrokerError for refusals, RemotingError, ClientError 10003."""
 
-    def __init__(self, *, instance: ClientInstance, group: str) -> None:
+    def __init__(self, *, instance: ClientInstance, group: str, filter_hooks: Sequence[FilterMessageHook] = ()) -> None:
         self._instance = instance
         self._routes = instance.routes
         self._group = group
+        self._filter_hooks = tuple(filter_hooks)
         self._suggested_broker_ids: dict[MessageQueue, int] = {}  # from the last pull's answer
 
     async def pull(self, pull: PullRequest) -> PullResult:
@@ -79,7 +88,7 @@ class QueueRequests:
             raise
         result = _pull_result(response, queue, subscription)
         self._suggested_broker_ids[queue] = result.suggest_which_broker_id
-        return result
+        return self._filtered(result, queue) if self._filter_hooks and result.messages else result
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Return the lowest queue offset that still exists."""
@@ -133,6 +142,19 @@ class QueueRequests:
         self._suggested_broker_ids.pop(queue, None)
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    def _filtered(self, result: PullResult, queue: MessageQueue) -> PullResult:
+        """Return the result without the messages that filter hooks remove."""
+        context = FilterMessageContext(
+            consumer_group=self._group,
+            messages=list(result.messages),
+            message_queue=queue,
+            unit_mode=self._instance.config.unit_mode,
+        )
+        for hook in self._filter_hooks:
+            with Contained(_log, "filterMessageHook %s", hook.hook_name):
+                hook.filter_message(context)
+        return attrs.evolve(result, messages=tuple(context.messages))
 
     def _progress(self, queue: MessageQueue, consumer_offset: int) -> UpdateConsumerOffsetRequestHeader:
         return UpdateConsumerOffsetRequestHeader(
