@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 import trio.lowlevel
@@ -102,10 +103,10 @@ async def test_handlers_run_concurrently_and_what_fails_goes_back(cluster: FakeC
             return ConsumeConcurrentlyStatus.RECONSUME_LATER
         return None
 
-    async with client.consumer("g", TOPIC, config=FIRST) as consumer, running(consumer.run, handler):
-        await until(lambda: cluster.broker.sent_back)
+    config = attrs.evolve(FIRST, persist_consumer_offset_interval=10)
+    async with client.consumer("g", TOPIC, config=config) as consumer, running(consumer.run, handler):
+        await until(lambda: progress(cluster) == [2, 2, 2, 2])
     assert [each.max_reconsume_times for each in cluster.broker.sent_back] == [16]
-    assert progress(cluster) == [2, 2, 2, 2]
 
 
 async def test_a_retry_is_handled_under_its_own_topic_and_counts_on_the_retry_topic(
