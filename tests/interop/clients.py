@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @attrs.frozen(kw_only=True)
 class ToSend:
-    """A message as a test describes it; ``shard`` chooses the queue in mode orderly."""
+    """A message as a test describes it; ``shard`` chooses the queue in mode orderly, ``delay`` is a level."""
 
     topic: str
     body: bytes
@@ -40,10 +40,15 @@ class ToSend:
     keys: str = ""
     properties: Mapping[str, str] = attrs.field(factory=dict)
     shard: int = 0
+    delay: int = 0
 
     def line(self) -> str:
         """Return the line that the producers read."""
-        asked = {
+        return json.dumps(self.value(), ensure_ascii=False) + "\n"
+
+    def value(self) -> dict[str, object]:
+        """Return what the programs read, with what is given only."""
+        asked: dict[str, object] = {
             "topic": self.topic,
             "body": base64.b64encode(self.body).decode(),
             "tags": self.tags,
@@ -51,7 +56,9 @@ class ToSend:
             "properties": dict(self.properties),
             "shard": self.shard,
         }
-        return json.dumps({name: value for name, value in asked.items() if value != ""}, ensure_ascii=False) + "\n"
+        if self.delay:
+            asked["delay"] = self.delay
+        return {name: value for name, value in asked.items() if value != ""}
 
 
 @attrs.frozen(kw_only=True)
@@ -276,7 +283,11 @@ def produce(
 ) -> list[Sent]:
     """Run a language's producer to its end and return what it was answered, in the order of ``messages``."""
     program = Program(language, "produce", directory, namesrv=namesrv, group=group or f"{language}_producer", mode=mode)
-    lines = [each for each in program.run(each.line() for each in messages) if each["event"] == "sent"]
+    return answers([each for each in program.run(each.line() for each in messages) if each["event"] == "sent"])
+
+
+def answers(lines: Iterable[Mapping[str, object]]) -> list[Sent]:
+    """Return what a producer was answered, in the order of what it was asked to send, from its lines."""
     return [
         Sent(
             status=_text(line.get("status")),

@@ -165,7 +165,8 @@ def _prepare_go() -> Path:
         command = ["go", "build", "-o", str(target / "client"), "."]
         _output(command, "go build failed", BuildFailed, cwd=folder, env=environment)
 
-    return _built("go", [folder / "go.mod", folder / "go.sum", folder / "main.go"], build) / "client"
+    sources = [folder / name for name in ("go.mod", "go.sum", "main.go", "roles.go")]
+    return _built("go", sources, build) / "client"
 
 
 def _prepare_node() -> Path:

@@ -2,10 +2,11 @@
 //
 //	client produce namesrv= group= mode=sync|async|oneway|batch|orderly
 //	client consume namesrv= group= topic= expression=* model=clustering|broadcasting listener=concurrent|orderly
+//	client roles
 //
 // produce sends what stdin describes, a JSON object per line, and prints a line per result in that order; a batch has one
-// result; orderly takes the line's "shard" as the queue; oneway sends each line as it comes, the others all at the end. consume prints a line per message until stdin ends. Both end by
-// themselves after limit_s=60 seconds, with status 3.
+// result; orderly takes the line's "shard" as the queue; oneway sends each line as it comes, the others all at the end. consume prints a line per message until stdin ends. roles
+// is in roles.go. All end by themselves after limit_s=60 seconds, with status 3.
 package main
 
 import (
@@ -33,10 +34,12 @@ type asked struct {
 	Keys       string            `json:"keys"`
 	Properties map[string]string `json:"properties"`
 	Shard      int               `json:"shard"`
+	Delay      int               `json:"delay"`
 }
 
 type sent struct {
 	Event       string `json:"event"`
+	Role        string `json:"role,omitempty"`
 	Index       int    `json:"index"`
 	Status      string `json:"status,omitempty"`
 	MsgID       string `json:"msgId,omitempty"`
@@ -48,6 +51,8 @@ type sent struct {
 
 type received struct {
 	Event          string            `json:"event"`
+	Role           string            `json:"role,omitempty"`
+	Index          int               `json:"index"`
 	Topic          string            `json:"topic"`
 	QueueID        int               `json:"queueId"`
 	QueueOffset    int64             `json:"queueOffset"`
@@ -100,6 +105,8 @@ func main() {
 		produce()
 	case "consume":
 		consume()
+	case "roles":
+		roles()
 	default:
 		check(fmt.Errorf("what is %s?", os.Args[1]))
 	}
@@ -123,23 +130,30 @@ func eachAsked(take func(*primitive.Message)) {
 		if len(text) > 0 {
 			var one asked
 			check(json.Unmarshal(text, &one))
-			message := primitive.NewMessage(one.Topic, one.Body).WithTag(one.Tags)
-			if one.Keys != "" {
-				message.WithKeys(strings.Split(one.Keys, " "))
-			}
-			for name, value := range one.Properties {
-				message.WithProperty(name, value)
-			}
-			if given["mode"] == "orderly" {
-				message.Queue = &primitive.MessageQueue{QueueId: one.Shard}
-			}
-			take(message)
+			take(one.message(given["mode"]))
 		}
 		if err == io.EOF {
 			return
 		}
 		check(err)
 	}
+}
+
+func (one asked) message(mode string) *primitive.Message {
+	message := primitive.NewMessage(one.Topic, one.Body).WithTag(one.Tags)
+	if one.Keys != "" {
+		message.WithKeys(strings.Split(one.Keys, " "))
+	}
+	for name, value := range one.Properties {
+		message.WithProperty(name, value)
+	}
+	if one.Delay > 0 {
+		message.WithDelayTimeLevel(one.Delay)
+	}
+	if mode == "orderly" {
+		message.Queue = &primitive.MessageQueue{QueueId: one.Shard}
+	}
+	return message
 }
 
 // byShard takes the queue with the number that the message asks for, of whichever broker.
@@ -211,14 +225,31 @@ func produceAsync(ctx context.Context, client rocketmq.Producer, messages []*pri
 }
 
 func printSent(index int, result *primitive.SendResult) {
-	line := sent{Event: "sent", Index: index}
+	printLine(sentLine("", index, result))
+}
+
+func sentLine(role string, index int, result *primitive.SendResult) sent {
+	line := sent{Event: "sent", Role: role, Index: index}
 	if result != nil {
 		line.Status = map[primitive.SendStatus]string{primitive.SendOK: "SEND_OK"}[result.Status]
 		line.MsgID, line.OffsetMsgID = result.MsgID, result.OffsetMsgID
 		line.BrokerName, line.QueueID = result.MessageQueue.BrokerName, &result.MessageQueue.QueueId
 		line.QueueOffset = &result.QueueOffset
 	}
-	printLine(line)
+	return line
+}
+
+func messageLine(event, role string, each *primitive.MessageExt) received {
+	line := received{
+		Event: event, Role: role, Topic: each.Topic, QueueOffset: each.QueueOffset, MsgID: each.MsgId,
+		OffsetMsgID: each.OffsetMsgId, SysFlag: each.SysFlag, BornTimestamp: each.BornTimestamp,
+		StoreTimestamp: each.StoreTimestamp, ReconsumeTimes: each.ReconsumeTimes, Tags: each.GetTags(), Keys: each.GetKeys(),
+		Properties: each.GetProperties(), Body: each.Body,
+	}
+	if each.Queue != nil {
+		line.QueueID, line.BrokerName = each.Queue.QueueId, each.Queue.BrokerName
+	}
+	return line
 }
 
 func consume() {
@@ -233,12 +264,7 @@ func consume() {
 	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: given["expression"]}
 	check(client.Subscribe(given["topic"], selector, func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 		for _, each := range messages {
-			printLine(received{
-				Event: "message", Topic: each.Topic, QueueID: each.Queue.QueueId, QueueOffset: each.QueueOffset, MsgID: each.MsgId,
-				OffsetMsgID: each.OffsetMsgId, BrokerName: each.Queue.BrokerName, SysFlag: each.SysFlag, BornTimestamp: each.BornTimestamp,
-				StoreTimestamp: each.StoreTimestamp, ReconsumeTimes: each.ReconsumeTimes, Tags: each.GetTags(), Keys: each.GetKeys(),
-				Properties: each.GetProperties(), Body: each.Body,
-			})
+			printLine(messageLine("message", "", each))
 		}
 		return consumer.ConsumeSuccess, nil
 	}))

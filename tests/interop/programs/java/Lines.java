@@ -80,7 +80,11 @@ final class Lines {
     }
 
     static void printMessage(MessageExt message) {
-        Map<String, Object> line = line("message");
+        print(of(line("message"), message));
+    }
+
+    /** Adds all that a test wants to know of a message. */
+    static Map<String, Object> of(Map<String, Object> line, MessageExt message) {
         line.put("topic", message.getTopic());
         line.put("queueId", message.getQueueId());
         line.put("queueOffset", message.getQueueOffset());
@@ -101,7 +105,7 @@ final class Lines {
         line.put("keys", message.getKeys());
         line.put("properties", new TreeMap<>(message.getProperties()));
         line.put("body", Base64.getEncoder().encodeToString(message.getBody()));
-        print(line);
+        return line;
     }
 
     /** The messages that stdin describes, one JSON object per line, up to its end. */
@@ -126,6 +130,9 @@ final class Lines {
         }
         if (from.getString("keys") != null) {
             message.setKeys(from.getString("keys"));
+        }
+        if (from.containsKey("delay")) {
+            message.setDelayTimeLevel(from.getIntValue("delay"));
         }
         JSONObject properties = from.getJSONObject("properties");
         if (properties != null) {
