@@ -1,0 +1,409 @@
+"""Members of one group, or groups of one topic, that are Java's, Go's and ours: queues, locks, offsets, retries."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from rocketpy.client import (
+    AdminClient,
+    AllocateAveragely,
+    AllocateByCircle,
+    AllocateConsistentHash,
+    AllocateMessageQueueStrategy,
+    Client,
+    Message,
+    MessageModel,
+    MessageQueue,
+    MessageSelector,
+)
+from rocketpy.errors import RocketpyError
+from tests.interop.clients import WAIT_S, ToSend
+from tests.interop.cluster import Cluster
+from tests.interop.our_client import (
+    FROM_FIRST,
+    PATIENT_PRODUCER,
+    Collected,
+    open_our_client,
+    open_our_consumer,
+    our_message,
+    our_received,
+)
+from tests.interop.roles import ForeignConsumer, Roles
+
+pytestmark = [pytest.mark.java, pytest.mark.go]
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> Iterator[Roles]:
+    """Java's producers and consumers."""
+    with Roles("java", tmp_path_factory.mktemp("groups-java")) as roles:
+        yield roles
+
+
+@pytest.fixture(scope="module")
+def go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
+    """Go's producers and consumers."""
+    with Roles("go", tmp_path_factory.mktemp("groups-go")) as roles:
+        yield roles
+
+
+@pytest.fixture
+async def ours(cluster: Cluster) -> AsyncIterator[Client]:
+    """A client of ours."""
+    async with open_our_client(cluster.namesrv) as client:
+        yield client
+
+
+def numbered(topic: str, count: int, *, first: int = 0, tags: str = "") -> list[ToSend]:
+    """Return messages whose body is their number."""
+    return [ToSend(topic=topic, body=b"%d" % number, tags=tags, shard=number) for number in range(first, first + count)]
+
+
+def bodies(*many: Sequence[object]) -> list[bytes]:
+    """Return the bodies of messages of whatever client, sorted."""
+    return sorted(each.body for messages in many for each in messages)  # type: ignore[attr-defined]
+
+
+async def send(client: Client, messages: Sequence[ToSend]) -> None:
+    """Send with our producer, each to the queue that its shard names."""
+    async with client.producer(config=PATIENT_PRODUCER) as producer:
+        queues = sorted(await producer.publish_queues(messages[0].topic))
+        pending = [
+            producer.send_nowait(our_message(each), queue=queues[each.shard % len(queues)]) for each in messages
+        ]
+        for each in pending:
+            await each
+
+
+async def eventually(condition: Callable[[], Awaitable[object]], what: str) -> None:
+    """Wait until something is so that others bring about."""
+    with trio.move_on_after(WAIT_S):
+        while not await condition():
+            await trio.sleep(0.05)
+        return
+    raise AssertionError(f"never: {what}")
+
+
+# ---- who has which queue ----------------------------------------------------------------------------------------------
+
+
+@attrs.define
+class Shares:
+    """The queues of a topic that each member of a group has, by what it tells the broker of itself."""
+
+    admin: AdminClient
+    group: str
+    topic: str
+    strategy: AllocateMessageQueueStrategy
+    queues: int
+
+    async def wait(self, members: int) -> dict[str, set[int]]:
+        """Return the shares, by client id, once there are so many members and each has what our strategy gives it."""
+        found: dict[str, set[int]] = {}
+
+        async def is_settled() -> bool:
+            nonlocal found
+            try:
+                connection = await self.admin.clients.consumers(self.group)
+                found = {each.client_id: await self._share(each.client_id) for each in connection.connection_set}
+            except RocketpyError:
+                return False  # one has not joined, or has just left
+            return len(found) == members and found == self._expected(sorted(found))
+
+        try:
+            await eventually(is_settled, "each member has its share")
+        except AssertionError as error:
+            error.add_note(f"found {found}, expected {self._expected(sorted(found))}")
+            raise
+        return found
+
+    async def _share(self, client_id: str) -> set[int]:
+        running = await self.admin.clients.running_info(self.group, client_id)
+        return {queue.queue_id for queue in running.mq_table if queue.topic == self.topic}
+
+    def _expected(self, client_ids: list[str]) -> dict[str, set[int]]:
+        queues = [MessageQueue(self.topic, "broker-0", queue_id) for queue_id in range(self.queues)]
+        return {
+            each: {queue.queue_id for queue in self.strategy.allocate(self.group, each, queues, client_ids)}
+            for each in client_ids
+        }
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy", "has_go"),
+    [
+        ("AVG", AllocateAveragely(), True),
+        ("AVG_BY_CIRCLE", AllocateByCircle(), True),
+        # Go's ring is made of CRC-32 sums, Java's and ours of MD5: they cannot be members of one such group.
+        ("CONSISTENT_HASH", AllocateConsistentHash(), False),
+    ],
+    ids=["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"],
+)
+async def test_members_of_three_clients_divide_the_queues_of_a_group(
+    cluster: Cluster, java: Roles, go: Roles, ours: Client, name: str, strategy: AllocateMessageQueueStrategy, has_go: bool
+) -> None:
+    topic, group = cluster.create_topic(f"shared_{name}", queues=12), f"shared_{name}_group"
+    config = attrs.evolve(FROM_FIRST, allocate_message_queue_strategy=strategy)
+    others = [java, go] if has_go else [java, java]
+    shares = Shares(ours.admin(), group, topic, strategy, queues=12)
+    async with AsyncExitStack() as stack:
+        members: list[ForeignConsumer] = []
+        async with open_our_consumer(ours, group, topic, config=config) as (consumer, collected):
+            for each in others:
+                member = each.consumer(cluster.namesrv, group, topic, strategy=name)
+                members.append(await stack.enter_async_context(member))
+            divided = await shares.wait(members=3)
+            owned = Counter(queue_id for share in divided.values() for queue_id in share)
+            assert owned == dict.fromkeys(range(12), 1)
+            assert divided[ours.client_id] == {each.queue_id for each in consumer.assigned if each.topic == topic}
+            await send(ours, numbered(topic, 48))
+            await collected.wait(4 * len(divided[ours.client_id]))
+            for member in members:
+                mine = next(share for client_id, share in divided.items() if client_id.endswith(f"@{member.name}"))
+                found = await member.wait_messages(4 * len(mine))
+                assert {each.queue_id for each in found} == mine
+            assert bodies(collected.messages, *(each.messages() for each in members)) == bodies(numbered(topic, 48))
+        await shares.wait(members=2)
+        await send(ours, numbered(topic, 24, first=48))
+
+        async def is_everything_there() -> bool:
+            return set(bodies(collected.messages, *(each.messages() for each in members))) == set(
+                bodies(numbered(topic, 72))
+            )
+
+        await eventually(is_everything_there, "each message is there")
+    # Java's and Go's members hand a queue over while its progress is still on the way; ours waits for the answer first.
+    seen = Counter((each.queue_id, each.queue_offset) for each in members[0].messages() + members[1].messages())
+    mine = {(each.queue_id, each.queue_offset) for each in collected.messages}
+    assert seen.keys().isdisjoint(mine)
+    assert len(mine) == len(collected.messages)
+    assert seen.keys() | mine == {(queue_id, offset) for queue_id in range(12) for offset in range(6)}
+
+
+# ---- order ------------------------------------------------------------------------------------------------------------
+
+
+async def test_orderly_members_of_java_and_ours_keep_the_order_of_each_queue_through_a_handover(
+    cluster: Cluster, java: Roles, ours: Client
+) -> None:
+    """Both lock their queues at the broker; a queue goes on with its next message when its owner has left."""
+    topic, group = cluster.create_topic("ordered", queues=4), "ordered_group"
+    shares = Shares(ours.admin(), group, topic, AllocateAveragely(), queues=4)
+    async with open_our_consumer(ours, group, topic, orderly=True) as (_, collected):
+        async with java.consumer(cluster.namesrv, group, topic, listener="orderly") as member:
+            await shares.wait(members=2)
+            await send(ours, numbered(topic, 80))
+            await collected.wait(40)
+            theirs = await member.wait_messages(40)
+        await shares.wait(members=1)
+        await send(ours, numbered(topic, 40, first=80))
+        await collected.wait(80)
+        async with java.consumer(cluster.namesrv, group, topic, listener="orderly") as again:
+            await shares.wait(members=2)
+            await send(ours, numbered(topic, 40, first=120))
+            theirs += await again.wait_messages(20)
+            mine = await collected.wait(100)
+    assert bodies(mine, theirs) == bodies(numbered(topic, 160))
+    for messages in (mine, theirs):
+        along: dict[int, list[int]] = defaultdict(list)
+        for each in messages:
+            along[each.queue_id].append(int(each.body))
+        assert len(along) >= 2
+        assert all(numbers == sorted(numbers) for numbers in along.values())
+
+
+# ---- who gets which message -------------------------------------------------------------------------------------------
+
+
+async def test_every_broadcast_member_of_three_clients_sees_everything(
+    cluster: Cluster, java: Roles, go: Roles, ours: Client, tmp_path: Path
+) -> None:
+    topic, group = cluster.create_topic("broadcast"), "broadcast_group"
+    config = attrs.evolve(FROM_FIRST, message_model=MessageModel.BROADCASTING, local_offset_store_dir=tmp_path)
+    async with (
+        java.consumer(cluster.namesrv, group, topic, model="BROADCASTING") as of_java,
+        go.consumer(cluster.namesrv, group, topic, model="BROADCASTING") as of_go,
+        open_our_consumer(ours, group, topic, config=config) as (_, collected),
+        java.producer(cluster.namesrv, "broadcaster") as producer,
+    ):
+        asked = numbered(topic, 20)
+        await producer.send(asked)
+        for found in (await of_java.wait_messages(20), await of_go.wait_messages(20), await collected.wait(20)):
+            assert bodies(found) == bodies(asked)
+
+
+FILTERS = {
+    "tags": ({"expression": "A || C"}, "A || C", [number for number in range(30) if number % 3 != 1]),
+    "sql": (
+        {"sql": "number > 9 AND (colour = 'rot' OR TAGS = 'B')"},
+        MessageSelector.by_sql("number > 9 AND (colour = 'rot' OR TAGS = 'B')"),
+        [number for number in range(30) if number > 9 and (number % 2 or number % 3 == 1)],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+async def test_a_filter_means_the_same_to_each_client(
+    cluster: Cluster, java: Roles, go: Roles, ours: Client, kind: str
+) -> None:
+    """Ours, Java's and Go's consumers want the same of what ours, Java's and Go's producers send."""
+    topic = cluster.create_topic(f"filtered_{kind}")
+    foreign, selector, wanted = FILTERS[kind]
+    asked = [
+        ToSend(
+            topic=topic,
+            body=b"%d" % number,
+            tags="ABC"[number % 3],
+            properties={"number": str(number), "colour": "rot" if number % 2 else "blau"},
+        )
+        for number in range(30)
+    ]
+    async with (
+        java.consumer(cluster.namesrv, f"{topic}_java", topic, **foreign) as of_java,
+        go.consumer(cluster.namesrv, f"{topic}_go", topic, **foreign) as of_go,
+        open_our_consumer(ours, f"{topic}_ours", topic, selector) as (_, collected),
+        java.producer(cluster.namesrv, f"{topic}_java") as java_producer,
+        go.producer(cluster.namesrv, f"{topic}_go") as go_producer,
+    ):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(java_producer.send, asked)
+            nursery.start_soon(go_producer.send, asked)
+            nursery.start_soon(send, ours, asked)
+        expected = sorted(b"%d" % number for number in wanted * 3)
+        for found in (
+            await of_java.wait_messages(len(expected)),
+            await of_go.wait_messages(len(expected)),
+            await collected.wait(len(expected)),
+        ):
+            assert bodies(found) == expected
+
+
+# ---- failures ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_message_that_failed_comes_again_with_the_properties_that_java_gives_it(
+    cluster: Cluster, java: Roles, ours: Client
+) -> None:
+    topic = cluster.create_topic("failing")
+    async with (
+        java.consumer(cluster.namesrv, "failing_java", topic, fails=2) as of_java,
+        open_our_consumer(ours, "failing_ours", topic, fails=2) as (_, collected),
+        java.producer(cluster.namesrv, "failing") as producer,
+    ):
+        sent = await producer.send([ToSend(topic=topic, body=b"again", tags="kept", keys="k")])
+        theirs, mine = await of_java.wait_messages(3), await collected.wait(3)
+    assert [each.reconsume_times for each in mine] == [each.reconsume_times for each in theirs] == [0, 1, 2]
+    assert [queue.topic for queue in collected.queues] == [topic, *["%RETRY%failing_ours"] * 2]
+    for one, other in zip(mine, theirs, strict=True):
+        assert (one.topic, one.tags, one.body) == (other.topic, other.tags, other.body) == (topic, "kept", b"again")
+        for name in ("ORIGIN_MESSAGE_ID", "RETRY_TOPIC", "UNIQ_KEY", "KEYS"):
+            assert one.properties.get(name) == other.properties.get(name)
+    assert mine[2].properties["ORIGIN_MESSAGE_ID"] == sent[0].offset_msg_id
+
+
+async def test_what_a_member_gave_back_another_client_s_member_gets(
+    cluster: Cluster, java: Roles, go: Roles, ours: Client
+) -> None:
+    topic = cluster.create_topic("given_back")
+
+    async def from_ours(others: Roles, group: str) -> None:
+        async with open_our_consumer(ours, group, topic, fails=99) as (_, collected):
+            await collected.wait(1)
+            await eventually(lambda: _retries(ours, group), "the message is given back")
+        async with others.consumer(cluster.namesrv, group, topic) as member:
+            message = (await member.wait_messages(1))[0]
+        assert (message.topic, message.body) == (topic, b"hot")
+        assert message.reconsume_times >= 1
+
+    async def to_ours(others: Roles, group: str) -> None:
+        async with others.consumer(cluster.namesrv, group, topic, fails=99) as member:
+            await member.wait_messages(1)
+            await eventually(lambda: _retries(ours, group), "the message is given back")
+        async with open_our_consumer(ours, group, topic) as (_, collected):
+            message = (await collected.wait(1))[-1]
+        assert (message.topic, message.body) == (topic, b"hot")
+        assert message.reconsume_times >= 1
+
+    await send(ours, [ToSend(topic=topic, body=b"hot")])
+    async with trio.open_nursery() as nursery:
+        for others in (java, go):
+            nursery.start_soon(from_ours, others, f"given_back_to_{others.language}")
+            nursery.start_soon(to_ours, others, f"given_back_by_{others.language}")
+
+
+async def _retries(client: Client, group: str) -> bool:
+    """Return whether there has been a message in a group's retry topic."""
+    try:
+        stats = await client.admin().topics.stats(f"%RETRY%{group}")
+    except RocketpyError:
+        return False
+    return any(each.max_offset for each in stats.offset_table.values())
+
+
+async def test_a_dead_letter_of_each_client_is_read_by_the_others(
+    cluster: Cluster, java: Roles, go: Roles, ours: Client
+) -> None:
+    topic = cluster.create_topic("deadly")
+    cluster.create_topic("%RETRY%deadly_go", queues=1)  # Go sees a topic that is made after its start 20 seconds later
+    config = attrs.evolve(FROM_FIRST, max_reconsume_times=1)
+    async with (
+        java.consumer(cluster.namesrv, "deadly_java", topic, fails=99, tries=1) as of_java,
+        go.consumer(cluster.namesrv, "deadly_go", topic, fails=99, tries=1) as of_go,
+        open_our_consumer(ours, "deadly_ours", topic, config=config, fails=99) as (_, collected),
+    ):
+        await send(ours, [ToSend(topic=topic, body=b"never good", keys="k")])
+        assert [each.reconsume_times for each in await collected.wait(2)] == [0, 1]
+        for member in (of_java, of_go):
+            assert [each.reconsume_times for each in await member.wait_messages(2)] == [0, 1]
+
+        async def read(owner: str, others: Roles | None) -> None:
+            letters = f"%DLQ%deadly_{owner}"
+            await trio.to_thread.run_sync(cluster.wait_route, letters, abandon_on_cancel=True)
+            if others is None:
+                async with open_our_consumer(ours, f"letters_of_{owner}", letters) as (_, found):
+                    letter = our_received((await found.wait(1))[0])
+            else:
+                async with others.consumer(cluster.namesrv, f"letters_of_{owner}", letters) as taking:
+                    (letter,) = await taking.wait_messages(1)
+            assert (letter.body, letter.keys) == (b"never good", "k")
+            assert letter.properties["RETRY_TOPIC"] == topic
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read, "java", None)
+            nursery.start_soon(read, "go", None)
+            nursery.start_soon(read, "ours", java)
+
+
+# ---- offsets ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_group_goes_on_where_another_client_s_member_stopped(
+    cluster: Cluster, java: Roles, go: Roles, ours: Client
+) -> None:
+    topic, group = cluster.create_topic("handed_over"), "handed_over_group"
+    for turn, others in enumerate((java, None, go, None, java)):
+        asked = numbered(topic, 20, first=20 * turn)
+        if others is None:
+            async with open_our_consumer(ours, group, topic) as (_, collected):
+                await send(ours, asked)
+                found = bodies(await collected.wait(20))
+        else:
+            async with others.consumer(cluster.namesrv, group, topic) as member:
+                await send(ours, asked)
+                found = bodies(await member.wait_messages(20))
+            await eventually(lambda turn=turn: _is_at(ours, group, topic, 5 * (turn + 1)), "the offsets are stored")  # type: ignore[misc]
+        assert found == bodies(asked)
+    assert await _is_at(ours, group, topic, 25)
+
+
+async def _is_at(client: Client, group: str, topic: str, consumer_offset: int) -> bool:
+    """Return whether a group's progress is this in each queue."""
+    progress = await client.admin().offsets.progress(group, topic)
+    return {each.consumer_offset for each in progress.offset_table.values()} == {consumer_offset}
