@@ -3,7 +3,9 @@
 A requester names itself in its message (REPLY_TO_CLIENT), a reply comes back through the broker
 (PUSH_REPLY_MESSAGE_TO_CLIENT) and is matched by CORRELATION_ID. The table holds exactly the calls that wait.
 
-Compatibility: ``RequestFutureHolder``, ``ClientRemotingProcessor.receiveReplyMessage`` and ``MessageUtil`` (4.9.8).
+Compatibility: ``RequestFutureHolder``, ``ClientRemotingProcessor.receiveReplyMessage`` and ``MessageUtil`` (4.9.8). A
+body that is marked as compressed and cannot be decompressed is passed on as it came: Go's client 2.1.2 marks replies of
+4 KiB and more as compressed, and sends them plain.
 """
 
 from __future__ import annotations
@@ -137,7 +139,10 @@ def _reply_of(request: RemotingCommand, now_ms: int) -> MessageExt:
     body, sys_flag = request.body or b"", header.sys_flag
     compression = compression_type(sys_flag)
     if compression is not None:
-        body = decompress(body, compression)
+        try:
+            body = decompress(body, compression)
+        except RemoteProtocolError as failure:
+            _log.warning("a reply is passed on as it came, though it is marked as compressed: %s", failure)
     return MessageExt(
         topic=header.topic,
         body=body,

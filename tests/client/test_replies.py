@@ -90,7 +90,25 @@ async def test_a_reply_that_nothing_waits_for_is_only_logged(
         await producer.send(Message(TOPIC, b"x"))
         assert await push(cluster, {"CORRELATION_ID": "late"}, b"x") == 0
         assert "maybe too late: correlation id late" in caplog.text
-        assert await push(cluster, {}, b"garbage", compressed_sys_flag(0, CompressionType.ZLIB)) == 1
+        assert await push(cluster, {}, b"garbage", 0x701) == 1, "a compression that nothing has"
+
+
+async def test_a_reply_that_is_not_compressed_as_it_says_is_passed_on_as_it_came(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Go's client marks replies as compressed that it sends plain; Java's and its own read them all the same."""
+    async with open_client(cluster.address) as client, client.producer("g") as producer:
+
+        async def answer() -> None:
+            await until(lambda: cluster.broker.messages(TOPIC))
+            correlation_id = {"CORRELATION_ID": requested(cluster)["CORRELATION_ID"]}
+            assert await push(cluster, correlation_id, b"plain", compressed_sys_flag(0, CompressionType.ZLIB)) == 0
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer)
+            reply = await producer.request(Message(TOPIC, b"?"), timeout_s=8)
+    assert (reply.body, reply.sys_flag) == (b"plain", 0)
+    assert "though it is marked as compressed: compression: expected a whole ZLIB stream" in caplog.text
 
 
 async def test_after_the_producers_have_gone_replies_are_refused(cluster: FakeCluster) -> None:
