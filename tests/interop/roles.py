@@ -116,9 +116,7 @@ class ForeignProducer(Role):
         """Send requests one after the other and return their replies."""
         return await self._do(messages, "request", "replied", len(messages))
 
-    async def _do(
-        self, messages: Sequence[ToSend], mode: str, event: str, count: int
-    ) -> list[Mapping[str, object]]:
+    async def _do(self, messages: Sequence[ToSend], mode: str, event: str, count: int) -> list[Mapping[str, object]]:
         before = len(self.lines(event))
         self.command("send", mode=mode, messages=[each.value() for each in messages])
         return (await self.wait_lines(event, before + count))[before:]

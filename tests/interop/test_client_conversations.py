@@ -161,7 +161,10 @@ async def test_a_check_is_answered_by_another_client_of_the_group(
         async def from_ours(others: Roles, kind: str) -> None:
             group = f"inherited_by_{others.language}"
             async with others.producer(checking.namesrv, group, kind=kind) as heir:
-                async with open_our_client(checking.namesrv) as leaving, open_transactions(leaving, group) as (first, _):
+                async with (
+                    open_our_client(checking.namesrv) as leaving,
+                    open_transactions(leaving, group) as (first, _),
+                ):
                     await send_halves(first, [half(topic, others.language, "unknown", "commit")])
                 await heir.send([half(topic, "known", "rollback")], "transaction")
                 lines = await heir.wait_lines("checked", 1)
@@ -185,7 +188,7 @@ async def test_a_check_is_answered_by_another_client_of_the_group(
     )
 
 
-# ---- request-reply ----------------------------------------------------------------------------------------------------
+# ---- request-reply ---------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -229,9 +232,7 @@ async def test_requests_of_each_client_are_answered_by_the_others(
         async with others.producer(checking.namesrv, f"asking_{others.language}") as producer:
             # Go does not send a heartbeat before a request, so that the broker may not know where its reply goes to.
             await producer.send([ToSend(topic=topics["ours"], body=b"first of all")])
-            await trio.to_thread.run_sync(
-                checking.wait_producer, f"asking_{others.language}", abandon_on_cancel=True
-            )
+            await trio.to_thread.run_sync(checking.wait_producer, f"asking_{others.language}", abandon_on_cancel=True)
             lines = await producer.request(to("ours"))
         assert [b64decode(str(each["body"])) for each in lines] == [body[::-1] for body in BODIES]
 

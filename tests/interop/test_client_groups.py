@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import attrs
@@ -18,7 +18,6 @@ from rocketpy.client import (
     AllocateConsistentHash,
     AllocateMessageQueueStrategy,
     Client,
-    Message,
     MessageModel,
     MessageQueue,
     MessageSelector,
@@ -29,7 +28,6 @@ from tests.interop.cluster import Cluster
 from tests.interop.our_client import (
     FROM_FIRST,
     PATIENT_PRODUCER,
-    Collected,
     open_our_client,
     open_our_consumer,
     our_message,
@@ -72,14 +70,14 @@ def bodies(*many: Sequence[object]) -> list[bytes]:
 
 
 async def send(client: Client, messages: Sequence[ToSend]) -> None:
-    """Send with our producer, each to the queue that its shard names."""
+    """Send with our producer, one after the other and each to the queue that its shard names.
+
+    Java's broker has several threads for sends, so that of several on the way any may be the first to be stored.
+    """
     async with client.producer(config=PATIENT_PRODUCER) as producer:
         queues = sorted(await producer.publish_queues(messages[0].topic))
-        pending = [
-            producer.send_nowait(our_message(each), queue=queues[each.shard % len(queues)]) for each in messages
-        ]
-        for each in pending:
-            await each
+        for each in messages:
+            await producer.send(our_message(each), queue=queues[each.shard % len(queues)])
 
 
 async def eventually(condition: Callable[[], Awaitable[object]], what: str) -> None:
@@ -91,7 +89,7 @@ async def eventually(condition: Callable[[], Awaitable[object]], what: str) -> N
     raise AssertionError(f"never: {what}")
 
 
-# ---- who has which queue ----------------------------------------------------------------------------------------------
+# ---- who has which queue ---------------------------------------------------------------------------------------------
 
 
 @attrs.define
@@ -147,7 +145,13 @@ class Shares:
     ids=["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"],
 )
 async def test_members_of_three_clients_divide_the_queues_of_a_group(
-    cluster: Cluster, java: Roles, go: Roles, ours: Client, name: str, strategy: AllocateMessageQueueStrategy, has_go: bool
+    cluster: Cluster,
+    java: Roles,
+    go: Roles,
+    ours: Client,
+    name: str,
+    strategy: AllocateMessageQueueStrategy,
+    has_go: bool,
 ) -> None:
     topic, group = cluster.create_topic(f"shared_{name}", queues=12), f"shared_{name}_group"
     config = attrs.evolve(FROM_FIRST, allocate_message_queue_strategy=strategy)
@@ -187,7 +191,7 @@ async def test_members_of_three_clients_divide_the_queues_of_a_group(
     assert seen.keys() | mine == {(queue_id, offset) for queue_id in range(12) for offset in range(6)}
 
 
-# ---- order ------------------------------------------------------------------------------------------------------------
+# ---- order -----------------------------------------------------------------------------------------------------------
 
 
 async def test_orderly_members_of_java_and_ours_keep_the_order_of_each_queue_through_a_handover(
@@ -219,7 +223,7 @@ async def test_orderly_members_of_java_and_ours_keep_the_order_of_each_queue_thr
         assert all(numbers == sorted(numbers) for numbers in along.values())
 
 
-# ---- who gets which message -------------------------------------------------------------------------------------------
+# ---- who gets which message ------------------------------------------------------------------------------------------
 
 
 async def test_every_broadcast_member_of_three_clients_sees_everything(
@@ -285,7 +289,7 @@ async def test_a_filter_means_the_same_to_each_client(
             assert bodies(found) == expected
 
 
-# ---- failures ---------------------------------------------------------------------------------------------------------
+# ---- failures --------------------------------------------------------------------------------------------------------
 
 
 async def test_a_message_that_failed_comes_again_with_the_properties_that_java_gives_it(
@@ -381,7 +385,7 @@ async def test_a_dead_letter_of_each_client_is_read_by_the_others(
             nursery.start_soon(read, "ours", java)
 
 
-# ---- offsets ----------------------------------------------------------------------------------------------------------
+# ---- offsets ---------------------------------------------------------------------------------------------------------
 
 
 async def test_a_group_goes_on_where_another_client_s_member_stopped(

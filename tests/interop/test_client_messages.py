@@ -5,15 +5,14 @@ One conversation with each broker, at the same time between all clients, and the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
-from pathlib import Path
 
 import attrs
 import pytest
 import trio
 
-from rocketpy.client import Client, CompressionType, MessageQueue, Producer, ProducerConfig, queue_by_hash
+from rocketpy.client import Client, CompressionType, Producer, queue_by_hash
 from tests.interop import tools
 from tests.interop.clients import Received, Sent, ToSend
 from tests.interop.cluster import Cluster
@@ -149,7 +148,9 @@ async def _theirs(producer: ForeignProducer, kind: str, messages: Sequence[ToSen
 async def converse(traffic: Traffic, namesrv: str, processes: Mapping[str, Roles]) -> None:
     """Let all clients consume, then all send at the same time, until all have received everything."""
     senders = (OURS, *processes)
-    traffic.asked = {(sender, kind): asked_of(sender, kind, traffic.topics) for sender in senders for kind in KINDS[sender]}
+    traffic.asked = {
+        (sender, kind): asked_of(sender, kind, traffic.topics) for sender in senders for kind in KINDS[sender]
+    }
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(open_our_client(namesrv))
         collected = Collected()

@@ -7,8 +7,9 @@ other than SEND_OK still means that the message is stored. Another broker is tri
 message that was repeated may be stored twice: its unique key (``msg_id``) is the same.
 
 Order: messages to one queue are stored in the order in which they were passed to ``send_nowait`` while none fails.
-One that is tried again goes to another broker, after those that were passed later. With a chosen queue nothing is
-tried again; the messages after a failed one may be stored.
+A broker in Java keeps that order only with ``sendMessageThreadPoolNums=1``; by default several threads store what is on
+the way, so await each send where the order counts. One that is tried again goes to another broker, after those that
+were passed later. With a chosen queue nothing is tried again; the messages after a failed one may be stored.
 
 Compatibility: ``DefaultMQProducerImpl`` (4.9.8). When all attempts have failed, the exception of the last one is raised
 unwrapped, with a note that lists the brokers tried. ``send_nowait`` is Java's asynchronous send; its retries go to a
