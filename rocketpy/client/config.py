@@ -32,8 +32,9 @@ def _addresses(value: str | Sequence[str]) -> tuple[str, ...]:
 class ClientConfig:
     """Nameservers, timeouts, TLS and credentials of a client. Times in milliseconds.
 
-    ``name_servers`` is a list or RocketMQ's own ``host:port;host:port``. Client ids are ``address@instance_name``; the
-    default instance name is replaced by a unique one, any other must be unique.
+    ``name_servers`` is a list or RocketMQ's own ``host:port;host:port``. Client ids are ``client_ip@instance_name``. By
+    default ``client_ip`` is the address from which the machine reaches others; the default instance name is replaced by
+    a unique one, any other must be unique.
 
     With ``use_tls`` every connection uses TLS with the settings ``tls``; by default any certificate is accepted, as in
     RocketMQ. Opening a client raises :class:`~rocketpy.errors.SettingsError` for an unusable certificate file.
@@ -48,6 +49,7 @@ class ClientConfig:
     """
 
     name_servers: tuple[str, ...] = attrs.field(converter=_addresses, default=DEFAULT_NAME_SERVER)
+    client_ip: str = ""
     instance_name: str = DEFAULT_INSTANCE_NAME
     unit_name: str = ""
     unit_mode: bool = False

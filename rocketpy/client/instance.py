@@ -76,7 +76,8 @@ class ClientInstance:
         self.randomness = environment.randomness
         self.process_id = environment.process_id
         self.address = environment.network.local_address()
-        self.client_id = "@".join(filter(None, (self.address, self._instance_name(), config.unit_name)))
+        self.client_ip = config.client_ip or self.address
+        self.client_id = "@".join(filter(None, (self.client_ip, self._instance_name(), config.unit_name)))
         self.remoting = remoting
         self.name_servers = NameServers(config.name_servers, request=self.request, randomness=self.randomness)
         self.broker_requests = BrokerRequests(remoting)

@@ -48,6 +48,11 @@ async def test_the_identity_has_the_unit(cluster: FakeCluster) -> None:
         assert instance.client_id == f"{instance.address}@mine@north"
 
 
+async def test_the_address_in_the_identity_is_a_setting(cluster: FakeCluster) -> None:
+    async with opened(cluster.address, instance_name="mine", client_ip="10.0.0.7") as instance:
+        assert instance.client_id == "10.0.0.7@mine"
+
+
 async def test_the_vip_channel_is_the_brokers_port_less_two(cluster: FakeCluster) -> None:
     async with opened(cluster.address) as instance:
         assert instance.broker_port_of("10.0.0.1:10911") == "10.0.0.1:10911"

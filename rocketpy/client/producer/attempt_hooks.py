@@ -72,7 +72,7 @@ class AttemptHooks:
             communication_mode=CommunicationMode.ONEWAY if oneway else mode,
             message_type=_message_type(delivery),
             body_size=len(request.body),
-            born_host=self._instance.address,
+            born_host=self._instance.client_ip,
             begin_timestamp_ms=self._instance.clock.timestamp_ms(),
         )
 

@@ -8,6 +8,8 @@ latency, ms       50   100      550      1000      2000      3000     15000
 unavailable, s     0     0       30        60       120       180       600
 ==============  ====  ====  =======  ========  ========  ========  ========
 
+These are the defaults of ``latency_max`` and ``not_available_duration``.
+
 Compatibility: ``MQFaultStrategy`` and ``LatencyFaultToleranceImpl`` (4.9.8). Among unavailable brokers that are alike
 in every respect Java takes a random one, here they take turns in the order in which they became known.
 """
@@ -15,6 +17,7 @@ in every respect Java takes a random one, here they take turns in the order in w
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 import attrs
 
@@ -36,16 +39,30 @@ class FaultItem:
 
 
 class BrokerHealth:
-    """Latencies of brokers by name. ``now`` is ``trio.current_time()`` everywhere."""
+    """Latencies of brokers by name. ``now`` is ``trio.current_time()`` everywhere.
 
-    def __init__(self) -> None:
+    A latency of at least ``latency_max_ms[i]`` makes a broker unavailable for ``not_available_duration_ms[i]``.
+    """
+
+    def __init__(
+        self,
+        latency_max_ms: Sequence[int] = LATENCY_MAX_MS,
+        not_available_duration_ms: Sequence[int] = NOT_AVAILABLE_DURATION_MS,
+    ) -> None:
+        self._latency_max_ms = latency_max_ms
+        self._not_available_duration_ms = not_available_duration_ms
         self._items: dict[str, FaultItem] = {}
         self._turn = 0
 
     def update(self, broker_name: str, latency_ms: float, *, now: float, isolation: bool) -> None:
         """Note an answer and how long it took; with ``isolation`` there was none, or a refusal."""
-        duration_ms = not_available_duration_ms(ISOLATION_LATENCY_MS if isolation else latency_ms)
+        duration_ms = self.not_available_duration_ms(ISOLATION_LATENCY_MS if isolation else latency_ms)
         self._items[broker_name] = FaultItem(latency_ms, now + duration_ms / 1000)
+
+    def not_available_duration_ms(self, latency_ms: float) -> int:
+        """Return how long a broker with this latency is avoided."""
+        threshold = bisect_right(self._latency_max_ms, latency_ms)
+        return self._not_available_duration_ms[threshold - 1] if threshold else 0
 
     def is_available(self, broker_name: str, now: float) -> bool:
         """Whether a broker may be chosen; an unknown one may."""
@@ -70,9 +87,3 @@ class BrokerHealth:
     def _rank(self, broker_name: str, now: float) -> tuple[bool, float, float]:
         item = self._items[broker_name]
         return (now < item.available_from, item.latency_ms, item.available_from)
-
-
-def not_available_duration_ms(latency_ms: float) -> int:
-    """Return how long a broker with this latency is avoided."""
-    threshold = bisect_right(LATENCY_MAX_MS, latency_ms)
-    return NOT_AVAILABLE_DURATION_MS[threshold - 1] if threshold else 0

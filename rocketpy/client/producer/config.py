@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import attrs
 
+from rocketpy.client.producer.broker_health import LATENCY_MAX_MS, NOT_AVAILABLE_DURATION_MS
+from rocketpy.client.validators import UNSPECIFIED
+from rocketpy.errors import ClientError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.compression import DEFAULT_LEVEL, CompressionType
 from rocketpy.protocol.topic_name import AUTO_CREATE_TOPIC_KEY_TOPIC
@@ -36,7 +39,8 @@ class ProducerConfig:
     sent to another broker too, and may be consumed twice. ``retry_response_codes`` are the refusals after which another
     broker is tried; they and this setting count for ``send``, not for ``send_nowait``.
 
-    With ``send_latency_fault_enable`` brokers that are slow or fail are avoided for a while.
+    With ``send_latency_fault_enable`` brokers that are slow or fail are avoided for a while: one whose answer takes
+    ``latency_max[i]`` or longer for ``not_available_duration[i]``.
 
     ``back_pressure_for_async_send_num`` and ``back_pressure_for_async_send_size`` limit the messages, and the bytes of
     their bodies, that ``send_nowait`` has on the way.
@@ -49,6 +53,8 @@ class ProducerConfig:
     retry_another_broker_when_not_store_ok: bool = False
     retry_response_codes: frozenset[int] = attrs.field(default=RETRY_RESPONSE_CODES, converter=frozenset)
     send_latency_fault_enable: bool = False
+    latency_max: tuple[int, ...] = attrs.field(default=LATENCY_MAX_MS, converter=tuple)
+    not_available_duration: tuple[int, ...] = attrs.field(default=NOT_AVAILABLE_DURATION_MS, converter=tuple)
     back_pressure_for_async_send_num: int = attrs.field(default=10_000, validator=attrs.validators.ge(1))
     back_pressure_for_async_send_size: int = attrs.field(default=16 << 20, validator=attrs.validators.ge(1))
     compress_msg_body_over_howmuch: int = 4_096
@@ -57,3 +63,12 @@ class ProducerConfig:
     max_message_size: int = 4 * 1024 * 1024
     default_topic_queue_nums: int = 4
     create_topic_key: str = AUTO_CREATE_TOPIC_KEY_TOPIC
+
+    @not_available_duration.validator
+    def _check_durations(self, _: object, value: tuple[int, ...]) -> None:
+        if len(value) != len(self.latency_max) or list(self.latency_max) != sorted(self.latency_max):
+            raise ClientError(
+                UNSPECIFIED,
+                f"expected ascending latencyMax with a notAvailableDuration for each, found {self.latency_max} "
+                f"and {value}",
+            )

@@ -124,8 +124,9 @@ class Producer:
         self._config = config
         self._template = TopicTemplate(config.create_topic_key, config.default_topic_queue_nums)
         self._maker = SendRequestMaker(instance=instance, group=group, config=config)
+        health = BrokerHealth(config.latency_max, config.not_available_duration)
         self._choice = QueueChoice(
-            randomness=instance.randomness, health=BrokerHealth() if config.send_latency_fault_enable else None
+            randomness=instance.randomness, health=health if config.send_latency_fault_enable else None
         )
         self._hooks = hooks
         self._timeouts = timeouts

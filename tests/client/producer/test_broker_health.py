@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.client.producer.broker_health import BrokerHealth, not_available_duration_ms
+from rocketpy.client.producer.broker_health import BrokerHealth
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,12 @@ from rocketpy.client.producer.broker_health import BrokerHealth, not_available_d
     ],
 )
 def test_the_largest_threshold_that_is_reached_counts(latency_ms: float, duration_ms: int) -> None:
-    assert not_available_duration_ms(latency_ms) == duration_ms
+    assert BrokerHealth().not_available_duration_ms(latency_ms) == duration_ms
+
+
+def test_thresholds_and_durations_are_settings() -> None:
+    health = BrokerHealth((10, 20), (100, 200))
+    assert [health.not_available_duration_ms(each) for each in (9, 10, 19, 20, 1000)] == [0, 100, 100, 200, 200]
 
 
 def test_an_unknown_broker_is_available() -> None:

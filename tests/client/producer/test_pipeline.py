@@ -122,10 +122,18 @@ async def test_all_attempts_together_take_no_longer_than_the_whole(
     assert failed_at == [pytest.approx(3.0, abs=0.01)]
 
 
+@pytest.mark.parametrize(
+    ("config", "seconds"),
+    [
+        (ProducerConfig(send_latency_fault_enable=True), 601.0),
+        (ProducerConfig(send_latency_fault_enable=True, latency_max=[50], not_available_duration=[5_000]), 6.0),
+    ],
+    ids=["as in Java", "as configured"],
+)
 async def test_slow_brokers_are_avoided_when_that_is_set(
-    two_brokers: FakeCluster, mock_clock: trio.testing.MockClock
+    two_brokers: FakeCluster, mock_clock: trio.testing.MockClock, config: ProducerConfig, seconds: float
 ) -> None:
-    config = ProducerConfig(send_latency_fault_enable=True)
+    """A failure counts as 30 s, which is ten minutes by default."""
     async with open_producer(two_brokers.address, producer=config) as producer, trio.open_nursery() as nursery:
         results = []
 
@@ -140,10 +148,10 @@ async def test_slow_brokers_are_avoided_when_that_is_set(
         slow.behave()
         for _ in range(8):
             assert (await producer.send(Message(TOPIC, b"x"))).message_queue.broker_name == quick.name
-        mock_clock.jump(601.0)
+        mock_clock.jump(seconds)
         await trio.testing.wait_all_tasks_blocked(0.01)  # idle connections are closed
         names = {(await producer.send(Message(TOPIC, b"x"))).message_queue.broker_name for _ in range(4)}
-        assert names == {"broker-a", "broker-b"}, "a failure counts for ten minutes"
+        assert names == {"broker-a", "broker-b"}
 
 
 async def test_an_answer_of_garbage_is_the_brokers_fault(cluster: FakeCluster) -> None:

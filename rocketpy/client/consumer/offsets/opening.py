@@ -23,7 +23,7 @@ async def open_offset_store(
         return RemoteOffsetStore(requests)
     # Client ids contain a random number; a consumer that is started again must find its file.
     config = instance.config
-    client_id = "@".join(filter(None, (instance.address, config.instance_name, config.unit_name)))
+    client_id = "@".join(filter(None, (instance.client_ip, config.instance_name, config.unit_name)))
     store = LocalOffsetStore(local_directory / client_id / group / "offsets.json")
     await store.load()
     return store

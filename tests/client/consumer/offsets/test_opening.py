@@ -30,14 +30,14 @@ async def test_a_broadcasting_one_has_a_file_that_another_run_of_the_client_find
     cluster: FakeCluster, tmp_path: Path
 ) -> None:
     for expected in (None, 7):
-        async with opened(cluster.address, unit_name="u") as instance:
+        async with opened(cluster.address, client_ip="10.0.0.7", unit_name="u") as instance:
             requests = QueueRequests(instance=instance, group="g")
             store = await open_offset_store(instance, "g", requests, is_broadcasting=True, local_directory=tmp_path)
             assert isinstance(store, LocalOffsetStore)
             assert store.table.get(QUEUE) == expected
             store.table.update(QUEUE, 7)
             await store.persist([QUEUE])
-            assert (tmp_path / f"{instance.address}@DEFAULT@u" / "g" / "offsets.json").exists()
+            assert (tmp_path / "10.0.0.7@DEFAULT@u" / "g" / "offsets.json").exists()
 
 
 async def test_what_is_assigned_is_persisted_at_every_interval(autojump_clock: MockClock) -> None:
