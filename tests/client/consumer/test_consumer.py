@@ -265,6 +265,28 @@ async def test_a_broadcasting_consumer_takes_every_queue_and_keeps_its_offsets(
     assert cluster.broker.heartbeats[0].consumer_data_set[0].message_model == "BROADCASTING"
 
 
+async def test_a_broadcasting_consumer_is_orderly_without_locks(
+    cluster: FakeCluster, client: Client, tmp_path: Path
+) -> None:
+    """Every member has every queue, so a lock of one would keep the others out."""
+    put(cluster, 4)
+    cluster.broker.locks.update({MessageQueue(TOPIC, "broker-a", number): "another client" for number in range(4)})
+    config = ConsumerConfig(
+        message_model=MessageModel.BROADCASTING,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        local_offset_store_dir=tmp_path,
+    )
+    seen: list[bytes] = []
+
+    async def handler(batch: MessageBatch) -> None:
+        seen.extend(each.body for each in batch)
+
+    async with client.consumer("g", TOPIC, config=config) as consumer, running(consumer.run_orderly, handler):
+        await until(lambda: sorted(seen) == [b"0", b"1", b"2", b"3"])
+    assert not cluster.broker.asked(RequestCode.LOCK_BATCH_MQ)
+    assert not cluster.broker.asked(RequestCode.UNLOCK_BATCH_MQ)
+
+
 async def test_a_group_has_one_consumer_in_a_client_and_one_style(cluster: FakeCluster, client: Client) -> None:
     async def never(batch: MessageBatch) -> None:
         raise AssertionError

@@ -13,6 +13,7 @@ is still busy with one batch.
 Compatibility: ``ConsumeMessageOrderlyService.lockMQPeriodically`` and ``RebalanceImpl.lockAll`` (4.9.8). There a lock
 is trusted over a restart of its broker, and the next member that asks gets it too, for up to 20 seconds. A queue whose
 broker refuses the lock, or has not confirmed it in 30 seconds, is given up: another member may have consumed it.
+A broadcasting consumer takes no locks; Java's takes them once, which keeps another member out until they expire.
 """
 
 from __future__ import annotations
