@@ -25,6 +25,7 @@ from rocketpy.remoting.dispatch import AsyncProcessor, Dispatcher, Processor
 from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.network import Address, Network, SocketNetwork, split_address
+from rocketpy.remoting.nowait_stream import nowait_stream
 from rocketpy.remoting.stream_driver import StreamDriver
 from rocketpy.remoting.task_pool import TaskPool
 from rocketpy.remoting.tls.contexts import client_context
@@ -210,6 +211,8 @@ class RemotingClient:
         if isinstance(plain, trio.SocketStream):
             self._set_buffers(plain)
             peer = _peer_address(plain, peer)
+            if self._tls_context is None:
+                plain = nowait_stream(plain)
         stream = plain if self._tls_context is None else await _tls_stream(plain, self._tls_context, address)
         connection: Connection = await self._nursery.start(self._serve, stream, peer)
         self._connections[address] = connection

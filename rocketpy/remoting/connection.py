@@ -284,6 +284,11 @@ class Connection:
         self.flush()
         return opaque
 
+    @property
+    def in_flight_count(self) -> int:
+        """Number of our requests that the peer has not answered."""
+        return len(self._in_flight)
+
     def forget(self, opaque: int) -> None:
         """Drop the response to a request, if it has not come."""
         self._in_flight.pop(opaque, None)

@@ -19,7 +19,7 @@ class NowaitStream(trio.abc.Stream):
     """A stream of Trio with :meth:`send_nowait`."""
 
     @abstractmethod
-    def send_nowait(self, data: bytes) -> int:
+    def send_nowait(self, data: bytes | memoryview) -> int:
         """Send without waiting; return how many bytes were taken, from the first one on.
 
         None are taken of a connection that has ended: the next ``send_all`` raises. Never called while a task is within
@@ -45,7 +45,7 @@ class NowaitSocketStream(NowaitStream):
         self._sock = sock
         self._is_sending = False
 
-    def send_nowait(self, data: bytes) -> int:
+    def send_nowait(self, data: bytes | memoryview) -> int:
         """Send as far as the socket's buffer takes it."""
         assert not self._is_sending, "bytes would be mixed with those of send_all"
         try:

@@ -2,6 +2,10 @@
 
 It drives the same state machine as the hub: a reader task feeds and serves it, and a writer task drains it. Slower per
 request, with the same observable behaviour.
+
+A stream that takes bytes without a task (:class:`NowaitStream`) is written by the caller of ``flush`` while there is
+one request at a time: it leaves at once. While there are several, the writer task sends, because it collects what all
+tasks of one round of the event loop have queued: one system call, not one each.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
+from rocketpy.remoting.nowait_stream import NowaitStream
 
 READ_SIZE = 65_536
 WRITE_SIZE = 262_144  # per send_all: TLS encrypts all of it on the event loop before it sends any of it
@@ -34,13 +39,15 @@ _log = logging.getLogger("rocketpy.remoting")
 class _Writer:
     """State shared by the two tasks of one connection."""
 
-    __slots__ = ("drained", "is_sending", "scope", "wake")
+    __slots__ = ("drained", "is_collecting", "is_sending", "nowait", "scope", "wake")
 
-    def __init__(self, scope: trio.CancelScope) -> None:
+    def __init__(self, stream: trio.abc.Stream, scope: trio.CancelScope) -> None:
+        self.nowait = stream if isinstance(stream, NowaitStream) else None
         self.scope = scope
         self.wake = trio.Event()
         self.drained = trio.Event()
         self.is_sending = False
+        self.is_collecting = False  # the last read brought several frames, so as many tasks are about to send again
 
 
 class StreamDriver:
@@ -87,7 +94,7 @@ class StreamDriver:
         )
         try:
             with trio.CancelScope() as scope:
-                writer = _Writer(scope)
+                writer = _Writer(stream, scope)
                 self._writers[connection] = writer
                 task_status.started(connection)
                 async with trio.open_nursery() as nursery:
@@ -101,10 +108,15 @@ class StreamDriver:
     # ---- Transport ------------------------------------------------------------------------------------------------
 
     def flush(self, connection: Connection) -> None:
-        """Wake the writer task of the connection."""
+        """Send at once if this is the only request, or wake the writer task of the connection."""
         writer = self._writers.get(connection)
         if writer is None:
             return
+        is_alone = connection.in_flight_count <= 1 and not writer.is_collecting
+        if is_alone and writer.nowait is not None and not writer.is_sending:
+            self._send_nowait(connection, writer.nowait)
+            if not connection.outgoing_size:
+                return
         if connection.outgoing_size > self._limits.outgoing_bytes_max:
             _log.warning("%s does not read its replies: %d bytes wait", connection.peer, connection.outgoing_size)
             self.end(connection)
@@ -119,6 +131,14 @@ class StreamDriver:
             connection.mark_closed()
             self._on_end(connection)
             writer.scope.cancel()
+
+    def _send_nowait(self, connection: Connection, stream: NowaitStream) -> None:
+        piece = connection.take_piece(WRITE_SIZE)
+        sent = stream.send_nowait(piece)
+        if sent:
+            connection.last_active = trio.current_time()
+        if sent < len(piece):
+            connection.put_back_outgoing(memoryview(piece)[sent:])
 
     # ---- the two tasks --------------------------------------------------------------------------------------------
 
@@ -145,7 +165,7 @@ class StreamDriver:
 
     async def _serve(self, connection: Connection, writer: _Writer) -> bool:
         """Serve the received frames, one slice at a time; False when the connection is to be closed."""
-        more = True
+        more, received_before = True, connection.frames_received
         while more:
             # A burst per slice: after it other connections have their turn, and its replies need not wait for more.
             is_over = functools.partial(_is_past, trio.current_time() + SLICE_SECONDS)
@@ -155,9 +175,11 @@ class StreamDriver:
                 except Exception as failure:
                     self._refuse(connection, failure)
                     return False
-            await trio.lowlevel.checkpoint()
-            while more and not connection.wants_reading:
-                await self._drained(connection, writer)
+            writer.is_collecting = connection.frames_received > received_before + 1
+            if more or writer.is_collecting:  # else the next read lets others have their turn
+                await trio.lowlevel.checkpoint()
+                while more and not connection.wants_reading:
+                    await self._drained(connection, writer)
         return True
 
     def _refuse(self, connection: Connection, failure: Exception) -> None:

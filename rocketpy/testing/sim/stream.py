@@ -109,13 +109,13 @@ class SimStream(NowaitStream, trio.abc.HalfCloseableStream):
                 if content:
                     self._network.put(self.outgoing, content[position : position + _SEGMENT_SIZE])
 
-    def send_nowait(self, data: bytes) -> int:
+    def send_nowait(self, data: bytes | memoryview) -> int:
         """Send what there is room for; nothing on a connection that has ended."""
         pipe = self.outgoing
         assert not self._is_sending, "bytes would be mixed with those of send_all"
         if self.is_closed or self._has_ended or self._is_refused():
             return 0
-        taken = data[: max(0, BUFFER_SIZE - pipe.size)]
+        taken = bytes(data[: max(0, BUFFER_SIZE - pipe.size)])
         if taken:
             self._network.put(pipe, taken)
         return len(taken)
