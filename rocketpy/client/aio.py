@@ -11,7 +11,7 @@ see the same classes. A coroutine function that is handed over (a handler of mes
 leaves nothing behind: its call has ended when the cancellation is raised. A client belongs to the event loop that has
 opened it.
 
-Trio runs in the same thread, as a guest of asyncio (:mod:`rocketpy.client.guest_host`).
+Trio runs in the same thread, as a guest of asyncio (:mod:`rocketpy.client.shells.guest_host`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from typing import Any, ParamSpec, TypeVar, cast
 import trio
 
 from rocketpy.client import client as trio_client
-from rocketpy.client.guest_host import GuestHost
-from rocketpy.client.shell import HeldScope, Kind, has_waiting_members, is_own, kind_of
+from rocketpy.client.shells.guest_host import GuestHost
+from rocketpy.client.shells.members import HeldScope, Kind, has_waiting_members, is_own, kind_of
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -29,8 +29,8 @@ from typing import Any, ParamSpec
 import trio
 
 from rocketpy.client import client as trio_client
-from rocketpy.client.loop_thread import LoopThread
-from rocketpy.client.shell import HeldScope, Kind, handler_parameters, has_waiting_members, is_own, kind_of
+from rocketpy.client.shells.loop_thread import LoopThread
+from rocketpy.client.shells.members import HeldScope, Kind, handler_parameters, has_waiting_members, is_own, kind_of
 
 P = ParamSpec("P")
 

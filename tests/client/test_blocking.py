@@ -18,7 +18,7 @@ from rocketpy.client.client import Client
 from rocketpy.errors import ClientError, LocalProtocolError
 from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
-from tests.client.shell_cases import role
+from tests.client.shells.shell_cases import role
 from tests.patience import PATIENCE_SECONDS
 
 NOWHERE = "127.0.0.1:1"

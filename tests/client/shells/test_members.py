@@ -10,10 +10,10 @@ import trio
 import trio.testing
 
 from rocketpy.client import AdminClient, Client, Message, MessageStream, Producer, SendResult
-from rocketpy.client.loop_call import CallTasks
-from rocketpy.client.shell import HeldScope, Kind, handler_parameters, has_waiting_members, is_own, kind_of
+from rocketpy.client.shells.loop_call import CallTasks
+from rocketpy.client.shells.members import HeldScope, Kind, handler_parameters, has_waiting_members, is_own, kind_of
 from rocketpy.errors import LocalProtocolError
-from tests.client.shell_cases import Pending, Role
+from tests.client.shells.shell_cases import Pending, Role
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import outcome
 import trio
 
-from rocketpy.client.loop_call import CLOSED, CallTasks, LoopCall
+from rocketpy.client.shells.loop_call import CLOSED, CallTasks, LoopCall
 from rocketpy.errors import LocalProtocolError
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager
 import outcome
 import trio
 
-from rocketpy.client.loop_call import CANCELLED, CLOSED, CallTasks
+from rocketpy.client.shells.loop_call import CANCELLED, CLOSED, CallTasks
 from rocketpy.errors import LocalProtocolError
 
 _WAITING_METHODS = ("__aiter__", "__anext__", "__await__", "__aenter__")

@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.lowlevel
 
-from rocketpy.client.loop_call import LoopCall
-from rocketpy.client.loop_thread import LoopThread
+from rocketpy.client.shells.loop_call import LoopCall
+from rocketpy.client.shells.loop_thread import LoopThread
 from rocketpy.errors import LocalProtocolError
 
 

@@ -3,10 +3,7 @@
 Trio allows one run per thread, so the clients of an asyncio loop share one. It begins with the first client and ends
 with the last.
 
-Compared with a thread of its own for Trio, a call needs no change of threads; Trio still waits for sockets in a thread,
-which costs one for each round of answers. Measured with sends of 100 bytes to a broker in another process, two cores
-under load: 0.6 of the rate of Trio alone for one task, 0.65 to 0.85 for 32 and for 256 tasks. With a thread of its own
-it was 0.45 to 0.6.
+A call needs no change of threads, and :mod:`rocketpy.client.shells.guest_ticks` lets asyncio wait for Trio's sockets.
 """
 
 from __future__ import annotations
@@ -20,7 +17,8 @@ from weakref import WeakKeyDictionary
 import outcome
 import trio
 
-from rocketpy.client.loop_call import CallTasks, LoopCall
+from rocketpy.client.shells.guest_ticks import GuestTicks
+from rocketpy.client.shells.loop_call import CallTasks, LoopCall
 from rocketpy.errors import LocalProtocolError
 
 T = TypeVar("T")
@@ -34,6 +32,7 @@ class GuestHost:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
+        self._ticks = GuestTicks(loop)
         self._user_count = 0
         self._tasks: CallTasks | None = None
         self._ready = loop.create_future()
@@ -83,6 +82,7 @@ class GuestHost:
             raise LocalProtocolError("the client belongs to another event loop, expected the one that has opened it")
         ended: asyncio.Future[None] = self.loop.create_future()
         call: LoopCall[T] = LoopCall(function, arguments, partial(_end, ended))
+        self._ticks.wake()
         (self.tasks if tasks is None else tasks).start(call)
         try:
             await ended
@@ -98,8 +98,9 @@ class GuestHost:
         trio.lowlevel.start_guest_run(
             self._main,
             run_sync_soon_threadsafe=self.loop.call_soon_threadsafe,
-            run_sync_soon_not_threadsafe=self.loop.call_soon,
+            run_sync_soon_not_threadsafe=self._ticks.soon,
             done_callback=self._end,
+            clock=self._ticks.clock,
             host_uses_signal_set_wakeup_fd=True,
         )
 
@@ -110,6 +111,7 @@ class GuestHost:
             await trio.sleep_forever()
 
     def _end(self, result: outcome.Outcome[None]) -> None:
+        self._ticks.close()
         self._done.set_result(None)
         result.unwrap()  # a failure of the run itself is told to asyncio's handler of exceptions
 

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.client.loop_call import CallTasks, LoopCall
+from rocketpy.client.shells.loop_call import CallTasks, LoopCall
 from rocketpy.errors import LocalProtocolError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from rocketpy.client.guest_host import GuestHost
+from rocketpy.client.shells.guest_host import GuestHost
 from tests.patience import PATIENCE_SECONDS
 
 
