@@ -19,6 +19,7 @@ from typing import Protocol
 
 import trio
 
+from rocketpy.client.begun import Done, begun_by
 from rocketpy.client.producer.delivery import Delivery
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.retry_rules import RetryRules, one_attempt
@@ -123,6 +124,12 @@ class BatchingProducer:
         self._window.enter(size)
         return self._collect(message, queue)
 
+    def _begin_send_soon(self, message: Message, *, queue: MessageQueue | None = None) -> Done | None:
+        if not self._window.has_room(len(message.body)):
+            return None
+        return Done(self.send_nowait(message, queue=queue))
+
+    @begun_by(_begin_send_soon)
     async def send_soon(self, message: Message, *, queue: MessageQueue | None = None) -> PendingSend:
         """Wait until there is room for a message, then send it as :meth:`send_nowait` does."""
         self._check(message, queue)

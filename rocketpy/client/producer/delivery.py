@@ -38,6 +38,10 @@ class AttemptOwner(Protocol):
         """Give up an attempt: its time is over."""
         ...
 
+    def abandon(self, delivery: Delivery) -> None:
+        """Forget a send."""
+        ...
+
 
 class Delivery:
     """One send. ``queue`` is the caller's choice, ``selector`` chooses when the queues are known, else turns count."""
@@ -149,3 +153,23 @@ class Delivery:
     def expire(self) -> None:
         """Give up the attempt."""
         self.pipeline.expired(self)
+
+    # ---- Begun ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the result, or a failure, is known."""
+        return self.pending.is_done
+
+    def result(self) -> SendResult:
+        """Return the result, or raise the failure."""
+        return self.pending.result()
+
+    def on_done(self, function: Callable[[], object]) -> None:
+        """Call a function once the send has ended."""
+        self.pending.on_done(function)
+
+    def abandon(self) -> None:
+        """Forget the send: it is not tried again."""
+        if not self.is_over:
+            self.pipeline.abandon(self)

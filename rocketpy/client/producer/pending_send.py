@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 import trio
 
+from rocketpy.client.begun import begun_by
 from rocketpy.client.results import SendResult
 
 _log = logging.getLogger("rocketpy.client")
@@ -25,7 +27,7 @@ class PendingSend:
     def __init__(self) -> None:
         self._result: SendResult | None = None
         self._failure: _Failure | None = None
-        self._waiting: list[trio.lowlevel.Task] | None = None
+        self._waiting: list[Callable[[], object]] | None = None  # called once, when it is done
         self._then: Callable[[SendResult | None, Exception | None], None] | None = None
 
     def __await__(self) -> Generator[Any, Any, SendResult]:
@@ -36,6 +38,10 @@ class PendingSend:
         """Whether the result, or a failure, is known."""
         return self._result is not None or self._failure is not None
 
+    def _begin_wait(self) -> _Wait:
+        return _Wait(self)
+
+    @begun_by(_begin_wait)
     async def wait(self) -> SendResult:
         """Return the result; raises what :meth:`Producer.send` raises.
 
@@ -43,16 +49,13 @@ class PendingSend:
         thousands of them would cost as much as the send itself. The window of the producer bounds how many there are.
         """
         if self._result is None and self._failure is None:
-            task = trio.lowlevel.current_task()
-            waiting = self._waiting
-            if waiting is None:
-                waiting = self._waiting = []
+            wake = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
 
             def abort(_: object) -> trio.lowlevel.Abort:
-                waiting.remove(task)
+                self.forget(wake)
                 return trio.lowlevel.Abort.SUCCEEDED
 
-            waiting.append(task)
+            self.on_done(wake)
             await trio.lowlevel.wait_task_rescheduled(abort)
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -66,6 +69,18 @@ class PendingSend:
             raise trio.WouldBlock
         self._failure.was_raised = True
         raise self._failure.exception
+
+    def on_done(self, function: Callable[[], object]) -> None:
+        """Call a function once the result, or a failure, is known; only before that."""
+        if self._waiting is None:
+            self._waiting = [function]
+        else:
+            self._waiting.append(function)
+
+    def forget(self, function: Callable[[], object]) -> None:
+        """Do not call a function of :meth:`on_done` any more."""
+        assert self._waiting is not None
+        self._waiting.remove(function)
 
     # ---- for the producer -----------------------------------------------------------------------------------------
 
@@ -95,10 +110,35 @@ class PendingSend:
             self._failure.was_raised = True
             self._then(None, exception)
 
-    def _wake(self, waiting: list[trio.lowlevel.Task]) -> None:
+    def _wake(self, waiting: list[Callable[[], object]]) -> None:
         self._waiting = None
-        for task in waiting:
-            trio.lowlevel.reschedule(task)
+        for function in waiting:
+            function()
+
+
+class _Wait:
+    """One caller that waits for a send; the send does not end with it."""
+
+    __slots__ = ("_function", "_pending")
+
+    def __init__(self, pending: PendingSend) -> None:
+        self._pending = pending
+        self._function: Callable[[], object] | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self._pending.is_done
+
+    def result(self) -> SendResult:
+        return self._pending.result()
+
+    def on_done(self, function: Callable[[], object]) -> None:
+        self._function = function
+        self._pending.on_done(function)
+
+    def abandon(self) -> None:
+        if self._function is not None and not self._pending.is_done:
+            self._pending.forget(self._function)
 
 
 class _Failure:

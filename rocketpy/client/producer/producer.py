@@ -26,6 +26,7 @@ from uuid import UUID
 import attrs
 import trio
 
+from rocketpy.client.begun import Done, begun_by
 from rocketpy.client.hooks import CheckForbiddenHook, SendMessageHook
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.producer.attempt_hooks import AttemptHooks
@@ -144,6 +145,16 @@ class Producer:
         self._sync_rules, self._async_rules = sync_rules(config), async_rules(config)
         self._sync_once, self._async_once = one_attempt(self._sync_rules), one_attempt(self._async_rules)
 
+    def _begin_send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | QueueSelector | None = None,
+        timeout_s: float | None = None,
+    ) -> Delivery | None:
+        return self._begin(self._maker.message(message), queue, timeout_s)
+
+    @begun_by(_begin_send)
     async def send(
         self,
         message: Message,
@@ -211,6 +222,16 @@ class Producer:
                 )
             return waiting.reply
 
+    def _begin_send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | QueueSelector | None = None,
+        timeout_s: float | None = None,
+    ) -> Delivery | None:
+        return self._begin(self._maker.batch(messages), queue, timeout_s)
+
+    @begun_by(_begin_send_batch)
     async def send_batch(
         self,
         messages: Sequence[Message],
@@ -251,6 +272,12 @@ class Producer:
         self._window.enter(size)
         return self._start_windowed(request, queue)
 
+    def _begin_send_soon(self, message: Message, *, queue: MessageQueue | QueueSelector | None = None) -> Done | None:
+        if not self._window.has_room(len(message.body)):
+            return None
+        return Done(self.send_nowait(message, queue=queue))
+
+    @begun_by(_begin_send_soon)
     async def send_soon(self, message: Message, *, queue: MessageQueue | QueueSelector | None = None) -> PendingSend:
         """Wait until there is room for a message, then send it as :meth:`send_nowait` does.
 
@@ -297,14 +324,27 @@ class Producer:
 
     # ---- private --------------------------------------------------------------------------------------------------
 
+    def _begin(
+        self, request: SendRequest, queue: MessageQueue | QueueSelector | None, timeout_s: float | None
+    ) -> Delivery | None:
+        """Begin a send; None when it has to wait before that."""
+        if request.needs_thread:
+            return None
+        delivery = self._delivery(request, queue, *self._rules(timeout_s))
+        self._pipeline.start(delivery)
+        return delivery
+
     async def _send(
         self, request: SendRequest, queue: MessageQueue | QueueSelector | None, timeout_s: float | None
     ) -> SendResult:
-        rules, once = self._sync_rules, self._sync_once
-        if timeout_s is not None:
-            rules = sync_rules(self._config, timeout_s)
-            once = one_attempt(rules)
-        return await self._deliver(request, queue, rules, once)
+        return await self._deliver(request, queue, *self._rules(timeout_s))
+
+    def _rules(self, timeout_s: float | None) -> tuple[RetryRules, RetryRules]:
+        """Return the rules of a send that waits for its answer: in general, and with a single attempt."""
+        if timeout_s is None:
+            return self._sync_rules, self._sync_once
+        rules = sync_rules(self._config, timeout_s)
+        return rules, one_attempt(rules)
 
     async def _deliver(
         self, request: SendRequest, queue: MessageQueue | QueueSelector | None, rules: RetryRules, once: RetryRules
@@ -316,8 +356,7 @@ class Producer:
         try:
             return await delivery.pending.wait()
         finally:
-            if not delivery.is_over:
-                self._pipeline.abandon(delivery)
+            delivery.abandon()
 
     def _start_windowed(self, request: SendRequest, queue: MessageQueue | QueueSelector | None) -> PendingSend:
         """Start a send that the window has counted."""

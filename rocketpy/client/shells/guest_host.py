@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import outcome
 import trio
 
+from rocketpy.client.begun import Begun
 from rocketpy.client.shells.guest_ticks import GuestTicks
 from rocketpy.client.shells.loop_call import CallTasks, LoopCall
 from rocketpy.errors import LocalProtocolError
@@ -72,18 +73,26 @@ class GuestHost:
         return self._tasks
 
     async def call(
-        self, function: Callable[..., Awaitable[T]], *arguments: object, tasks: CallTasks | None = None
+        self,
+        function: Callable[..., Awaitable[T]],
+        *arguments: object,
+        tasks: CallTasks | None = None,
+        begin: Callable[..., Begun[T] | None] | None = None,
     ) -> T:
         """Run an async function of Trio, within other calls or the whole run; return or raise what it does.
 
-        A cancellation of the asyncio task cancels it, and is raised once it has ended.
+        ``begin`` is its form that takes no task, if it has one. A cancellation of the asyncio task cancels the call,
+        and is raised once that has ended.
         """
         if asyncio.get_running_loop() is not self.loop:
             raise LocalProtocolError("the client belongs to another event loop, expected the one that has opened it")
         ended: asyncio.Future[None] = self.loop.create_future()
-        call: LoopCall[T] = LoopCall(function, arguments, partial(_end, ended))
-        self._ticks.wake()
+        call: LoopCall[T] = LoopCall(function, arguments, partial(_end, ended), begin=begin)
+        if begin is None:
+            self._ticks.wake()  # a task is about to be rescheduled
         (self.tasks if tasks is None else tasks).start(call)
+        if call.has_ended:
+            return call.unwrap()
         try:
             await ended
         except asyncio.CancelledError:

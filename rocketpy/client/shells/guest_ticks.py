@@ -5,7 +5,7 @@ asyncio loop watches the epoll descriptor of the guest, which is readable as soo
 timer stands for the guest's next deadline. Between two ticks the guest is either *scheduled* or *parked*:
 
 - scheduled: a tick is about to come, by ``call_soon``;
-- parked: nothing is to be done. The guest is woken by its epoll descriptor, by the timer, or by :meth:`GuestTicks.wake`.
+- parked: nothing is to be done. Its epoll descriptor, the timer or :meth:`GuestTicks.wake` wake the guest.
 
 Rule: a parked guest says of itself that no tick is scheduled (``guest_tick_scheduled``). So Trio wakes it, by its own
 wake-up socket in that epoll, whenever code of the host or of another thread reschedules a task or sets a deadline.
@@ -34,7 +34,7 @@ TICKS_MAX = 8
 
 
 class GuestClock(trio.abc.Clock):
-    """The system's clock. While :attr:`parks` is set, it notes how long the guest would sleep, and lets it not sleep."""
+    """The system's clock. While :attr:`parks` is set, it notes how long the guest would sleep, and keeps it awake."""
 
     def __init__(self) -> None:
         self.parks = False

@@ -4,6 +4,8 @@ A caller that gives up cancels its call, and goes on once that has ended. Rule: 
 nursery is cancelled, or has ended, the call ends with :class:`~rocketpy.errors.LocalProtocolError`, never with a wait
 for ever.
 
+A method that can be begun without a task (:mod:`rocketpy.client.begun`) takes none.
+
 Everything here is for the thread of the loop, but the making of a :class:`LoopCall`.
 """
 
@@ -15,6 +17,7 @@ from typing import Any, Generic, TypeVar
 import outcome
 import trio
 
+from rocketpy.client.begun import Begun
 from rocketpy.errors import LocalProtocolError
 
 T = TypeVar("T")
@@ -29,70 +32,118 @@ IDLE_TASKS_MAX = 1024
 class LoopCall(Generic[T]):
     """One call, and what becomes of it."""
 
-    __slots__ = ("_task", "arguments", "function", "has_ended", "on_end", "result")
+    __slots__ = ("_among", "_begun", "_task", "arguments", "begin", "function", "has_ended", "on_end", "result")
 
     def __init__(
         self,
         function: Callable[..., Awaitable[T]],
         arguments: Sequence[object],
         on_end: Callable[[LoopCall[T]], object],
+        *,
+        begin: Callable[..., Begun[T] | None] | None = None,
     ) -> None:
-        """``on_end`` is called in the loop's thread, exactly once, when :attr:`result` is set."""
+        """``on_end`` is called in the loop's thread, exactly once, when :attr:`result` is set.
+
+        ``begin`` is the form of the function that takes no task, if it has one.
+        """
         self.function = function
         self.arguments = arguments
+        self.begin = begin
         self.result: outcome.Outcome[T] | None = None
         self.has_ended = False
         self.on_end = on_end
         self._task: _CallTask | None = None
+        self._begun: Begun[T] | None = None
+        self._among: dict[LoopCall[Any], None] | None = None  # what it is noted in while it is under way
 
     def unwrap(self) -> T:
         """Return or raise what the function did; LocalProtocolError if it was cancelled or never started."""
         if self.result is None:
-            raise LocalProtocolError(CLOSED if self._task is None else CANCELLED)
+            raise LocalProtocolError(CLOSED if self._task is None and self._begun is None else CANCELLED)
         return self.result.unwrap()
 
     def abandon(self) -> None:
         """Cancel the call, or never let it start."""
         if self.has_ended:
             return
-        if self._task is None:
-            self.end()
-        else:
+        if self._task is not None:
             self._task.scope.cancel()
+            return
+        if self._begun is not None:
+            self._begun.abandon()
+        self.end()
+
+    # ---- for its nursery ------------------------------------------------------------------------------------------
+
+    def try_begin(self, among: dict[LoopCall[Any], None]) -> bool:
+        """Begin the call without a task; False if it takes one. While it is under way it is noted among others."""
+        assert self.begin is not None
+        outcome_of_begin = outcome.capture(self.begin, *self.arguments)
+        if isinstance(outcome_of_begin, outcome.Error):
+            self.result = outcome_of_begin
+            self.end()
+            return True
+        begun = self._begun = outcome_of_begin.value
+        if begun is None:
+            return False
+        if begun.is_done:
+            self._take_result()
+        else:
+            among[self] = None
+            self._among = among
+            begun.on_done(self._take_result)
+        return True
+
+    def _take_result(self) -> None:
+        assert self._begun is not None
+        self.result = outcome.capture(self._begun.result)
+        self.end()
 
     # ---- for its task ---------------------------------------------------------------------------------------------
 
-    def begin(self, task: _CallTask) -> None:
+    def run_by(self, task: _CallTask) -> None:
         """Note the task that runs it."""
         self._task = task
 
     def end(self) -> None:
         """Tell its caller."""
         self.has_ended = True
+        if self._among is not None:
+            del self._among[self]
         self.on_end(self)
 
 
 class CallTasks:
-    """The tasks for calls in one nursery. They are kept for later calls: a new task takes longer than most calls."""
+    """The calls of one nursery, and tasks for them, which are kept: a new task takes longer than most calls."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.nursery = nursery
         self.idle: list[_CallTask] = []
+        self._begun: dict[LoopCall[Any], None] = {}
+        self._is_closed = False
 
     def start(self, call: LoopCall[Any]) -> None:
         """Start a call, unless it was abandoned. A nursery that has ended ends it."""
         if call.has_ended:
             return
+        if call.begin is not None and not self._is_closed and call.try_begin(self._begun):
+            return
         if self.idle:
             self.idle.pop().take(call)
-            return
-        task = _CallTask(self, call)
-        try:
-            self.nursery.start_soon(task.run)
-        except RuntimeError:  # Trio's own: the nursery is closed
-            call.end()
         else:
-            call.begin(task)
+            task = _CallTask(self, call)
+            try:
+                self.nursery.start_soon(task.run)
+            except RuntimeError:  # Trio's own: the nursery is closed
+                call.end()
+            else:
+                call.run_by(task)
+
+    def close(self) -> None:
+        """End the calls that were begun without a task, as the end of the nursery ends the others."""
+        self._is_closed = True
+        for call in list(self._begun):
+            call.abandon()
 
 
 class _CallTask:
@@ -110,7 +161,7 @@ class _CallTask:
         """Run a call; only while it is idle."""
         assert self._task is not None
         self._call = call
-        call.begin(self)
+        call.run_by(self)
         trio.lowlevel.reschedule(self._task)
 
     async def run(self) -> None:

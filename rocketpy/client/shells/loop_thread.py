@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import outcome
 import trio
 
+from rocketpy.client.begun import Begun
 from rocketpy.client.shells.loop_call import CLOSED, CallTasks, LoopCall
 from rocketpy.errors import LocalProtocolError
 
@@ -86,14 +87,20 @@ class LoopThread:
         except trio.RunFinishedError:
             raise LocalProtocolError(CLOSED) from None
 
-    def call(self, function: Callable[..., Awaitable[T]], *arguments: object, tasks: CallTasks | None = None) -> T:
-        """Run an async function to its end; return or raise what it does.
+    def call(
+        self,
+        function: Callable[..., Awaitable[T]],
+        *arguments: object,
+        tasks: CallTasks | None = None,
+        begin: Callable[..., Begun[T] | None] | None = None,
+    ) -> T:
+        """Run an async function to its end; return or raise what it does. ``begin`` is its form that takes no task.
 
         An exception in the waiting thread (KeyboardInterrupt) cancels it, and is raised once it has ended.
         """
         ended = threading.Lock()
         ended.acquire()
-        call = LoopCall(function, arguments, lambda _: ended.release())
+        call = LoopCall(function, arguments, lambda _: ended.release(), begin=begin)
         try:
             self.submit(call, tasks)
             _wait(ended)

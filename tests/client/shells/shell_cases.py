@@ -7,9 +7,37 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from rocketpy.client.begun import Done, begun_by
 from rocketpy.client.client import Client
 
 Handler = Callable[[str], Awaitable[str]]
+
+
+class Later:
+    """A call that was begun, and ends by a call of :meth:`finish`."""
+
+    def __init__(self, number: int) -> None:
+        self.is_done = False
+        self.was_abandoned = False
+        self._number = number
+        self._function: Callable[[], object] | None = None
+
+    def result(self) -> int:
+        if self._number > 100:
+            raise ZeroDivisionError("after")
+        return self._number
+
+    def on_done(self, function: Callable[[], object]) -> None:
+        self._function = function
+
+    def abandon(self) -> None:
+        self.was_abandoned = True
+        self._function = None
+
+    def finish(self) -> None:
+        self.is_done = True
+        assert self._function is not None
+        self._function()
 
 
 class Role:
@@ -20,6 +48,7 @@ class Role:
     def __init__(self) -> None:
         self.events: list[object] = []
         self.numbers = iter((1, 2, 3))
+        self.begun: list[Later] = []
 
     async def double(self, number: int, *, more: int = 0) -> int:
         await trio.lowlevel.checkpoint()
@@ -27,6 +56,24 @@ class Role:
 
     async def fail(self) -> None:
         raise ZeroDivisionError("planted")
+
+    def _begin_later(self, number: int = 0, *, add: int = 0) -> Later | Done | None:
+        if number < 0:
+            raise ZeroDivisionError("before")
+        if number < 10:
+            return Done(number + add) if number else None
+        self.begun.append(Later(number + add))
+        return self.begun[-1]
+
+    @begun_by(_begin_later)
+    async def later(self, number: int = 0, *, add: int = 0) -> str:
+        """A call that is begun without a task, unless its number is 0."""
+        await trio.lowlevel.checkpoint()
+        return "in a task"
+
+    def finish(self) -> None:
+        """End what was begun first."""
+        self.begun.pop(0).finish()
 
     async def hang(self) -> None:
         self.events.append("begun")

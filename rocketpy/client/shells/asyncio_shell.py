@@ -1,0 +1,184 @@
+"""Objects of the client for asyncio: Trio runs in the same thread, as a guest (:mod:`.guest_host`)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from types import TracebackType
+from typing import Any
+
+import trio
+
+from rocketpy.client.begun import beginning_of
+from rocketpy.client.shells.guest_host import GuestHost
+from rocketpy.client.shells.held_scope import HeldScope, is_own
+from rocketpy.client.shells.shell import OpenScope, Shell, begin_like, in_shell
+
+
+class AsyncioShell(Shell[GuestHost]):
+    """An object of the client, its members that wait made for asyncio; all others are the object's own."""
+
+    _word = "asyncio"
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return (yield from self._awaited().__await__())
+
+    def __aiter__(self) -> Any:
+        iterator = self._target.__aiter__()
+        return self if iterator is self._target else self._shelled(iterator)
+
+    async def __anext__(self) -> Any:
+        return await self._call(self._target.__anext__)
+
+    async def __aenter__(self) -> Any:
+        self._opened = self._open(lambda: self._target)
+        return await self._opened.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        return bool(await self._opened.__aexit__(kind, failure, traceback))
+
+    def __iter__(self) -> Any:
+        return iter(self._target)
+
+    async def _call(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
+        return self._shelled(await self._loop.call(function, *arguments, tasks=self._held.calls))
+
+    async def _awaited(self) -> Any:
+        wait = getattr(self._target, "wait", None)  # as it has a form that takes no task
+        return await (self.wait() if wait is not None else self._call(_awaited, self._target))
+
+    def _handed(self, member: Callable[..., Any], parameter: int | str, value: Any) -> Any:
+        handed = super()._handed(member, parameter, value)
+        return self._handler(value) if handed is value and callable(value) and _is_async(value) else handed
+
+    # ---- what this kind of program says ---------------------------------------------------------------------------
+
+    def _value_of(self, name: str) -> Any:
+        return self._shelled(getattr(self._target, name))
+
+    def _call_member(self, member: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+        call_in_trio, held, begin = self._loop.call, self._held, beginning_of(member)
+
+        async def call(*arguments: Any, **named: Any) -> Any:
+            function, given = self._bound(member, arguments, named)
+            result = await call_in_trio(function, *given, tasks=held.calls, begin=begin_like(begin, function))
+            return self._shelled(result)
+
+        return call
+
+    def _iterate_member(self, member: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
+        async def iterate(*arguments: Any, **named: Any) -> AsyncIterator[Any]:
+            function, given = self._bound(member, arguments, named)
+            iterator = function(*given)
+            try:
+                while True:
+                    try:
+                        yield await self._call(iterator.__anext__)
+                    except StopAsyncIteration:
+                        return
+            finally:
+                await self._call(iterator.aclose)
+
+        return iterate
+
+    def _plain_member(self, member: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            _ = self._held.calls  # LocalProtocolError once the block has ended
+            function, given = self._bound(member, arguments, named)
+            return self._opened_or_shelled(function(*given))
+
+        return call
+
+    def _open(self, open_scope: OpenScope) -> AsyncioOpened:
+        return AsyncioOpened(self._loop, open_scope, self._held)
+
+    def _handler(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+        return _Handler(function, self)
+
+
+class AsyncioOpened:
+    """An async context manager of the client, for asyncio."""
+
+    def __init__(self, loop: GuestHost, open_scope: OpenScope, within: HeldScope | None) -> None:
+        self._loop = loop
+        self._held = HeldScope(open_scope)
+        self._within = within
+
+    async def __aenter__(self) -> Any:
+        tasks = self._loop.tasks if self._within is None else self._within.calls
+        value = await self._loop.call(self._held.enter, tasks)
+        return in_shell(AsyncioShell, value, self._loop, self._held)
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, failure: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        try:
+            await self._loop.call(self._held.leave, failure)
+        except BaseException as raised:
+            if is_own(raised, failure):
+                return False
+            raise
+        return failure is not None
+
+
+class AsyncioClient:
+    """A whole client: with the Trio run that it needs."""
+
+    def __init__(self, open_scope: OpenScope) -> None:
+        self._open_scope = open_scope
+        self._opened: AsyncioOpened | None = None
+        self._host: GuestHost | None = None
+
+    async def __aenter__(self) -> Any:
+        self._host = await GuestHost.acquire()
+        try:
+            self._opened = AsyncioOpened(self._host, self._open_scope, None)
+            return await self._opened.__aenter__()
+        except BaseException:
+            await self._host.release()
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        assert self._opened is not None
+        assert self._host is not None
+        try:
+            return await self._opened.__aexit__(kind, failure, traceback)
+        finally:
+            await self._host.release()
+
+
+class _Handler:
+    """A coroutine function of asyncio, to be called from a task of Trio."""
+
+    def __init__(self, function: Callable[..., Awaitable[Any]], shell: AsyncioShell) -> None:
+        self._function = function
+        self._shell = shell
+
+    async def __call__(self, *arguments: Any, **named: Any) -> Any:
+        shelled = [self._shell._shelled(each) for each in arguments]
+        task = asyncio.ensure_future(self._function(*shelled, **named), loop=self._shell._loop.loop)
+        ended = trio.Event()
+        task.add_done_callback(lambda _: ended.set())
+        try:
+            await ended.wait()
+        except trio.Cancelled:
+            task.cancel()
+            with trio.CancelScope(shield=True):  # a handler that takes a cancellation amiss holds up its own program
+                await ended.wait()
+            if not task.cancelled():
+                task.exception()  # seen: the cancellation counts
+            raise
+        return task.result()
+
+
+def _is_async(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+async def _awaited(target: Awaitable[Any]) -> Any:
+    return await target

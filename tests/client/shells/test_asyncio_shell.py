@@ -1,0 +1,271 @@
+"""Shells for asyncio: every kind of member, exceptions, cancellation, handlers, several clients."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from rocketpy.client import aio
+from rocketpy.client.client import Client
+from rocketpy.errors import ClientError, LocalProtocolError
+from tests.client.shells.shell_cases import role
+from tests.patience import PATIENCE_SECONDS
+
+NOWHERE = "127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def _role(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Client, "role", role, raising=False)
+
+
+def run(main: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(main, PATIENCE_SECONDS))
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[Any]:
+    async with aio.open_client(NOWHERE) as client, client.role() as opened:  # type: ignore[attr-defined]
+        yield opened
+
+
+def test_each_kind_of_member_is_made_for_asyncio() -> None:
+    async def main() -> None:
+        async with opened() as role:
+            assert await role.double(4, more=1) == 9
+            assert role.name == "role"
+            assert role.plain() > 0
+            assert [each async for each in role] == [1, 2, 3]
+            assert [each async for each in role.count(3)] == [0, 1, 2]
+            await role.soon()
+            async with role.opened("x") as inner:
+                assert await inner.double(1) == 2
+            assert role.events == ["open x", "close x"]
+            assert await role.same(role)
+            assert "double" in dir(role)
+            assert not hasattr(role, "nothing")
+
+    run(main())
+
+
+def test_exceptions_of_calls_and_blocks_are_the_same_objects() -> None:
+    async def main() -> None:
+        async with opened() as role:
+            with pytest.raises(ZeroDivisionError, match="planted"):
+                await role.fail()
+            mine = ZeroDivisionError("mine")
+            with pytest.raises(ZeroDivisionError) as caught:
+                async with role.opened("x"):
+                    raise mine
+            assert caught.value is mine
+            assert role.events == ["open x", "failed", "close x"]
+            with pytest.raises(StopIteration):
+                async with role.opened("y"):
+                    raise StopIteration
+        with pytest.raises(ClientError, match="No name server"):
+            async with aio.open_client(""):
+                pass
+
+    run(main())
+
+
+def test_a_cancelled_task_goes_on_when_its_call_has_ended() -> None:
+    async def main() -> None:
+        async with opened() as role:
+            task = asyncio.ensure_future(role.hang())
+            while not role.events:
+                await asyncio.sleep(0.001)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert role.events == ["begun", "ended"]
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(role.hang(), 0.01)
+            assert role.events == ["begun", "ended"] * 2
+            assert await role.double(1) == 2
+
+    run(main())
+
+
+def test_a_call_that_is_cancelled_twice_is_still_waited_for() -> None:
+    async def main() -> None:
+        async with opened() as role:
+            task = asyncio.ensure_future(role.hang())
+            while not role.events:
+                await asyncio.sleep(0.001)
+            task.cancel()
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert role.events == ["begun", "ended"]
+
+    run(main())
+
+
+def test_a_cancelled_block_is_left_in_order() -> None:
+    seen: list[object] = []
+
+    async def main() -> None:
+        async def block() -> None:
+            async with opened() as role, role.opened("x"):
+                seen.append(role.events)
+                await asyncio.sleep(PATIENCE_SECONDS)
+
+        task = asyncio.ensure_future(block())
+        while not seen:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(main())
+    assert seen == [["open x", "close x"]]
+
+
+def test_use_after_the_end_is_a_clear_error() -> None:
+    async def main() -> None:
+        async with opened() as role:
+            async with role.opened("x") as inner:
+                hanging = asyncio.ensure_future(inner.hang())
+                while not inner.events:
+                    await asyncio.sleep(0.001)
+            with pytest.raises(LocalProtocolError, match="was closed while the call was in progress"):
+                await hanging
+            for use in (inner.double, lambda _: inner.opened("z").__aenter__()):
+                with pytest.raises(LocalProtocolError, match="the client is closed"):
+                    await use(1)
+            with pytest.raises(LocalProtocolError, match="the client is closed"):
+                inner.plain()
+        with pytest.raises(LocalProtocolError, match="the client is closed"):
+            await role.double(1)
+
+    run(main())
+
+
+def test_a_role_that_fails_ends_calls_and_raises_at_the_end_of_its_block() -> None:
+    async def main() -> None:
+        async with opened() as role:
+            with pytest.raises(BaseExceptionGroup) as caught:
+                async with role.broken() as inner:
+                    with pytest.raises(LocalProtocolError):
+                        await inner.hang()
+            assert caught.group_contains(ZeroDivisionError, match="of a service")
+            assert await role.double(1) == 2
+
+    run(main())
+
+
+def test_a_handler_runs_in_asyncio_and_is_cancelled_with_the_call() -> None:
+    async def main() -> None:
+        cancelled = []
+
+        async def answer(call: str) -> str:
+            await asyncio.sleep(0)
+            return call.upper()
+
+        async def fail(_: str) -> str:
+            raise ZeroDivisionError("of a handler")
+
+        async def hang(_: str) -> str:
+            begun.set()
+            try:
+                await asyncio.sleep(PATIENCE_SECONDS)
+            finally:
+                cancelled.append(True)
+            return ""
+
+        async with opened() as role:
+            assert await role.run(answer, count=2) == ["CALL 0", "CALL 1"]
+            with pytest.raises(ZeroDivisionError, match="of a handler"):
+                await role.run(fail)
+            begun = asyncio.Event()
+            task = asyncio.ensure_future(role.run(handler=hang))
+            await begun.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert cancelled == [True]
+
+    run(main())
+
+
+def test_several_clients_live_in_one_loop_and_leave_no_thread() -> None:
+    async def main() -> None:
+        async with opened() as one:
+            async with opened() as two:
+                assert await asyncio.gather(one.double(1), two.double(2)) == [2, 4]
+            assert await one.double(3) == 6
+        async with opened() as three:
+            assert await three.double(4) == 8
+
+    run(main())
+    run(main())
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while any("rocketpy" in each.name for each in threading.enumerate()):
+        assert time.monotonic() < deadline
+
+
+def test_a_client_belongs_to_its_loop() -> None:
+    async def main() -> None:
+        async with opened() as role:
+
+            def other() -> None:
+                with pytest.raises(LocalProtocolError, match="belongs to another event loop"):
+                    asyncio.run(role.double(1))
+
+            await asyncio.to_thread(other)
+
+    run(main())
+
+
+def test_a_call_that_is_begun_without_a_task_ends_as_others_do() -> None:
+    async def main() -> None:
+        async with opened() as role:
+            assert await role.later() == "in a task"
+            assert await role.later(3, add=4) == 7
+            with pytest.raises(ZeroDivisionError, match="before"):
+                await role.later(-1)
+            for number in (20, 30):
+                task = asyncio.ensure_future(role.later(number))
+                await until(lambda: role.begun)
+                role.finish()
+                assert await task == number
+            task = asyncio.ensure_future(role.later(200))
+            await until(lambda: role.begun)
+            role.finish()
+            with pytest.raises(ZeroDivisionError, match="after"):
+                await task
+
+    run(main())
+
+
+def test_a_begun_call_is_abandoned_by_a_cancellation_and_by_the_end_of_its_block() -> None:
+    async def main() -> None:
+        async with opened() as role:
+            task = asyncio.ensure_future(role.later(20))
+            await until(lambda: role.begun)
+            (begun,) = role.begun
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert begun.was_abandoned
+            async with role.opened("x") as inner:
+                task = asyncio.ensure_future(inner.later(20))
+                await until(lambda: inner.begun)
+            with pytest.raises(LocalProtocolError, match="was closed while the call was in progress"):
+                await task
+            assert inner.begun[0].was_abandoned  # a value, which is read after the end
+
+    run(main())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
