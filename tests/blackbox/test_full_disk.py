@@ -14,6 +14,7 @@ import attrs
 import pytest
 
 from tests.blackbox import processes
+from tests.blackbox.doctor import examine
 from tests.blackbox.processes import Process
 from tests.blackbox.wire import SERVICE_NOT_AVAILABLE, SUCCESS, Response, Wire
 
@@ -30,6 +31,7 @@ class SmallDisk:
     """A running broker whose store is on a disk of 48 MiB, seen from outside its namespace through /proc."""
 
     broker: Process
+    namesrv: str
     address: str
     mounted: Path
 
@@ -71,7 +73,7 @@ def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
     broker = processes.start_broker(tmp_path, settings, wrap=wrap)
     try:
         processes.await_brokers(f"127.0.0.1:{first}", {"broker-0"}, [broker, nameserver])
-        yield SmallDisk(broker, f"127.0.0.1:{first + 4}", mounted)
+        yield SmallDisk(broker, f"127.0.0.1:{first}", f"127.0.0.1:{first + 4}", mounted)
     finally:
         statuses = broker.terminate(), nameserver.terminate()
     assert statuses == (0, 0), broker.log()
@@ -115,3 +117,18 @@ def test_a_full_disk_does_not_hinder_a_clean_shutdown(small_disk: SmallDisk) -> 
     with Wire(small_disk.address) as wire:
         send_until_refused(wire)
     # The fixture ends the broker and looks at its exit status.
+
+
+def test_the_doctor_finds_a_disk_that_is_high_and_one_that_is_full(small_disk: SmallDisk) -> None:
+    """Each share is of all that the disk has; what the broker says is a few seconds old at most."""
+    used = sum(each.stat().st_blocks * 512 for each in small_disk.seen("store").rglob("*") if each.is_file())
+    for check, share in (("disk-high", 0.82), ("disk-full", 0.97)):
+        small_disk.seen("filler").write_bytes(b"\0" * (int(share * DISK_SIZE) - used))
+        status, findings = examine(small_disk.namesrv)
+        deadline = time.monotonic() + _RECOVERY_TIMEOUT_S
+        while check not in {each["check"] for each in findings}:
+            assert time.monotonic() < deadline, findings
+            status, findings = examine(small_disk.namesrv)
+        (finding,) = [each for each in findings if each["check"] == check]
+        assert str(small_disk.mounted) in finding["problem"]
+        assert status == (check == "disk-full"), findings

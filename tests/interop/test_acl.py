@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
 from rocketpy.client.client import open_admin_client, open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.results import SendStatus
-from rocketpy.errors import RocketpyError
+from rocketpy.errors import BrokerError, RocketpyError
+from rocketpy.protocol.bodies.acl import PlainAccessConfig
 from rocketpy.protocol.message import Message
 from rocketpy.protocol.signature import SessionCredentials
 from tests.docs.example_programs import run_example
-from tests.interop.clients import Program
+from tests.interop.clients import WAIT_S, Program
 from tests.interop.cluster import Cluster, start_cluster
 from tests.interop.mqadmin_session import MqadminSession
 
@@ -220,3 +222,71 @@ async def _use(cluster: Cluster) -> None:
         (queue,) = await consumer.queues("allowed")
         pulled = await consumer.pull(queue, 0)
         assert [each.body for each in pulled.messages] == [b"signed"]
+
+
+async def outcome_of(call: Awaitable[object]) -> object:
+    """Return what a call returns, or the code and remark of its refusal, without secrets and the line of Java."""
+    try:
+        return await call
+    except BrokerError as failure:
+        remark = str(failure.remark).partition(", org.apache.rocketmq")[0]
+        return failure.response_code, re.sub("secretKey=[^ ]+", "secretKey=******", remark)
+
+
+async def administer_accounts(cluster: Cluster) -> list[object]:
+    """Make each call about accounts; return what came of them and what the account could do then."""
+    (broker,) = cluster.brokers.values()
+    newcomer = SessionCredentials("newcomer", "new-secret")
+    account = PlainAccessConfig(
+        newcomer.access_key,
+        newcomer.secret_key,
+        default_topic_perm="DENY",
+        default_group_perm="SUB",
+        topic_perms=["allowed=PUB|SUB", "denied=DENY"],
+        group_perms=["a-group=SUB"],
+    )
+    found: list[object] = []
+
+    async def may_send(topic: str, *, signed: bool = True) -> bool:
+        config = ClientConfig(credentials=newcomer if signed else None)
+        async with open_producer(cluster.namesrv, group="a-group", config=config) as producer:
+            try:
+                return (await producer.send(Message(topic, b"sent"))).status is SendStatus.SEND_OK
+            except RocketpyError:
+                return False
+
+    async with (
+        open_admin_client(cluster.namesrv, config=ClientConfig(credentials=ADMIN)) as admin,
+        open_admin_client(cluster.namesrv, config=ClientConfig(credentials=newcomer)) as admin_of_newcomer,
+    ):
+
+        async def note(*calls: Awaitable[object]) -> None:
+            """Note what comes of calls, and which state of the accounts that has led to."""
+            found.append([await outcome_of(call) for call in calls])
+            info = await admin.accounts.version(broker)
+            assert info.broker_addr == broker
+            versions = (info.all_acl_config_data_version or {}).items()
+            found.append(
+                (info.broker_name, info.cluster_name, {Path(path).name: each.counter for path, each in versions})
+            )
+
+        accounts, accounts_of_newcomer = admin.accounts, admin_of_newcomer.accounts
+        await note(accounts.update(broker, account))
+        await note(may_send("allowed"), may_send("denied"), may_send("allowed", signed=False))
+        await note(accounts.update(broker, attrs.evolve(account, topic_perms=["denied=PUB"])))
+        await note(may_send("allowed"), may_send("denied"))
+        await note(accounts.update(broker, PlainAccessConfig("short", "x")))
+        await note(accounts.delete(broker, newcomer.access_key), accounts.delete(broker, newcomer.access_key))
+        await note(accounts_of_newcomer.version(broker), may_send("allowed"))
+        await note(accounts.update_global_white_addresses(broker, ["127.0.0.1", "10.10.10.*"]))
+        with trio.fail_after(WAIT_S):  # Java's broker looks at its files every five seconds
+            while not await may_send("denied", signed=False):
+                await trio.sleep(0.05)
+        await note(accounts.update_global_white_addresses(broker, ["10.10.10.1"]))
+    return found
+
+
+def test_our_admin_changes_accounts_of_both_brokers_alike(guarded_java: Cluster, guarded: Cluster) -> None:
+    of_java, of_ours = trio.run(administer_accounts, guarded_java), trio.run(administer_accounts, guarded)
+    assert of_ours == of_java
+    assert of_ours[0] == [None]
