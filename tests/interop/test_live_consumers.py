@@ -1,0 +1,206 @@
+"""What operators ask of consumers that run, by way of a broker: our admin of Java's consumer, Java's tool of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from rocketpy.client import (
+    AdminClient,
+    ConsumeFromWhere,
+    Consumer,
+    ConsumerConfig,
+    Message,
+    MessageBatch,
+    MessageExt,
+    MessageQueue,
+    open_admin_client,
+    open_client,
+    open_producer,
+)
+from rocketpy.errors import BrokerError
+from tests.interop.clients import WAIT_S, Program
+from tests.interop.cluster import Cluster
+from tests.interop.mqadmin_session import MqadminSession
+
+pytestmark = pytest.mark.java
+
+COUNT = 6
+BEGINNING = 0
+
+
+async def send(cluster: Cluster, topic: str) -> list[str]:
+    """Send some messages to queues in turn; return their offset ids."""
+    (broker,) = cluster.brokers
+    async with open_producer(cluster.namesrv) as producer:
+        return [
+            (
+                await producer.send(Message(topic, b"%d" % number), queue=MessageQueue(topic, broker, number % 4))
+            ).offset_msg_id
+            for number in range(COUNT)
+        ]
+
+
+@pytest.fixture
+def java_consumer(cluster: Cluster, topic: str, group: str, tmp_path: Path) -> Iterator[Program]:
+    """A consumer of Java that runs, and has told the broker so."""
+    with Program("java", "consume", tmp_path, namesrv=cluster.namesrv, group=group, topic=topic) as program:
+        program.wait_started()
+        yield program
+
+
+async def client_id_of(admin: AdminClient, group: str) -> str:
+    """Return the id of the group's only member, once the broker knows it."""
+    with trio.fail_after(WAIT_S):
+        while True:
+            try:
+                (connection,) = (await admin.clients.consumers(group)).connection_set
+            except BrokerError:
+                await trio.sleep(0.05)
+            else:
+                return connection.client_id
+
+
+async def wait_messages(program: Program, count: int) -> None:
+    await trio.to_thread.run_sync(program.wait_messages, count)
+
+
+async def wait_committed(admin: AdminClient, topic: str, group: str) -> None:
+    """Wait until the broker has the group's offsets: without any it resets nothing. Consumers commit every 5 s."""
+    with trio.fail_after(WAIT_S):
+        while True:
+            table = (await admin.offsets.progress(group, topic)).offset_table
+            if sum(each.consumer_offset for each in table.values()) == COUNT:
+                return
+            await trio.sleep(0.05)
+
+
+async def test_our_admin_asks_a_consumer_of_java(
+    cluster: Cluster, topic: str, group: str, java_consumer: Program
+) -> None:
+    ids = await send(cluster, topic)
+    await wait_messages(java_consumer, COUNT)
+    (broker,) = cluster.brokers
+    queues = [MessageQueue(topic, broker, queue_id) for queue_id in range(4)]
+    async with open_admin_client(cluster.namesrv) as admin:
+        client_id = await client_id_of(admin, group)
+
+        info = await admin.clients.running_info(group, client_id)
+        assert {each.topic: each.sub_string for each in info.subscription_set} == {topic: "*", f"%RETRY%{group}": "*"}
+        assert set(queues) <= set(info.mq_table)
+        assert set(info.status_table) == {topic, f"%RETRY%{group}"}
+        assert (info.properties["PROP_CONSUME_TYPE"], info.jstack) == ("CONSUME_PASSIVELY", None)
+        stacks = (await admin.clients.running_info(group, client_id, jstack=True)).jstack
+        assert stacks is not None
+        assert "TID:" in stacks
+
+        result = await admin.messages.consume_directly(group, client_id, ids[3])
+        assert (result.consume_result, result.order, result.auto_commit) == ("CR_SUCCESS", False, True)
+        await wait_messages(java_consumer, COUNT + 1)
+        assert java_consumer.messages()[-1].body == b"3"
+
+        found = await admin.clients.offsets(topic, group)
+        assert found == {client_id: {queue: (COUNT - queue.queue_id + 3) // 4 for queue in queues}}
+        assert await admin.clients.offsets(topic, group, client_id) == found
+
+        await wait_committed(admin, topic, group)
+        assert await admin.resets.reset(topic, group, BEGINNING) == dict.fromkeys(queues, 0)
+        await wait_messages(java_consumer, 2 * COUNT + 1)
+    again = java_consumer.messages()[COUNT + 1 :]
+    assert sorted(each.body for each in again) == [b"%d" % number for number in range(COUNT)]
+
+
+async def test_our_admin_hands_a_message_to_an_orderly_consumer_of_java(
+    cluster: Cluster, topic: str, group: str, tmp_path: Path
+) -> None:
+    arguments = {"namesrv": cluster.namesrv, "group": group, "topic": topic, "listener": "orderly"}
+    with Program("java", "consume", tmp_path, **arguments) as program:
+        ids = await send(cluster, topic)
+        await wait_messages(program, COUNT)
+        (broker,) = cluster.brokers
+        async with open_admin_client(cluster.namesrv) as admin:
+            client_id = await client_id_of(admin, group)
+            info = await admin.clients.running_info(group, client_id)
+            assert info.properties["PROP_CONSUMEORDERLY"] == "true"
+            assert info.mq_table[MessageQueue(topic, broker, 0)].locked
+            result = await admin.messages.consume_directly(group, client_id, ids[0])
+            assert (result.consume_result, result.order) == ("CR_SUCCESS", True)
+        await wait_messages(program, COUNT + 1)
+
+
+@attrs.define(eq=False)
+class OurConsumer:
+    """A consumer of ours that runs, and what its handler has had."""
+
+    client_id: str
+    consumer: Consumer
+    received: list[MessageExt] = attrs.field(factory=list)
+
+    async def handle(self, batch: MessageBatch) -> None:
+        await trio.lowlevel.checkpoint()
+        self.received += batch
+
+    async def wait_messages(self, count: int) -> None:
+        with trio.fail_after(WAIT_S):
+            while len(self.received) < count:
+                await trio.sleep(0.02)
+
+
+@asynccontextmanager
+async def our_consumer(cluster: Cluster, topic: str, group: str) -> AsyncIterator[OurConsumer]:
+    config = ConsumerConfig(
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, persist_consumer_offset_interval=100
+    )
+    async with (
+        open_client(cluster.namesrv) as client,
+        client.consumer(group, topic, config=config) as consumer,
+        trio.open_nursery() as nursery,
+    ):
+        ours = OurConsumer(client.client_id, consumer)
+        await nursery.start(consumer.run, ours.handle)
+        yield ours
+        nursery.cancel_scope.cancel()
+
+
+async def test_mqadmin_asks_a_consumer_of_ours(cluster: Cluster, topic: str, group: str, tmp_path: Path) -> None:
+    ids = await send(cluster, topic)
+    with MqadminSession(cluster, tmp_path / "tool") as session:
+
+        async def mqadmin(command: str) -> str:
+            words = [*command.split(), "-n", cluster.namesrv]
+            return (await trio.to_thread.run_sync(session.run, words)).text
+
+        async with our_consumer(cluster, topic, group) as ours:
+            await ours.wait_messages(COUNT)
+            listed = await mqadmin(f"consumerStatus -g {group}")
+            assert ours.client_id in listed
+            shown = await mqadmin(f"consumerStatus -g {group} -i {ours.client_id}")
+            for expected in (
+                "#Consumer Properties#",
+                "#Consumer Subscription#",
+                "#Consumer RT&TPS#",
+                "#Consumer Offset#",
+            ):
+                assert expected in shown, shown
+            assert re.search(r"PROP_CONSUME_TYPE\s*: CONSUME_PASSIVELY", shown), shown
+            progress = re.findall(rf"{re.escape(topic)}\s+broker-0\s+(\d)\s+(\d)\s*$", shown, re.MULTILINE)
+            assert progress == [("0", "2"), ("1", "2"), ("2", "1"), ("3", "1")], shown
+
+            consumed = await mqadmin(f"queryMsgById -i {ids[3]} -g {group} -d {ours.client_id}")
+            assert "CR_SUCCESS" in consumed, consumed
+            await ours.wait_messages(COUNT + 1)
+            assert ours.received[-1].body == b"3"
+
+            async with open_admin_client(cluster.namesrv) as admin:
+                await wait_committed(admin, topic, group)
+            reset = await mqadmin(f"resetOffsetByTime -g {group} -t {topic} -s 0")
+            assert "Exception" not in reset, reset
+            assert len(re.findall(r"broker-0\s+\d\s+0\s*$", reset, re.MULTILINE)) == 4, reset
+            await ours.wait_messages(2 * COUNT + 1)
+    assert sorted(each.body for each in ours.received[COUNT + 1 :]) == [b"%d" % number for number in range(COUNT)]
