@@ -21,9 +21,10 @@ from property_tests.cluster_plan import CONSUMERS, LIES, PRODUCERS, TRANSACTIONS
 from property_tests.cluster_record import Got, History, Sent, are_equal, body_of, has_record
 from property_tests.cluster_status_checks import SLAVE_TIMEOUT_S
 from property_tests.cluster_transactions import TransactionalProducer
-from rocketpy.client.client import open_admin_client, open_producer, open_pull_consumer
+from rocketpy.client.client import open_admin_client, open_client, open_pull_consumer
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.pull_consumer import PullConsumer
+from rocketpy.client.hooks import SendMessageContext, SendMessageHook
 from rocketpy.client.instance import open_client_instance
 from rocketpy.client.producer.producer import Producer
 from rocketpy.client.results import SendResult, SendStatus
@@ -72,6 +73,19 @@ async def _scene(history: History, world: ClusterWorld) -> None:
         await trio.sleep_until(cluster.began_at + history.plan.seconds)
         await cluster.heal()
         nursery.cancel_scope.cancel()
+
+
+class LastAttempt(SendMessageHook):
+    """Notes when the last attempt of a producer's send left: an earlier one may have waited for its own time."""
+
+    hook_name = "last attempt"
+    sent: Sent
+
+    def send_message_before(self, context: SendMessageContext) -> None:
+        self.sent.attempted_at = trio.current_time()
+
+    def send_message_after(self, context: SendMessageContext) -> None:
+        """Nothing more is noted."""
 
 
 class Cluster:
@@ -142,10 +156,14 @@ class Cluster:
     async def _produce(
         self, name: str, orders: trio.MemoryReceiveChannel[tuple[Sent, int]], process: SimProcess
     ) -> None:
-        async with open_producer(self.world.name_servers, environment=environment_of(process)) as producer:
+        attempts = LastAttempt()
+        async with (
+            open_client(self.world.name_servers, environment=environment_of(process)) as client,
+            client.producer(f"{TOPIC}-producers", send_hooks=[attempts]) as producer,
+        ):
             process.started()
-            async for sent, size in orders:
-                await self._send(producer, sent, size)
+            async for attempts.sent, size in orders:
+                await self._send(producer, attempts.sent, size)
 
     async def _send(self, producer: Producer, sent: Sent, size: int) -> None:
         sent.asked_at = trio.current_time()

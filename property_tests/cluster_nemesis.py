@@ -72,7 +72,7 @@ class Nemesis:
             await trio.sleep(RESTART_SECONDS)
             if not broker.host.is_running and name not in self._held:
                 self.history.note(f"{name} has ended: {broker.host.failure}")
-                self.history.ends.append(End(trio.current_time() - RESTART_SECONDS, name))
+                self.history.ends.append(End(broker.host.ended_at, name))
                 await self._start(name)
 
     # ---- private --------------------------------------------------------------------------------------------------

@@ -83,6 +83,9 @@ class Sent:
     number: int
     producer: str
     asked_at: float
+    """When the send began."""
+    attempted_at: float | None = None
+    """When its last attempt left, if that is known."""
     answered_at: float | None = None
     status: SendStatus | None = None
     queue: Queue | None = None

@@ -48,7 +48,7 @@ def _timed_out(history: History, sent: Sent) -> Iterator[str]:
     """The answer comes when the time is over: no earlier, and no later if nothing hinders master and client."""
     assert sent.answered_at is not None
     assert sent.broker is not None
-    took_s = sent.answered_at - sent.asked_at
+    took_s = sent.answered_at - (sent.asked_at if sent.attempted_at is None else sent.attempted_at)
     if took_s < SLAVE_TIMEOUT_S:
         yield f"status: {sent} after {took_s:.3f} s"
     latest_s = SLAVE_TIMEOUT_S + _TOLERANCE_S + _DISK_CALLS * history.plan.disk_delay_s

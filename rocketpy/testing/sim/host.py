@@ -18,6 +18,7 @@ shields a pause.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TypeVar
@@ -119,6 +120,8 @@ class SimHost:
         self._has_power = True
         self.failure: BaseException | None = None
         """Why the last process has ended, if neither in order nor by a kill."""
+        self.ended_at = -math.inf
+        """When the last process ended, in seconds of Trio's clock."""
 
     @property
     def process(self) -> SimProcess:
@@ -220,6 +223,7 @@ class SimHost:
                 self._network.end_process(self.address)
             self.disk.kill_process()
             self._process = None
+            self.ended_at = trio.current_time()
             process.has_begun.set()
             process.has_ended.set()
             self._trace.note("end", self.address)
