@@ -23,7 +23,7 @@ import trio
 from rocketpy.client.consumer.start import Start, StartKind
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.client.scope import unwrapped
-from rocketpy.errors import BrokerError, ClientError, RemotingError, RocketpyError
+from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError, RocketpyError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import MessageExt, MessageQueue
 
@@ -32,6 +32,9 @@ PULLS_AHEAD_MAX = 16
 
 FRUITLESS_PAUSE_SECONDS = 0.1
 """Pause after a pull that returned nothing at once, because a broker need not hold pulls."""
+
+STANDING_MAX = 100
+"""Pulls in a row without progress after which a stream with an end fails."""
 
 PASSING_CODES = frozenset(
     (
@@ -235,6 +238,7 @@ class _Readers:
     async def _read(self, stretch: _Stretch) -> None:
         queue, position, end = stretch.queue, stretch.begin, stretch.end
         is_in_trouble = False
+        standing = 0  # pulls in a row that have moved the position nowhere, or only to where the broker said
         while end is None or position < end:
             asked_at = trio.current_time()
             try:
@@ -244,6 +248,13 @@ class _Readers:
                     expression=self._plan.expression,
                     suspend_ms=0 if self._plan.until_end else self._plan.suspend_ms,
                 )
+                is_standing = result.status is PullStatus.OFFSET_ILLEGAL or result.next_begin_offset == position
+                standing = standing + 1 if is_standing else 0
+                if end is not None and standing > STANDING_MAX:
+                    raise RemoteProtocolError(
+                        f"pulling from {queue.broker_name} queue {queue.queue_id}: expected to reach offset {end}, "
+                        f"found {result.status.name} at {position} after {standing} pulls"
+                    )
             except RocketpyError as failure:
                 if end is not None or not _may_pass(failure):
                     self.failure = self.failure or failure
@@ -262,7 +273,7 @@ class _Readers:
                 await self._send.send(_Pulled(queue, messages, _least(result.next_begin_offset, end)))
             elif result.status is PullStatus.NO_NEW_MSG and end is not None:
                 return
-            elif trio.current_time() - asked_at < FRUITLESS_PAUSE_SECONDS:
+            if standing and trio.current_time() - asked_at < FRUITLESS_PAUSE_SECONDS:
                 await trio.sleep(FRUITLESS_PAUSE_SECONDS)
             position = result.next_begin_offset
 

@@ -266,6 +266,7 @@ class AssignedQueues:
             puller=self._queue_requests,
             owner=self,
             clock=self._instance.clock,
+            is_moved=like is not None,
         )
         scope = trio.CancelScope()
         self._assigned[queue] = _Assigned(process_queue, scope)

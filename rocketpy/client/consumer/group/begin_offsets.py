@@ -65,6 +65,6 @@ class BeginOffsets:
             timestamp_ms = config.consume_timestamp
             if timestamp_ms is None:
                 timestamp_ms = self.started_at_ms - HALF_AN_HOUR_MS
-            begins[queue] = await offset_without_progress(
-                queue, self.queue_offsets, config.consume_from_where, timestamp_ms
-            )
+            begin = await offset_without_progress(queue, self.queue_offsets, config.consume_from_where, timestamp_ms)
+            if begin >= 0:
+                begins[queue] = begin

@@ -5,7 +5,9 @@ acknowledgements, it does not poll.
 
 Compatibility: ``DefaultMQPushConsumerImpl.pullMessage`` (4.9.8). Each queue has a task of its own, so a broker that
 does not answer delays only its own queues. A queue whose offset is illegal is read anew at once, from the offset that
-the broker has named; in Java that takes ten seconds and the next rebalance.
+the broker has named; in Java that takes ten seconds and the next rebalance. Where a broker calls illegal what it has
+just named, or holds no pull and names no further offset, there is a pause. What is noted as skipped is never past the
+end of the queue, wherever the broker says to go on.
 """
 
 from __future__ import annotations
@@ -85,6 +87,8 @@ class QueueReader:
     puller: Puller
     owner: ReaderOwner
     clock: Clock
+    is_moved: bool = False
+    """It begins at an offset that the broker has named."""
     is_in_trouble: bool = False
 
     async def run(self) -> None:
@@ -109,12 +113,16 @@ class QueueReader:
             if process_queue.is_dropped:
                 return
             if result.status is PullStatus.OFFSET_ILLEGAL:
+                if self.is_moved:
+                    await trio.sleep(self.exception_pause_s)
                 await self._read_anew(result.next_begin_offset)
                 continue
+            self.is_moved = False
+            is_fruitless = result.status is not PullStatus.FOUND and result.next_begin_offset == self.next_offset
             self._take(result, trio.current_time() - asked_at)
             if self.plan.interval_s and result.messages:
                 await trio.sleep(self.plan.interval_s)
-            elif result.status is PullStatus.NO_NEW_MSG and trio.current_time() - asked_at < FRUITLESS_SECONDS:
+            elif is_fruitless and trio.current_time() - asked_at < FRUITLESS_SECONDS:
                 await trio.sleep(FRUITLESS_SECONDS)
 
     def _take(self, result: PullResult, pull_seconds: float) -> None:
@@ -129,7 +137,7 @@ class QueueReader:
                 properties[PROPERTY_MAX_OFFSET] = highest
             self.owner.deliver(process_queue, messages, pull_seconds)
         elif not process_queue.message_count:
-            self.owner.note_fruitless(process_queue, result.next_begin_offset)
+            self.owner.note_fruitless(process_queue, min(result.next_begin_offset, result.max_offset))
 
     async def _read_anew(self, next_offset: int) -> None:
         """Begin again at an offset that exists.

@@ -4,8 +4,7 @@ A queue is pulled from the broker that the last answer has named, a slave when i
 from any of the same name when that one is not registered. Progress is the master's, and a slave's without a master.
 
 Compatibility: ``PullAPIWrapper`` and ``MQAdminImpl`` (4.9.8). After a failed pull the next one goes to the master
-again; RocketMQ stays with a slave that has vanished until its route has. As in Java, the tags are compared again here,
-because the broker compares only their hashes.
+again; RocketMQ stays with a slave that has vanished until its route has.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from collections.abc import Sequence
 
 import attrs
 
+from rocketpy.client.consumer.queue.answers import read_pull_answer
 from rocketpy.client.consumer.queue.pull_plan import PullRequest
 from rocketpy.client.hooks import FilterMessageContext, FilterMessageHook
 from rocketpy.client.instance import ClientInstance, read_response
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.containment import Contained
 from rocketpy.errors import BrokerError, RemotingError
-from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.bodies.route import MASTER_ID
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -30,7 +29,7 @@ from rocketpy.protocol.headers.offset import (
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rocketpy.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rocketpy.protocol.headers.pull import PullMessageRequestHeader
 from rocketpy.protocol.headers.queue_bounds import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
@@ -39,9 +38,7 @@ from rocketpy.protocol.headers.queue_bounds import (
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
 )
-from rocketpy.protocol.message import MessageExt, MessageQueue
-from rocketpy.protocol.selector.tag import has_tag
-from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.sysflag import PULL_COMMIT_OFFSET_FLAG, PULL_SUBSCRIPTION_FLAG
 
 COMMIT_SECONDS = 5.0
@@ -60,7 +57,7 @@ class QueueRequests:
         self._suggested_broker_ids: dict[MessageQueue, int] = {}  # from the last pull's answer
 
     async def pull(self, pull: PullRequest) -> PullResult:
-        """Pull once."""
+        """Pull once. RemoteProtocolError also for an answer that does not fit what was asked."""
         queue, subscription, sys_flag = pull.queue, pull.subscription, pull.sys_flag
         address = await self._routes.subscribe_address(queue, self._suggested_broker_ids.get(queue, MASTER_ID))
         if sys_flag & PULL_COMMIT_OFFSET_FLAG and address != self._routes.table.publish_address(queue.broker_name):
@@ -86,7 +83,7 @@ class QueueRequests:
             self._suggested_broker_ids.pop(queue, None)  # a slave that does not answer is left for the master
             self._instance.request_route_refresh()
             raise
-        result = _pull_result(response, queue, subscription)
+        result = read_pull_answer(response, pull)
         self._suggested_broker_ids[queue] = result.suggest_which_broker_id
         return self._filtered(result, queue) if self._filter_hooks and result.messages else result
 
@@ -181,20 +178,3 @@ class QueueRequests:
         except RemotingError:
             self._instance.request_route_refresh()
             raise
-
-
-def _pull_result(response: RemotingCommand, queue: MessageQueue, subscription: SubscriptionData) -> PullResult:
-    header = read_response(response, PullMessageResponseHeader)
-    messages: list[MessageExt] = []
-    if response.code == ResponseCode.SUCCESS and response.body:
-        messages = decode_messages(response.body, broker_name=queue.broker_name)
-        if subscription.tags_set:
-            messages = [each for each in messages if has_tag(subscription, each.tags)]
-    return PullResult(
-        status=PullStatus(response.code),
-        messages=tuple(messages),
-        next_begin_offset=header.next_begin_offset,
-        min_offset=header.min_offset,
-        max_offset=header.max_offset,
-        suggest_which_broker_id=header.suggest_which_broker_id,
-    )
