@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import trio
 
-from rocketpy.errors import RemotingConnectError, RemotingSendRequestError, RemotingTimeoutError
+from rocketpy.errors import LocalProtocolError, RemotingConnectError, RemotingSendRequestError, RemotingTimeoutError
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.remoting.config import IDLE_SWEEP_SECONDS, NettyClientConfig, TlsClientConfig
 from rocketpy.remoting.connection import Connection
@@ -70,6 +70,7 @@ async def open_remoting_client(
         try:
             yield client
         finally:
+            client.is_closed = True
             nursery.cancel_scope.cancel()
 
 
@@ -107,6 +108,8 @@ class RemotingClient:
             incoming=IncomingBytes(INCOMING_BYTES_MAX),
             refusals=RefusalLog(),
         )
+        self.is_closed = False
+        """Whether the block has ended: no connection is made any more."""
         self._connections: dict[str, Connection] = {}
         # One caller connects while the others wait: connecting awaits, and two callers must share one connection.
         self._connecting: dict[str, trio.Lock] = {}
@@ -144,10 +147,15 @@ class RemotingClient:
         connection.oneway(request)
 
     async def connect(self, address: str, timeout_s: float) -> Connection:
-        """Return the open connection to an address, or open one; RemotingConnectError when that fails."""
+        """Return the open connection to an address, or open one; RemotingConnectError when that fails.
+
+        LocalProtocolError when the client's block has ended.
+        """
         connection = self._connections.get(address)
         if connection is not None and not connection.is_closed:
             return connection
+        if self.is_closed:
+            raise LocalProtocolError(f"no connection to {address} is made: the client's block has ended")
         lock = self._connecting.setdefault(address, trio.Lock())
         with trio.move_on_after(min(timeout_s, self._config.connect_timeout_millis / 1000)):
             async with lock:

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from rocketpy.errors import (
+    LocalProtocolError,
     RemotingConnectError,
     RemotingSendRequestError,
     RemotingTimeoutError,
@@ -69,6 +70,13 @@ async def test_a_block_that_is_cancelled_can_still_ask_on_its_way_out(running: R
                     codes.append((await client.request(running.address, make_request(ECHO))).code)
     assert codes == [0, 0]
     assert running.server.statistics().accepted_count == 2
+
+
+async def test_a_client_whose_block_has_ended_says_so(running: Running) -> None:
+    async with open_remoting_client() as client:
+        await client.request(running.address, make_request(ECHO))
+    with pytest.raises(LocalProtocolError, match="the client's block has ended"):
+        await client.request(running.address, make_request(ECHO))
 
 
 async def ask_in_vain(client: RemotingClient, running: Running, clock: trio.testing.MockClock) -> None:
