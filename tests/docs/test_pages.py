@@ -1,4 +1,4 @@
-"""The code on the pages about the client, the fixture and containers runs, and their tables are complete."""
+"""The code on the pages about the fixture and containers runs, and their tables are complete."""
 
 from __future__ import annotations
 
@@ -9,43 +9,16 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from rocketpy.broker.__main__ import SHUTDOWN_SECONDS
 from rocketpy.testing.fixture.in_process import BrokerInProcess
-from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
-from rocketpy.testing.fixture.options import BrokerOptions
+from rocketpy.testing.fixture.in_thread import BrokerInThread
+from tests.page_text import blocks
 from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
-CLIENT, CONTAINERS, FIXTURE = (
-    (ROOT / "docs" / f"{name}.md").read_text() for name in ("client", "containers", "fixture")
-)
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerInThread]:
-    with open_broker_in_thread(BrokerOptions()) as broker:
-        yield broker
-
-
-def test_the_programs_of_the_client_page_run_in_their_order(broker: BrokerInThread) -> None:
-    programs = blocks(CLIENT, "python")
-    outputs = [python(program.replace("127.0.0.1:9876", broker.name_server)) for program in programs]
-    assert outputs[0].startswith("SendStatus.SEND_OK")
-    assert "b'first message'" in outputs[1]
-    assert sorted(message.body for message in broker.messages("hello")) == [
-        b"first message",
-        b"from asyncio",
-        b"from plain code",
-    ]
+CONTAINERS, FIXTURE = ((ROOT / "docs" / f"{name}.md").read_text() for name in ("containers", "fixture"))
 
 
 def test_the_tests_of_the_fixture_page_pass(tmp_path: Path) -> None:
