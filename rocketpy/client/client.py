@@ -36,6 +36,7 @@ from rocketpy.client.instance import ClientInstance, open_client_instance
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.producer import Producer, producer_role
 from rocketpy.client.producer.transaction import Check, TransactionProducer, transaction_producer_role
+from rocketpy.client.trace.tracing import consumer_traces, producer_traces
 from rocketpy.protocol.bodies.heartbeat import SUB_ALL
 
 if TYPE_CHECKING:  # a third of the client's modules, which only administration needs
@@ -83,13 +84,17 @@ class Client:
 
         ClientError for an illegal group, or one that this client has a producer of.
         """
-        async with producer_role(
-            self._instance,
-            group,
-            config or ProducerConfig(),
-            send_hooks=send_hooks,
-            check_forbidden_hooks=check_forbidden_hooks,
-        ) as producer:
+        config = config or ProducerConfig()
+        async with (
+            producer_traces(self._instance, group, config) as traces,
+            producer_role(
+                self._instance,
+                group,
+                config,
+                send_hooks=(*send_hooks, *traces.send_hooks),
+                check_forbidden_hooks=check_forbidden_hooks,
+            ) as producer,
+        ):
             yield producer
 
     @asynccontextmanager
@@ -107,11 +112,19 @@ class Client:
 
         ClientError for an illegal group, or one that this client has a producer of.
         """
+        config = config or ProducerConfig()
         async with (
-            self.producer(
-                group, config=config, send_hooks=send_hooks, check_forbidden_hooks=check_forbidden_hooks
+            producer_traces(self._instance, group, config) as traces,
+            producer_role(
+                self._instance,
+                group,
+                config,
+                send_hooks=(*send_hooks, *traces.send_hooks),
+                check_forbidden_hooks=check_forbidden_hooks,
             ) as producer,
-            transaction_producer_role(self._instance, group, producer, check, end_transaction_hooks) as opened,
+            transaction_producer_role(
+                self._instance, group, producer, check, (*end_transaction_hooks, *traces.end_transaction_hooks)
+            ) as opened,
         ):
             yield opened
 
@@ -146,14 +159,18 @@ class Client:
         it leaves the group. ClientError for an illegal group or selector.
         """
         wanted = {**dict.fromkeys(topics, SUB_ALL), **(subscriptions or {})}
-        async with consumer_role(
-            self._instance,
-            group,
-            wanted,
-            config or ConsumerConfig(),
-            consume_hooks=consume_hooks,
-            filter_hooks=filter_hooks,
-        ) as consumer:
+        config = config or ConsumerConfig()
+        async with (
+            consumer_traces(self._instance, group, config) as trace_hooks,
+            consumer_role(
+                self._instance,
+                group,
+                wanted,
+                config,
+                consume_hooks=(*consume_hooks, *trace_hooks),
+                filter_hooks=filter_hooks,
+            ) as consumer,
+        ):
             yield consumer
 
 

@@ -11,7 +11,9 @@ from rocketpy.client.admin.name_servers import NameServerAdmin
 from rocketpy.client.admin.offsets import OffsetAdmin
 from rocketpy.client.admin.resets import TO_END, ResetAdmin, RollbackStats
 from rocketpy.client.admin.topics import TopicAdmin
+from rocketpy.client.admin.traces import MessageTrace, TraceView
 from rocketpy.client.admin.tracks import MessageTrack, TrackType
+from rocketpy.client.trace.trace_data import EndTransactionTrace, PubTrace, SubAfterTrace, SubBeforeTrace
 from rocketpy.protocol.bodies.acl import ClusterAclVersionInfo, PlainAccessConfig
 from rocketpy.protocol.bodies.connection import (
     Connection,
@@ -62,8 +64,10 @@ __all__ = [
     "ConsumerConnection",
     "ConsumerRunningInfo",
     "DataVersion",
+    "EndTransactionTrace",
     "GroupAdmin",
     "MessageAdmin",
+    "MessageTrace",
     "MessageTrack",
     "NameServerAdmin",
     "OffsetAdmin",
@@ -73,11 +77,14 @@ __all__ = [
     "ProducerConnection",
     "ProducerInfo",
     "ProducerTableInfo",
+    "PubTrace",
     "QueryConsumeQueueResponseBody",
     "QueryResult",
     "QueueTimeSpan",
     "ResetAdmin",
     "RollbackStats",
+    "SubAfterTrace",
+    "SubBeforeTrace",
     "SubscriptionData",
     "SubscriptionGroupConfig",
     "SubscriptionGroupWrapper",
@@ -87,5 +94,6 @@ __all__ = [
     "TopicFilterType",
     "TopicOffset",
     "TopicStatsTable",
+    "TraceView",
     "TrackType",
 ]

@@ -17,6 +17,7 @@ from typing import cast
 import attrs
 
 from rocketpy.client.admin.requests import QUEUE_TIMEOUT_SECONDS, AdminRequests, cluster_addresses
+from rocketpy.client.admin.traces import MessageTrace, trace_of
 from rocketpy.client.instance import read_response
 from rocketpy.errors import BrokersError, ClientError, RemoteProtocolError, RocketpyError
 from rocketpy.protocol.bodies.codec import decode_body
@@ -35,6 +36,7 @@ from rocketpy.protocol.host import decode_host
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.message_id import decode_offset_msg_id, uniq_key_timestamp_ms
 from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.protocol.topic_name import TRACE_TOPIC
 
 KEY_SEPARATOR = " "
 END_OF_TIME_MS = 2**63 - 1
@@ -161,6 +163,15 @@ class MessageAdmin:
         matching = [each for result in results for each in result.messages if each.msg_id == unique_key]
         earliest = sorted(matching, key=lambda each: each.store_timestamp)[:1]
         return _result(results, earliest, failures)
+
+    async def trace(self, msg_id: str, *, trace_topic: str = TRACE_TOPIC) -> MessageTrace:
+        """Return what producers and consumers with ``enable_msg_trace`` have recorded of a message.
+
+        ``msg_id`` is the unique key, :attr:`SendResult.msg_id`. Records come half a second after what they record.
+        Errors as of :meth:`query`: ClientError 208 when there is no record.
+        """
+        found = await self.query(trace_topic, msg_id)
+        return trace_of(msg_id, found.messages, found.failures)
 
     # ---- with one message -----------------------------------------------------------------------------------------
 

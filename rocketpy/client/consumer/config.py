@@ -58,6 +58,9 @@ class ConsumerConfig:
 
     ``max_reconsume_times`` -1 is 16, and for an orderly consumer no limit. ``auto_commit`` is for orderly consumers.
     ``local_offset_store_dir`` is where a broadcasting consumer keeps its offsets.
+
+    With ``enable_msg_trace`` records of the beginning and the end of each handler go to RMQ_SYS_TRACE_TOPIC, or to
+    ``customized_trace_topic``; :meth:`MessageAdmin.trace` reads them.
     """
 
     message_model: MessageModel = MessageModel.CLUSTERING
@@ -78,6 +81,8 @@ class ConsumerConfig:
     consume_timeout: float = 15
     auto_commit: bool = True
     persist_consumer_offset_interval: int = 5_000
+    enable_msg_trace: bool = False
+    customized_trace_topic: str = ""
     local_offset_store_dir: Path = attrs.field(factory=lambda: Path.home() / ".rocketmq_offsets", converter=Path)
 
     @property

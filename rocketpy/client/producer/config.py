@@ -42,6 +42,9 @@ class ProducerConfig:
     With ``send_latency_fault_enable`` brokers that are slow or fail are avoided for a while: one whose answer takes
     ``latency_max[i]`` or longer for ``not_available_duration[i]``.
 
+    With ``enable_msg_trace`` a record of each message that is stored goes to RMQ_SYS_TRACE_TOPIC, or to
+    ``customized_trace_topic``; :meth:`MessageAdmin.trace` reads them.
+
     ``back_pressure_for_async_send_num`` and ``back_pressure_for_async_send_size`` limit the messages, and the bytes of
     their bodies, that ``send_nowait`` has on the way.
     """
@@ -61,6 +64,8 @@ class ProducerConfig:
     compress_level: int = DEFAULT_LEVEL
     compress_type: CompressionType = CompressionType.ZLIB
     max_message_size: int = 4 * 1024 * 1024
+    enable_msg_trace: bool = False
+    customized_trace_topic: str = ""
     default_topic_queue_nums: int = 4
     create_topic_key: str = AUTO_CREATE_TOPIC_KEY_TOPIC
 

@@ -74,13 +74,17 @@ async def producer_role(
     *,
     send_hooks: Sequence[SendMessageHook] = (),
     check_forbidden_hooks: Sequence[CheckForbiddenHook] = (),
+    namespace: str | None = None,
 ) -> AsyncIterator[Producer]:
     """Open a producer in a client; at the end of the block it is unregistered from the brokers.
+
+    ``namespace`` None is the client's.
 
     Leaving the block waits for what ``send_nowait`` has on the way, at most as long as a send may take. Leaving it by
     cancellation does not: what has no answer by then fails.
     """
-    group = wrap_namespace(instance.namespace, group)
+    namespace = instance.namespace if namespace is None else namespace
+    group = wrap_namespace(namespace, group)
     check_group(group)
     hooks = None
     if send_hooks or check_forbidden_hooks:
@@ -93,7 +97,13 @@ async def producer_role(
             timeouts = Timeouts()
             await nursery.start(timeouts.run)
             producer = Producer(
-                instance=instance, group=group, config=config, hooks=hooks, timeouts=timeouts, nursery=nursery
+                instance=instance,
+                group=group,
+                config=config,
+                namespace=namespace,
+                hooks=hooks,
+                timeouts=timeouts,
+                nursery=nursery,
             )
             try:
                 with instance.replies.serving():
@@ -117,6 +127,7 @@ class Producer:
         instance: ClientInstance,
         group: str,
         config: ProducerConfig,
+        namespace: str,
         hooks: AttemptHooks | None,
         timeouts: Timeouts,
         nursery: trio.Nursery,
@@ -124,7 +135,7 @@ class Producer:
         self._instance = instance
         self._config = config
         self._template = TopicTemplate(config.create_topic_key, config.default_topic_queue_nums)
-        self._maker = SendRequestMaker(instance=instance, group=group, config=config)
+        self._maker = SendRequestMaker(instance=instance, group=group, config=config, namespace=namespace)
         health = BrokerHealth(config.latency_max, config.not_available_duration)
         self._choice = QueueChoice(
             randomness=instance.randomness, health=health if config.send_latency_fault_enable else None
@@ -194,7 +205,7 @@ class Producer:
         Raises ClientError 10006 when the message is stored but no reply comes in time, and ClientError -1, caused by
         what :meth:`send` raises, when it is not sent.
         """
-        topic = wrap_namespace(self._instance.namespace, message.topic)
+        topic = wrap_namespace(self._maker.namespace, message.topic)
         if not self._instance.routes.table.publish_queues(topic):
             await self._instance.routes.publish_queues(topic, self._template)
             await self._instance.heartbeats.send()  # a broker that does not know this client cannot pass the reply on
@@ -311,7 +322,7 @@ class Producer:
 
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues that :meth:`send` chooses from."""
-        wrapped = wrap_namespace(self._instance.namespace, topic)
+        wrapped = wrap_namespace(self._maker.namespace, topic)
         queues = await self._instance.routes.publish_queues(wrapped, self._template)
         return [MessageQueue(topic, each.broker_name, each.queue_id) for each in queues]
 

@@ -156,11 +156,14 @@ class SendRequest:
 class SendRequestMaker:
     """Makes the requests of one producer."""
 
-    def __init__(self, *, instance: ClientInstance, group: str, config: ProducerConfig) -> None:
+    def __init__(
+        self, *, instance: ClientInstance, group: str, config: ProducerConfig, namespace: str | None = None
+    ) -> None:
+        """``namespace`` None is the client's."""
         self.group = group
         self.config = config
         self.unit_mode = instance.config.unit_mode
-        self.namespace = instance.namespace
+        self.namespace = instance.namespace if namespace is None else namespace
         self.compress_level = config.compress_level
         self.timestamp_ms = instance.clock.timestamp_ms
         self.frames = SendFrames(
