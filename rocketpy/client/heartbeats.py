@@ -35,7 +35,7 @@ class Heartbeats:
         self._request = request
         self._producer_groups: dict[str, None] = {}
         self._consumers: dict[str, Callable[[], ConsumerData]] = {}
-        self._registered: set[str] = set()  # brokers that have received a heartbeat, to be unregistered from
+        self._registered: dict[str, None] = {}  # brokers that have received a heartbeat, to be unregistered from
         self._service = RepeatedCallService(self.send, interval_s=interval_s)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -89,11 +89,11 @@ class Heartbeats:
                 nursery.start_soon(self._send_to, address, body)
 
     async def _send_to(self, address: str, body: bytes) -> None:
-        self._registered.add(address)
+        self._registered[address] = None
         try:
             await self._request(address, make_request(RequestCode.HEART_BEAT, body=body))
         except RemotingError:
-            self._registered.discard(address)
+            self._registered.pop(address, None)
         except BrokerError:
             pass
 
