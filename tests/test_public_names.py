@@ -14,6 +14,8 @@ from rocketpy import client, errors
 from rocketpy.client import admin
 
 CLIENT_NAMES = {
+    "LitePullConfig",
+    "LitePullConsumer",
     "LocalTransactionState",
     "ReplyMessage",
     "Transaction",
@@ -29,6 +31,8 @@ CLIENT_NAMES = {
     "AllocateConsistentHash",
     "AllocateMachineRoomNearby",
     "AllocateMessageQueueStrategy",
+    "AssignmentChange",
+    "AssignmentIterator",
     "BatchIterator",
     "BrokerData",
     "CheckForbiddenHook",
@@ -65,6 +69,7 @@ CLIENT_NAMES = {
     "PullConsumer",
     "PullResult",
     "PullStatus",
+    "QueueChanges",
     "QueueData",
     "QueueSelector",
     "SendMessageContext",
@@ -78,6 +83,7 @@ CLIENT_NAMES = {
     "TopicRouteData",
     "open_admin_client",
     "open_client",
+    "open_lite_pull_consumer",
     "open_producer",
     "open_pull_consumer",
     "queue_by_hash",

@@ -63,7 +63,7 @@ def test_the_numbers_of_request_codes_are_those_of_the_table_of_codes() -> None:
     assert served.keys() <= works().keys()
 
 
-@pytest.mark.parametrize("feature", ["DLedger", "lite pull consumer", "class filters"])
+@pytest.mark.parametrize("feature", ["DLedger", "class filters"])
 def test_what_does_not_work_yet_is_on_both_pages(feature: str) -> None:
     missing = COMPATIBILITY.split("\n## Not in this version\n", 1)[1].split("\n## ", 1)[0]
     assert feature in missing

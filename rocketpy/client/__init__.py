@@ -6,11 +6,22 @@ Errors are in :mod:`rocketpy.errors`. The same for asyncio is in :mod:`rocketpy.
 
 from typing import TYPE_CHECKING
 
-from rocketpy.client.client import Client, open_admin_client, open_client, open_producer, open_pull_consumer
+from rocketpy.client.client import (
+    Client,
+    open_admin_client,
+    open_client,
+    open_lite_pull_consumer,
+    open_producer,
+    open_pull_consumer,
+)
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.config import ConsumerConfig, PullConfig
 from rocketpy.client.consumer.consumer import BatchIterator, Consumer
+from rocketpy.client.consumer.group.assignment_changes import AssignmentChange, AssignmentIterator
+from rocketpy.client.consumer.lite_pull.config import LitePullConfig
+from rocketpy.client.consumer.lite_pull.consumer import LitePullConsumer
+from rocketpy.client.consumer.lite_pull.queue_changes import QueueChanges
 from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.message_stream import MessageStream
 from rocketpy.client.consumer.pull_consumer import PullConsumer
@@ -63,6 +74,8 @@ __all__ = [
     "AllocateConsistentHash",
     "AllocateMachineRoomNearby",
     "AllocateMessageQueueStrategy",
+    "AssignmentChange",
+    "AssignmentIterator",
     "BatchIterator",
     "BatchingProducer",
     "BrokerData",
@@ -85,6 +98,8 @@ __all__ = [
     "EndTransactionHook",
     "FilterMessageContext",
     "FilterMessageHook",
+    "LitePullConfig",
+    "LitePullConsumer",
     "LocalTransactionState",
     "Message",
     "MessageBatch",
@@ -101,6 +116,7 @@ __all__ = [
     "PullConsumer",
     "PullResult",
     "PullStatus",
+    "QueueChanges",
     "QueueData",
     "QueueSelector",
     "ReplyMessage",
@@ -118,6 +134,7 @@ __all__ = [
     "TransactionSendResult",
     "open_admin_client",
     "open_client",
+    "open_lite_pull_consumer",
     "open_producer",
     "open_pull_consumer",
     "queue_by_hash",

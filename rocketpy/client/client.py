@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 from rocketpy.client.config import DEFAULT_ADMIN_TIMEOUT_MS, DEFAULT_NAME_SERVER, ClientConfig, client_config
 from rocketpy.client.consumer.config import ConsumerConfig, PullConfig
 from rocketpy.client.consumer.consumer import Consumer, consumer_role
+from rocketpy.client.consumer.lite_pull.config import LitePullConfig
+from rocketpy.client.consumer.lite_pull.consumer import LitePullConsumer, lite_pull_consumer_role
 from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.pull_consumer import PullConsumer, pull_consumer_role
 from rocketpy.client.environment import ClientEnvironment
@@ -137,6 +139,24 @@ class Client:
         async with pull_consumer_role(self._instance, group, config or PullConfig()) as consumer:
             yield consumer
 
+    @asynccontextmanager
+    async def lite_pull_consumer(
+        self,
+        group: str,
+        *topics: str,
+        subscriptions: Mapping[str, str | MessageSelector] | None = None,
+        config: LitePullConfig | None = None,
+    ) -> AsyncIterator[LitePullConsumer]:
+        """Open a consumer whose messages are polled, see :mod:`rocketpy.client.consumer.lite_pull.consumer`.
+
+        It subscribes to all of ``topics``, and of those in ``subscriptions`` to what a selector wants; without any, to
+        what the program subscribes to later, or it is assigned queues. At the end of the block it leaves the group.
+        Raises as :meth:`LitePullConsumer.subscribe`, and ClientError for an illegal group.
+        """
+        wanted = {**dict.fromkeys(topics, SUB_ALL), **(subscriptions or {})}
+        async with lite_pull_consumer_role(self._instance, group, wanted, config or LitePullConfig()) as consumer:
+            yield consumer
+
     def admin(self, *, timeout_ms: int = DEFAULT_ADMIN_TIMEOUT_MS) -> AdminClient:
         """Return an admin client; it needs no block of its own. ``timeout_ms`` bounds each of its requests."""
         from rocketpy.client.admin.admin_client import AdminClient
@@ -204,6 +224,24 @@ async def open_pull_consumer(
     async with (
         open_client(name_servers, config=config, environment=environment) as client,
         client.pull_consumer(group, config=consumer) as opened,
+    ):
+        yield opened
+
+
+@asynccontextmanager
+async def open_lite_pull_consumer(
+    name_servers: str | Sequence[str] = DEFAULT_NAME_SERVER,
+    *,
+    group: str,
+    topics: Sequence[str] = (),
+    config: ClientConfig | None = None,
+    consumer: LitePullConfig | None = None,
+    environment: ClientEnvironment | None = None,
+) -> AsyncIterator[LitePullConsumer]:
+    """Open a client with one lite pull consumer, see :meth:`Client.lite_pull_consumer`."""
+    async with (
+        open_client(name_servers, config=config, environment=environment) as client,
+        client.lite_pull_consumer(group, *topics, config=consumer) as opened,
     ):
         yield opened
 

@@ -26,6 +26,7 @@ PRINTED = {
     "delayed": r"delivered after [1-9]\d{3,} ms\n",
     "filter": r"50 in the east\nan order is created\nan order is paid\n",
     "group": r"10 messages\n",
+    "lite_pull": r"10 messages\nagain: message \d\n",
     "ordered": "".join(rf"order {number}: created, paid, shipped\n" for number in (1, 2, 3)),
     "plain": r"(message [012]\n){3}",
     "request_reply": r"HELLO\n",

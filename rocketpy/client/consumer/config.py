@@ -43,7 +43,8 @@ class _Range:
             )
 
 
-def _in(name: str, default: int, lowest: int, highest: int, *, or_unset: bool = False) -> int:
+def in_range(name: str, default: int, lowest: int, highest: int, *, or_unset: bool = False) -> int:
+    """Return a field for a number within a range; ClientError, with RocketMQ's name, for any other."""
     return attrs.field(default=default, validator=_Range(name, lowest, highest, or_unset=or_unset))
 
 
@@ -67,14 +68,14 @@ class ConsumerConfig:
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     consume_timestamp: int | None = None
     allocate_message_queue_strategy: AllocateMessageQueueStrategy = attrs.field(factory=AllocateAveragely)
-    consume_concurrently_max_span: int = _in("consumeConcurrentlyMaxSpan", 2000, 1, 65535)
-    pull_threshold_for_queue: int = _in("pullThresholdForQueue", 1000, 1, 65535)
-    pull_threshold_size_for_queue: int = _in("pullThresholdSizeForQueue", 100, 1, 1024)
-    pull_threshold_for_topic: int = _in("pullThresholdForTopic", -1, 1, 6_553_500, or_unset=True)
-    pull_threshold_size_for_topic: int = _in("pullThresholdSizeForTopic", -1, 1, 102_400, or_unset=True)
-    pull_interval: int = _in("pullInterval", 0, 0, 65535)
-    consume_message_batch_max_size: int = _in("consumeMessageBatchMaxSize", 1, 1, 1024)
-    pull_batch_size: int = _in("pullBatchSize", 32, 1, 1024)
+    consume_concurrently_max_span: int = in_range("consumeConcurrentlyMaxSpan", 2000, 1, 65535)
+    pull_threshold_for_queue: int = in_range("pullThresholdForQueue", 1000, 1, 65535)
+    pull_threshold_size_for_queue: int = in_range("pullThresholdSizeForQueue", 100, 1, 1024)
+    pull_threshold_for_topic: int = in_range("pullThresholdForTopic", -1, 1, 6_553_500, or_unset=True)
+    pull_threshold_size_for_topic: int = in_range("pullThresholdSizeForTopic", -1, 1, 102_400, or_unset=True)
+    pull_interval: int = in_range("pullInterval", 0, 0, 65535)
+    consume_message_batch_max_size: int = in_range("consumeMessageBatchMaxSize", 1, 1, 1024)
+    pull_batch_size: int = in_range("pullBatchSize", 32, 1, 1024)
     post_subscription_when_pull: bool = False
     max_reconsume_times: int = -1
     suspend_current_queue_time_millis: int = 1000

@@ -75,6 +75,7 @@ class AssignedQueues:
         instance: ClientInstance,
         plan: PullPlan,
         limits: Callable[[int], FlowLimits],
+        gate: PullGate,
         subscriptions: Subscriptions,
         store: OffsetStore,
         progress: OffsetTable,
@@ -87,7 +88,7 @@ class AssignedQueues:
         announce: Callable[[], Awaitable[None]],
         on_lost: Callable[[], None],
     ) -> None:
-        self.gate = PullGate()
+        self.gate = gate
         self._instance = instance
         self._plan = plan
         self._limits = limits

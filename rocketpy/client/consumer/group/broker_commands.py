@@ -15,34 +15,29 @@ from rocketpy.client.broker_requests import Handler
 from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.consumer_stats import ConsumerStats
 from rocketpy.client.consumer.group.consumer_group import ConsumerGroup
+from rocketpy.client.consumer.group.member_commands import MemberCommands, member_properties
 from rocketpy.client.consumer.queue.flow_limits import MIB
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.instance import ClientInstance
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.heartbeat import ConsumeType
-from rocketpy.protocol.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
+from rocketpy.protocol.bodies.offset import ResetOffsetBody
 from rocketpy.protocol.bodies.running import (
-    PROP_CLIENT_VERSION,
     PROP_CONSUME_ORDERLY,
-    PROP_CONSUME_TYPE,
-    PROP_CONSUMER_START_TIMESTAMP,
-    PROP_NAMESERVER_ADDR,
     PROP_THREADPOOL_CORE_SIZE,
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
     ProcessQueueInfo,
 )
-from rocketpy.protocol.codes import MQ_VERSION, RequestCode, ResponseCode
+from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.headers.client import (
     ConsumeMessageDirectlyResultRequestHeader,
-    GetConsumerStatusRequestHeader,
     ResetOffsetRequestHeader,
 )
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.message import MessageExt
-from rocketpy.protocol.mq_version import version_desc
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.remoting.connection import Connection
 
@@ -64,15 +59,11 @@ class BrokerCommands:
     def handlers(self) -> Mapping[RequestCode, Handler]:
         """The handlers by request code."""
         return {
-            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._rebalance,
+            **MemberCommands(self.group.rebalance, self.group.store.table).handlers,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset_offset,
-            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self._consumer_status,
             RequestCode.GET_CONSUMER_RUNNING_INFO: self._running_info,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
         }
-
-    async def _rebalance(self, connection: Connection, request: RemotingCommand) -> None:
-        self.group.rebalance.wake()
 
     async def _reset_offset(self, connection: Connection, request: RemotingCommand) -> None:
         header = read_header(request, ResetOffsetRequestHeader)
@@ -81,11 +72,6 @@ class BrokerCommands:
         for queue in moved:
             self.group.queues.move_to(queue, table[queue])
         await self.group.store.persist(moved)
-
-    async def _consumer_status(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        header = read_header(request, GetConsumerStatusRequestHeader)
-        offsets = self.group.store.table.of_topic(header.topic)
-        return make_response(request, body=encode_body(GetConsumerStatusBody(message_queue_table=offsets)))
 
     async def _running_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         now = trio.current_time()
@@ -106,15 +92,11 @@ class BrokerCommands:
         return make_response(request, body=encode_body(await self.consume(messages[0])))
 
     def _properties(self) -> dict[str, str]:
-        consume_type = ConsumeType.CONSUME_PASSIVELY
         return {
             **{name: str(value) for name, value in _facade_fields(self.group.group, self.group.config).items()},
             PROP_CONSUME_ORDERLY: str(self.group.is_orderly).lower(),
             PROP_THREADPOOL_CORE_SIZE: str(self.tasks),
-            PROP_CONSUMER_START_TIMESTAMP: str(self.group.started_at_ms),
-            PROP_NAMESERVER_ADDR: "".join(f"{each};" for each in self.instance.config.name_servers),
-            PROP_CONSUME_TYPE: consume_type.value,
-            PROP_CLIENT_VERSION: version_desc(MQ_VERSION),
+            **member_properties(self.instance, self.group.started_at_ms, ConsumeType.CONSUME_PASSIVELY),
         }
 
     def _queue_info(self, process_queue: ProcessQueue) -> ProcessQueueInfo:

@@ -22,6 +22,7 @@ from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.offsets.offset_store import OffsetStore
 from rocketpy.client.consumer.offsets.opening import persist_regularly
 from rocketpy.client.consumer.queue.flow_limits import flow_limits
+from rocketpy.client.consumer.queue.pull_gate import PullGate
 from rocketpy.client.consumer.queue.pull_plan import pull_plan
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.instance import ClientInstance
@@ -64,6 +65,7 @@ class ConsumerGroup:
             instance=instance,
             plan=pull_plan(config),
             limits=lambda count: flow_limits(config, queue_count=count, is_orderly=is_orderly),
+            gate=PullGate(),
             subscriptions=subscriptions,
             store=store,
             progress=store.table,

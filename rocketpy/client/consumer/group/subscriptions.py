@@ -45,3 +45,10 @@ class Subscriptions:
     def remove(self, topic: str) -> None:
         """Unsubscribe; a topic that is not subscribed to is ignored."""
         self._by_topic.pop(topic, None)
+
+    def put_back(self, topic: str, before: SubscriptionData | None) -> None:
+        """Undo a change of a subscription that no broker has learned of; ``before`` is what there was."""
+        if before is None:
+            self.remove(topic)
+        else:
+            self._by_topic[topic] = before

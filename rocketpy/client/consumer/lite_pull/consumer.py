@@ -1,0 +1,409 @@
+"""Polls messages of a group: ``async with client.lite_pull_consumer("g", "T") as consumer``.
+
+::
+
+    while True:
+        messages = await consumer.poll()       # or: async for messages in consumer
+        ...                                    # a later poll commits them
+
+The queues come from a rebalance with the other members (:meth:`LitePullConsumer.subscribe`), or are those that the
+program chooses (:meth:`LitePullConsumer.assign`). Messages are pulled ahead, up to the thresholds of
+:class:`~.config.LitePullConfig`. The program may seek, pause single queues, and commit by itself.
+
+Rule: a message is committed after the poll that returned it, never by it.
+
+Compatibility: ``DefaultLitePullConsumer`` (4.9.8). A program that handles a result counts on the next poll; Java's poll
+and seek exclude each other, here a seek takes effect while a poll waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import ExitStack, asynccontextmanager
+
+import trio
+
+from rocketpy.client.consumer.group.assignment_changes import AssignmentIterator
+from rocketpy.client.consumer.group.subscriptions import Subscriptions
+from rocketpy.client.consumer.lite_pull.chosen_queues import ChosenQueues
+from rocketpy.client.consumer.lite_pull.config import LitePullConfig
+from rocketpy.client.consumer.lite_pull.member import LitePullMember
+from rocketpy.client.consumer.lite_pull.pulled_messages import PulledMessages
+from rocketpy.client.consumer.lite_pull.queue_changes import QueueChanges
+from rocketpy.client.consumer.message_selector import MessageSelector
+from rocketpy.client.consumer.offsets.offset_store import OffsetStore, OffsetTable
+from rocketpy.client.consumer.offsets.opening import open_offset_store
+from rocketpy.client.consumer.queue.pull_gate import PullGate
+from rocketpy.client.consumer.queue.requests import QueueRequests
+from rocketpy.client.instance import ClientInstance
+from rocketpy.client.scope import unwrapped
+from rocketpy.client.validators import UNSPECIFIED, check_group
+from rocketpy.errors import ClientError, LocalProtocolError
+from rocketpy.protocol.bodies.heartbeat import SUB_ALL
+from rocketpy.protocol.message import MessageExt, MessageQueue
+
+NOT_RUNNING = "The consumer not running, please start it first."
+
+
+@asynccontextmanager
+async def lite_pull_consumer_role(
+    instance: ClientInstance, group: str, topics: Mapping[str, str | MessageSelector], config: LitePullConfig
+) -> AsyncIterator[LitePullConsumer]:
+    """Open a lite pull consumer in a client, subscribed to topics; at the end of the block it leaves its group."""
+    check_group(group)
+    requests = QueueRequests(instance=instance, group=group)
+    store = await open_offset_store(
+        instance,
+        group,
+        requests,
+        is_broadcasting=config.is_broadcasting,
+        local_directory=config.local_offset_store_dir,
+    )
+    async with unwrapped(trio.open_nursery()) as nursery:
+        consumer = LitePullConsumer(
+            instance=instance, group=group, config=config, requests=requests, store=store, nursery=nursery
+        )
+        try:
+            for topic, selector in topics.items():
+                await consumer.subscribe(topic, selector)
+            yield consumer
+        finally:
+            nursery.cancel_scope.cancel()
+            await consumer._leave()
+
+
+class LitePullConsumer:
+    """Consumer whose messages are polled. Created by :meth:`Client.lite_pull_consumer`.
+
+    May be used by many tasks concurrently; an automatic commit counts what all of them have polled. It joins its group
+    with its first queues. After its block every call raises LocalProtocolError.
+    """
+
+    def __init__(
+        self,
+        *,
+        instance: ClientInstance,
+        group: str,
+        config: LitePullConfig,
+        requests: QueueRequests,
+        store: OffsetStore,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._instance = instance
+        self._group = group
+        self._config = config
+        self._requests = requests
+        self._store = store
+        self._nursery = nursery
+        self._subscriptions = Subscriptions(instance.clock.timestamp_ms)
+        self._progress = OffsetTable()
+        self._gate = PullGate()
+        self._pulled = PulledMessages(
+            gate=self._gate,
+            progress=self._progress,
+            piece_size=config.pull_batch_size,
+            messages_max=config.pull_threshold_for_all,
+        )
+        self._member: LitePullMember | None = None
+        self._leaving = ExitStack()
+        self._is_running = True
+        self._commits_at = 0.0  # the next automatic commit, on the clock of Trio
+        # Changes of subscriptions await answers of brokers, and a consumer joins its group once.
+        self._changing = trio.Lock()
+
+    # ---- which queues ---------------------------------------------------------------------------------------------
+
+    async def subscribe(self, topic: str, selector: str | MessageSelector = SUB_ALL) -> None:
+        """Share the queues of one more topic with the other members, or change what is wanted of it.
+
+        Its queues come with a rebalance, which is soon. ClientError for a bad expression, for a consumer that has been
+        assigned queues, and if the client has another consumer of the group; BrokerError for an SQL92 expression that a
+        broker does not understand.
+        """
+        if not topic:
+            raise ClientError(UNSPECIFIED, "Topic can not be null or empty.")
+        async with self._changing:
+            self._check(is_chosen=False)
+            before = self._subscriptions.get(topic)
+            self._subscriptions.add(topic, selector)
+            is_understood = False
+            try:
+                if self._member is None:
+                    await self._join(None)
+                else:
+                    added = self._subscriptions.get(topic)
+                    assert added is not None, "it has just been added"
+                    await self._member.membership.check_filter(added)
+                is_understood = True
+            finally:
+                if not is_understood:
+                    self._subscriptions.put_back(topic, before)
+            await self._announce_change()
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Give a topic up; its queues go with a rebalance, which is soon."""
+        async with self._changing:
+            self._check_running()
+            self._subscriptions.remove(topic)
+            if self._member is not None:
+                await self._announce_change()
+
+    async def assign(
+        self, queues: Iterable[MessageQueue], *, expressions: Mapping[str, str | MessageSelector] | None = None
+    ) -> None:
+        """Read these queues and no others, whoever else does; ``expressions`` say what is wanted of a topic.
+
+        ValueError without a queue, ClientError for a bad expression and for a consumer that has subscribed.
+        """
+        chosen = list(queues)
+        if not chosen:
+            raise ValueError("Message queues can not be null or empty.")
+        async with self._changing:
+            self._check(is_chosen=True)
+            before = {topic: self._subscriptions.get(topic) for topic in {queue.topic for queue in chosen}}
+            is_done = False
+            try:
+                for topic, subscription in before.items():
+                    if subscription is None or topic in (expressions or {}):
+                        self._subscriptions.add(topic, (expressions or {}).get(topic, SUB_ALL))
+                await self._choose(chosen)
+                is_done = True
+            finally:
+                if not is_done:
+                    for topic, subscription in before.items():
+                        self._subscriptions.put_back(topic, subscription)
+
+    @property
+    def assigned(self) -> list[MessageQueue]:
+        """The queues of this consumer now, in order."""
+        return [] if self._member is None else self._member.assigned
+
+    async def wait_assigned(self) -> list[MessageQueue]:
+        """Return the queues after the first rebalance; LocalProtocolError before a subscription."""
+        self._check_running()
+        await self._joined.queues.wait_assigned()
+        return self.assigned
+
+    def assignment_changes(self) -> AssignmentIterator:
+        """Iterate over the changes of the assigned queues, beginning with those that are assigned now.
+
+        It ends with the consumer. LocalProtocolError before a subscription.
+        """
+        self._check_running()
+        return aiter(self._joined.rebalance.changes)
+
+    async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
+        """Ask a nameserver for the readable queues of a topic; ClientError 10005 when no broker has it."""
+        self._check_running()
+        return await self._instance.routes.subscribe_queues(topic)
+
+    def queue_changes(self, topic: str) -> QueueChanges:
+        """Iterate over the queues of a topic: as they are, and again each time that they have changed."""
+        return QueueChanges(
+            topic, fetch=self.fetch_message_queues, interval_ms=self._config.topic_metadata_check_interval
+        )
+
+    # ---- messages -------------------------------------------------------------------------------------------------
+
+    async def poll(self, timeout_s: float | None = None) -> list[MessageExt]:
+        """Return the messages of one pull, of one queue and in order; none if there are none in time.
+
+        ``timeout_s`` None is the ``poll_timeout`` of the settings; ValueError for a negative one. Cancelled, it loses
+        nothing.
+        """
+        if timeout_s is None:
+            timeout_s = self._config.poll_timeout / 1000
+        elif not timeout_s >= 0:
+            raise ValueError(f"Timeout must not be negative, found {timeout_s}")
+        self._check_running()
+        await trio.lowlevel.checkpoint()
+        self._commit_automatically()
+        with trio.move_on_after(timeout_s):
+            try:
+                return list(await self._pulled.take())
+            except trio.EndOfChannel:
+                raise LocalProtocolError(NOT_RUNNING) from None
+        return []
+
+    def __aiter__(self) -> LitePullConsumer:
+        """Iterate over what polls return, as soon as there is something; it ends with the consumer."""
+        return self
+
+    async def __anext__(self) -> list[MessageExt]:
+        """Wait for the next messages."""
+        await trio.lowlevel.checkpoint()
+        self._commit_automatically()
+        try:
+            return list(await self._pulled.take())
+        except trio.EndOfChannel:
+            raise StopAsyncIteration from None
+
+    async def seek(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Go on at an offset of a queue; what has been pulled and not polled is forgotten.
+
+        The next commit commits that offset, unless messages have been polled by then. ClientError for a queue that is
+        not assigned, and for an offset that is not between the ends of the queue.
+        """
+        self._check_assigned(queue)
+        lowest, highest = await self.min_offset(queue), await self.max_offset(queue)
+        if not lowest <= queue_offset <= highest:
+            raise ClientError(
+                UNSPECIFIED,
+                f"Seek offset illegal, seek offset = {queue_offset}, min offset = {lowest}, max offset = {highest}",
+            )
+        self._check_assigned(queue).seek(queue, queue_offset)  # again: it may have gone meanwhile
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on at the oldest message that exists; ClientError for a queue that is not assigned."""
+        self._check_assigned(queue)
+        lowest = await self.min_offset(queue)
+        self._check_assigned(queue).seek(queue, lowest)
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on with the next message that is sent; ClientError for a queue that is not assigned."""
+        self._check_assigned(queue)
+        highest = await self.max_offset(queue)
+        self._check_assigned(queue).seek(queue, highest)
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Stop pulling queues; those that are not assigned are ignored.
+
+        What has been pulled, or is on its way, is still polled.
+        """
+        self._gate.pause(set(self.assigned).intersection(queues))
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on after :meth:`pause`."""
+        self._gate.resume_queues(queues)
+
+    @property
+    def paused(self) -> list[MessageQueue]:
+        """The queues that are paused, in order."""
+        return sorted(self._gate.paused)
+
+    # ---- progress -------------------------------------------------------------------------------------------------
+
+    async def commit(
+        self, queues: Iterable[MessageQueue] | Mapping[MessageQueue, int] | None = None, *, persist: bool = True
+    ) -> None:
+        """Commit all that polls have returned, also the last: of all queues, of these, or offsets of your own.
+
+        Queues that are not assigned are ignored. With ``persist`` the offsets are stored when it returns; if a broker
+        does not take one, that is logged, and it is stored with the next round. Without, they are stored within
+        ``persist_consumer_offset_interval``, or when the consumer leaves. ValueError for a negative offset.
+        """
+        self._check_running()
+        offsets = queues if isinstance(queues, Mapping) else {}
+        for queue, queue_offset in offsets.items():
+            if queue_offset < 0:
+                raise ValueError(f"expected the next offset to read of {queue}, found {queue_offset}")
+        if self._member is None:
+            return
+        wanted = self.assigned if queues is None else list(queues)
+        for queue, queue_offset in offsets.items():
+            self._member.commit_offset(queue, queue_offset)
+        if not isinstance(queues, Mapping):
+            self._member.commit_polled(wanted)
+        if persist:
+            await self._store.persist(wanted)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Return the committed offset of a queue, None when the group has none.
+
+        BrokerError, RemotingError or ClientError when it is not known.
+        """
+        self._check_running()
+        known = self._store.table.get(queue)
+        return await self._store.fetch(queue) if known is None else known
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """Return the lowest queue offset that still exists."""
+        self._check_running()
+        return await self._requests.min_offset(queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """Return the queue offset that the next message will get."""
+        self._check_running()
+        return await self._requests.max_offset(queue)
+
+    async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Return the queue offset of the message stored nearest to a wall time in ms, before or after it."""
+        self._check_running()
+        return await self._requests.search_offset(queue, timestamp_ms)
+
+    # ---- private --------------------------------------------------------------------------------------------------
+
+    @property
+    def _joined(self) -> LitePullMember:
+        if self._member is None:
+            raise LocalProtocolError("the consumer has no queues yet: expected a call of subscribe or assign before")
+        return self._member
+
+    async def _join(self, chosen: ChosenQueues | None) -> None:
+        member = LitePullMember(
+            instance=self._instance,
+            group=self._group,
+            config=self._config,
+            subscriptions=self._subscriptions,
+            chosen=chosen,
+            store=self._store,
+            queue_requests=self._requests,
+            gate=self._gate,
+            progress=self._progress,
+            pulled=self._pulled,
+            nursery=self._nursery,
+        )
+        with ExitStack() as stack:
+            member.membership.register()
+            stack.enter_context(self._instance.broker_requests.handling(self._group, member.handlers))
+            await member.join()
+            self._leaving = stack.pop_all()
+        self._member = member
+
+    async def _choose(self, queues: list[MessageQueue]) -> None:
+        if self._member is None:
+            chosen = ChosenQueues()
+            chosen.choose(queues)
+            await self._join(chosen)
+            return
+        assert self._member.chosen is not None, "it has been checked"
+        self._member.chosen.choose(queues)
+        self._member.sought.keep_only(queues)
+        self._gate.resume_queues(self._gate.paused.difference(queues))
+        self._member.rebalance.wake()
+
+    async def _announce_change(self) -> None:
+        member = self._joined
+        try:
+            await member.membership.announce_change()
+        finally:
+            member.rebalance.wake()
+
+    def _commit_automatically(self) -> None:
+        now = trio.current_time()
+        if self._config.auto_commit and self._member is not None and now >= self._commits_at:
+            self._member.commit_polled(self.assigned)
+            self._commits_at = now + self._config.auto_commit_interval / 1000
+
+    def _check(self, *, is_chosen: bool) -> None:
+        self._check_running()
+        if self._member is not None and (self._member.chosen is not None) is not is_chosen:
+            raise ClientError(UNSPECIFIED, "Subscribe and assign are mutually exclusive.")
+
+    def _check_running(self) -> None:
+        if not self._is_running:
+            raise LocalProtocolError(NOT_RUNNING)
+
+    def _check_assigned(self, queue: MessageQueue) -> LitePullMember:
+        self._check_running()
+        if self._member is None or queue not in self.assigned:
+            why = ", may be rebalancing" if self._member is not None and self._member.chosen is None else ""
+            raise ClientError(UNSPECIFIED, f"The message queue is not in assigned list{why}, message queue: {queue}")
+        return self._member
+
+    async def _leave(self) -> None:
+        self._is_running = False
+        self._pulled.close()
+        if self._member is not None:
+            with self._leaving:
+                await self._member.leave()
