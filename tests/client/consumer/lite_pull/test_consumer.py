@@ -421,7 +421,7 @@ def last_pull_count(cluster: FakeCluster) -> int:
 async def test_the_size_of_bodies_is_bounded_too(cluster: FakeCluster) -> None:
     for _ in range(64):
         cluster.broker.put(TOPIC, 0, bytes(64 << 10))
-    async with chosen(cluster, pull_threshold_size_for_queue=1) as consumer:
+    async with chosen(cluster, pull_batch_size=32, pull_threshold_size_for_queue=1) as consumer:
         await until(lambda: last_pull_count(cluster) == 1)
         await trio.sleep(0.05)
         assert last_pull_count(cluster) == 1, "2 MiB are here"
