@@ -6,39 +6,81 @@ import asyncio
 import json
 import sys
 import time
+from collections import deque
 
-from rocketpy.client import Message, Producer, aio
+from rocketpy.client import ConsumeFromWhere, ConsumerConfig, Message, PendingSend, Producer, aio
 
 TASKS = 64
+RESULTS_LATER = 1000
+GROUP_CONFIG = ConsumerConfig(
+    consume_message_batch_max_size=32, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+)
 
 
 def main() -> None:
     """Run the row that the command line names."""
     row, namesrv, topic, warm, total, body_bytes = sys.argv[1:]
-    asyncio.run(produce(row, namesrv, topic, b"x" * int(body_bytes), int(warm), int(total)))
+    if row == "consume":
+        asyncio.run(consume(namesrv, topic, int(warm), int(total)))
+    else:
+        asyncio.run(produce(row, namesrv, topic, b"x" * int(body_bytes), int(warm), int(total)))
 
 
 async def produce(row: str, namesrv: str, topic: str, body: bytes, warm: int, total: int) -> None:
     """Send ``warm`` messages, then ``total``, which count."""
-    tasks = {"sequence": 1, "tasks": TASKS}[row]
+    send = {"sequence": send_in_sequence, "tasks": send_in_tasks, "pipelined": send_pipelined}[row]
     async with aio.open_producer(namesrv, group="bench_asyncio") as producer:
-        await send(producer, topic, body, warm, tasks)
+        await send(producer, topic, body, warm)
         processor, begin = time.process_time(), time.perf_counter()
-        await send(producer, topic, body, total, tasks)
-        seconds, used = time.perf_counter() - begin, time.process_time() - processor
-    print(json.dumps({"messages": total, "seconds": seconds, "processor_s": used}), flush=True)
+        await send(producer, topic, body, total)
+        report(total, begin, processor)
 
 
-async def send(producer: Producer, topic: str, body: bytes, total: int, tasks: int) -> None:
-    """Send from some tasks, each in sequence."""
+async def send_in_sequence(producer: Producer, topic: str, body: bytes, total: int) -> None:
+    """Await each send before the next."""
+    for _ in range(total):
+        await producer.send(Message(topic, body))
 
-    async def send_some() -> None:
-        for _ in range(total // tasks):
-            await producer.send(Message(topic, body))
 
+async def send_in_tasks(producer: Producer, topic: str, body: bytes, total: int) -> None:
+    """Send from 64 tasks, each in sequence."""
     async with asyncio.TaskGroup() as group:
-        for _ in range(tasks):
-            group.create_task(send_some())
+        for _ in range(TASKS):
+            group.create_task(send_in_sequence(producer, topic, body, total // TASKS))
+
+
+async def send_pipelined(producer: Producer, topic: str, body: bytes, total: int) -> None:
+    """Send, and ask for each result a thousand messages later."""
+    pending: deque[PendingSend] = deque()
+    for _ in range(total):
+        pending.append(await producer.send_soon(Message(topic, body)))
+        if len(pending) > RESULTS_LATER:
+            await pending.popleft()
+    while pending:
+        await pending.popleft()
+
+
+async def consume(namesrv: str, topic: str, warm: int, total: int) -> None:
+    """Consume as the only member of a group, 32 messages at a time."""
+    counted, started = 0, (0.0, 0.0)
+    async with (
+        aio.open_client(namesrv) as client,
+        client.consumer(f"bench_asyncio_{time.time_ns()}", topic, config=GROUP_CONFIG) as consumer,
+    ):
+        async for batch in consumer:
+            before = counted
+            counted += len(batch)
+            if before < warm <= counted:
+                started = time.process_time(), time.perf_counter()
+            if counted >= warm + total:
+                report(total, started[1], started[0])
+                return
+
+
+def report(total: int, begin: float, processor: float) -> None:
+    """Print the result."""
+    seconds, used = time.perf_counter() - begin, time.process_time() - processor
+    print(json.dumps({"messages": total, "seconds": seconds, "processor_s": used}), flush=True)
 
 
 main()

@@ -1,6 +1,7 @@
 """One row with the C++ client behind PyPI's ``rocketmq``; run by the Python of an environment that has it.
 
-Arguments and output are those of ``ClientBench.java``. The package has no batches that a broker takes as such.
+Arguments and output are those of ``ClientBench.java``. The package has no batches that a broker takes as such. A row
+ends after some seconds, with the messages of that time: its pipelined sends take milliseconds each.
 """
 
 import json
@@ -12,6 +13,9 @@ from rocketmq.client import Message, Producer, PushConsumer
 
 TASKS = 64
 WINDOW = 1000
+SECONDS_MAX = 4.0
+CHUNKS = 60
+CONSUME_SECONDS_MAX = 12.0
 
 
 def main() -> None:
@@ -24,11 +28,20 @@ def main() -> None:
     producer.start()
     send = {"sequence": send_in_sequence, "tasks": send_in_threads, "pipelined": send_pipelined}[row]
     body = "x" * int(body_bytes)
-    send(producer, topic, body, int(warm))
+    send_in_time(send, producer, topic, body, int(warm), SECONDS_MAX / 4)
     processor, begin = time.process_time(), time.perf_counter()
-    send(producer, topic, body, int(total))
-    report(int(total), begin, processor)
+    sent = send_in_time(send, producer, topic, body, int(total), SECONDS_MAX)
+    report(sent, begin, processor)
     producer.shutdown()
+
+
+def send_in_time(send, producer, topic, body, total, seconds):
+    """Send as many messages as the time allows, at most these; return how many."""
+    end, chunk, sent = time.perf_counter() + seconds, max(TASKS, total // CHUNKS), 0
+    while sent < total and time.perf_counter() < end:
+        send(producer, topic, body, chunk)
+        sent += chunk // TASKS * TASKS if send is send_in_threads else chunk
+    return sent
 
 
 def send_in_sequence(producer, topic, body, total):
@@ -86,8 +99,10 @@ def consume(namesrv, topic, warm, total):
 
     consumer.subscribe(topic, take)
     consumer.start()
-    done.wait()
-    report(total, started[1], started[0])
+    done.wait(CONSUME_SECONDS_MAX)
+    if not started[1]:
+        raise SystemExit(f"it has consumed {counted[0]} messages in {CONSUME_SECONDS_MAX:.0f} s")
+    report(min(counted[0], warm + total) - warm, started[1], started[0])
     consumer.shutdown()
 
 

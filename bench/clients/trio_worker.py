@@ -12,11 +12,14 @@ import trio
 
 from rocketpy.client import (
     BatchingProducer,
+    ConsumeFromWhere,
+    ConsumerConfig,
     Message,
     MessageQueue,
     PendingSend,
     Producer,
     PullStatus,
+    open_client,
     open_producer,
     open_pull_consumer,
 )
@@ -25,6 +28,9 @@ TASKS = 64
 PULL_SIZE = 32
 BATCH = 32
 RESULTS_LATER = 1000
+GROUP_CONFIG = ConsumerConfig(
+    consume_message_batch_max_size=BATCH, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+)
 
 SendAll = Callable[[Producer, str, bytes, int], Awaitable[None]]
 
@@ -32,7 +38,9 @@ SendAll = Callable[[Producer, str, bytes, int], Awaitable[None]]
 def main() -> None:
     """Run the row that the command line names."""
     row, namesrv, topic, warm, total, body_bytes = sys.argv[1:]
-    if row == "consume":
+    if row == "pulls":
+        trio.run(pull, namesrv, topic, int(warm), int(total))
+    elif row == "consume":
         trio.run(consume, namesrv, topic, int(warm), int(total))
     else:
         trio.run(produce, SENDS[row], namesrv, topic, b"x" * int(body_bytes), int(warm), int(total))
@@ -98,6 +106,23 @@ SENDS: Mapping[str, SendAll] = {
 
 
 async def consume(namesrv: str, topic: str, warm: int, total: int) -> None:
+    """Consume as the only member of a group, 32 messages at a time."""
+    counted, started = 0, (0.0, 0.0)
+    async with (
+        open_client(namesrv) as client,
+        client.consumer(f"bench_ours_{time.time_ns()}", topic, config=GROUP_CONFIG) as consumer,
+    ):
+        async for batch in consumer:
+            before = counted
+            counted += len(batch)
+            if before < warm <= counted:
+                started = time.process_time(), time.perf_counter()
+            if counted >= warm + total:
+                report(total, started[1], started[0])
+                return
+
+
+async def pull(namesrv: str, topic: str, warm: int, total: int) -> None:
     """Pull all queues at once, 32 messages at a time."""
     counted, started = 0, (0.0, 0.0)
 

@@ -22,6 +22,8 @@ class AsyncioShell(Shell[GuestHost]):
     _word = "asyncio"
 
     def __await__(self) -> Generator[Any, Any, Any]:
+        if getattr(self._target, "is_done", False):  # the result of a send that has ended
+            return self._target.result()
         return (yield from self._awaited().__await__())
 
     def __aiter__(self) -> Any:
@@ -47,8 +49,11 @@ class AsyncioShell(Shell[GuestHost]):
         return self._shelled(await self._loop.call(function, *arguments, tasks=self._held.calls))
 
     async def _awaited(self) -> Any:
-        wait = getattr(self._target, "wait", None)  # as it has a form that takes no task
-        return await (self.wait() if wait is not None else self._call(_awaited, self._target))
+        wait = getattr(self._target, "wait", None)  # it may have a form that takes no task
+        if wait is None:
+            return await self._call(_awaited, self._target)
+        result = await self._loop.call(wait, tasks=self._held.calls, begin=beginning_of(wait))
+        return self._shelled(result)
 
     def _handed(self, member: Callable[..., Any], parameter: int | str, value: Any) -> Any:
         handed = super()._handed(member, parameter, value)

@@ -86,13 +86,17 @@ class GuestHost:
         """
         if asyncio.get_running_loop() is not self.loop:
             raise LocalProtocolError("the client belongs to another event loop, expected the one that has opened it")
+        begun = None if begin is None else begin(*arguments)
+        if begun is not None and begun.is_done:
+            return begun.result()
+        tasks = tasks or self.tasks
         ended: asyncio.Future[None] = self.loop.create_future()
-        call: LoopCall[T] = LoopCall(function, arguments, partial(_end, ended), begin=begin)
-        if begin is None:
+        call: LoopCall[T] = LoopCall(function, arguments, partial(_end, ended))
+        if begun is not None:
+            tasks.follow(call, begun)
+        else:
             self._ticks.wake()  # a task is about to be rescheduled
-        (self.tasks if tasks is None else tasks).start(call)
-        if call.has_ended:
-            return call.unwrap()
+            tasks.start(call)
         try:
             await ended
         except asyncio.CancelledError:

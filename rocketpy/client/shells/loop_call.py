@@ -75,24 +75,20 @@ class LoopCall(Generic[T]):
 
     # ---- for its nursery ------------------------------------------------------------------------------------------
 
-    def try_begin(self, among: dict[LoopCall[Any], None]) -> bool:
-        """Begin the call without a task; False if it takes one. While it is under way it is noted among others."""
-        assert self.begin is not None
-        outcome_of_begin = outcome.capture(self.begin, *self.arguments)
-        if isinstance(outcome_of_begin, outcome.Error):
-            self.result = outcome_of_begin
-            self.end()
-            return True
-        begun = self._begun = outcome_of_begin.value
-        if begun is None:
-            return False
+    def follow(self, begun: Begun[T], among: dict[LoopCall[Any], None]) -> None:
+        """End with what was begun without a task; while it is under way the call is noted among others."""
+        self._begun = begun
         if begun.is_done:
             self._take_result()
         else:
             among[self] = None
             self._among = among
             begun.on_done(self._take_result)
-        return True
+
+    def fail(self, failure: outcome.Error) -> None:
+        """End with a failure."""
+        self.result = failure
+        self.end()
 
     def _take_result(self) -> None:
         assert self._begun is not None
@@ -126,8 +122,14 @@ class CallTasks:
         """Start a call, unless it was abandoned. A nursery that has ended ends it."""
         if call.has_ended:
             return
-        if call.begin is not None and not self._is_closed and call.try_begin(self._begun):
-            return
+        if call.begin is not None and not self._is_closed:
+            begun: outcome.Outcome[Begun[Any] | None] = outcome.capture(call.begin, *call.arguments)
+            if isinstance(begun, outcome.Error):
+                call.fail(begun)
+                return
+            if begun.value is not None:
+                self.follow(call, begun.value)
+                return
         if self.idle:
             self.idle.pop().take(call)
         else:
@@ -138,6 +140,10 @@ class CallTasks:
                 call.end()
             else:
                 call.run_by(task)
+
+    def follow(self, call: LoopCall[T], begun: Begun[T]) -> None:
+        """Have a call that was begun without a task end with it, or with the nursery."""
+        call.follow(begun, self._begun)
 
     def close(self) -> None:
         """End the calls that were begun without a task, as the end of the nursery ends the others."""
