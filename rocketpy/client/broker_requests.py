@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from rocketpy.errors import RequestError
+from rocketpy.errors import LocalProtocolError, RemoteProtocolError, RequestError
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.offset import GetConsumerStatusBody
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -63,6 +63,12 @@ class BrokerRequests:
                 del self._handlers[key]
 
     async def _serve(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        try:
+            return await self._served_by_group(connection, request)
+        except (RemoteProtocolError, LocalProtocolError) as failure:  # its body, not a bug of ours
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(failure)) from failure
+
+    async def _served_by_group(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         group = _GROUP_OF[RequestCode(request.code)](request)
         handler = self._handlers.get((request.code, group))
         if handler is not None:

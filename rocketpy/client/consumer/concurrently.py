@@ -23,7 +23,7 @@ from rocketpy.client.consumer.handler_failure import log_handler_failure
 from rocketpy.client.consumer.offsets.offset_store import OffsetTable
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.send_back import SendBack
-from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus
+from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, checked_status
 from rocketpy.client.hooks import ConsumeReturnType
 from rocketpy.clock import Clock
 from rocketpy.protocol.message import MessageExt
@@ -185,7 +185,7 @@ class ConcurrentConsumption:
         has_raised = False
         with trio.move_on_after(self._timeout_s) as limit:
             try:
-                status = await handler(batch)
+                status = checked_status(await handler(batch), ConsumeConcurrentlyStatus)
             except Exception as failure:
                 has_raised = True
                 log_handler_failure(failure, batch.queue, len(batch))
@@ -200,8 +200,9 @@ class ConcurrentConsumption:
             await self.give_back(batch, batch.messages, batch.delay_level)
         else:
             if batch.ack_index is not None and batch.ack_index + 1 < len(batch):
-                failed = batch.messages[batch.ack_index + 1 :]
-                self._remove(batch, batch.messages[: batch.ack_index + 1])
+                count = max(0, batch.ack_index + 1)
+                failed = batch.messages[count:]
+                self._remove(batch, batch.messages[:count])
                 await self.give_back(batch, failed, batch.delay_level)
             self.settle(batch)
 

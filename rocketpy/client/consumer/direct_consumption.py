@@ -14,7 +14,7 @@ from rocketpy.client.consumer.concurrently import ConcurrentHandler
 from rocketpy.client.consumer.handler_failure import log_handler_failure
 from rocketpy.client.consumer.orderly import OrderlyHandler
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
-from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
+from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, checked_status
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.running import CMResult, ConsumeMessageDirectlyResult
 from rocketpy.protocol.codes import ResponseCode
@@ -53,7 +53,11 @@ class DirectConsumption:
         begun = trio.current_time()
         remark = None
         try:
-            result = _RESULTS.get(await self.handler(batch), CMResult.CR_SUCCESS)
+            returned: object = await self.handler(batch)
+            if self.is_orderly:
+                result = _RESULTS[checked_status(returned, ConsumeOrderlyStatus)]
+            else:
+                result = _RESULTS[checked_status(returned, ConsumeConcurrentlyStatus)]
         except Exception as failure:
             log_handler_failure(failure, queue, 1)
             result, remark = CMResult.CR_THROW_EXCEPTION, f"{type(failure).__name__}: {failure}"

@@ -23,7 +23,7 @@ from rocketpy.client.consumer.handler_failure import log_handler_failure
 from rocketpy.client.consumer.offsets.offset_store import OffsetTable
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.send_back import SendBack
-from rocketpy.client.consumer.statuses import ConsumeOrderlyStatus
+from rocketpy.client.consumer.statuses import ConsumeOrderlyStatus, checked_status
 from rocketpy.client.hooks import ConsumeReturnType
 from rocketpy.clock import Clock
 from rocketpy.protocol.message import MessageExt, MessageQueue
@@ -238,7 +238,7 @@ def _may_go_on(process_queue: ProcessQueue) -> bool:
 async def _status_of(batch: MessageBatch, handler: OrderlyHandler) -> tuple[ConsumeOrderlyStatus, bool]:
     """Return the result of a handler, and whether it has raised."""
     try:
-        status = await handler(batch)
+        status = checked_status(await handler(batch), ConsumeOrderlyStatus)
     except Exception as failure:
         log_handler_failure(failure, batch.queue, len(batch))
         return _SUSPEND, True

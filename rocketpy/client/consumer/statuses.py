@@ -7,6 +7,7 @@ succeeded here, because a Python function without ``return`` does; in Java it ha
 from __future__ import annotations
 
 from enum import Enum
+from typing import TypeVar
 
 
 class ConsumeConcurrentlyStatus(Enum):
@@ -27,3 +28,16 @@ class ConsumeOrderlyStatus(Enum):
     ROLLBACK = "ROLLBACK"
     COMMIT = "COMMIT"
     SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
+
+
+StatusT = TypeVar("StatusT", ConsumeConcurrentlyStatus, ConsumeOrderlyStatus)
+
+
+def checked_status(status: object, expected: type[StatusT]) -> StatusT | None:
+    """Return what a handler has returned; TypeError for what is neither a status of its kind nor None.
+
+    A handler that returns something else may have meant anything, so its messages count as failed.
+    """
+    if status is None or isinstance(status, expected):
+        return status
+    raise TypeError(f"the handler returned {status!r:.100}, expected {expected.__name__} or None")

@@ -377,9 +377,10 @@ def _send_result(delivery: Delivery, status: SendStatus, response: RemotingComma
     except (KeyError, ValueError):
         header = read_response(response, SendMessageResponseHeader)
         offset_msg_id, queue_id, queue_offset = header.msg_id, header.queue_id, header.queue_offset
-    if queue_id < 0 or queue_offset < 0:
+    if not (0 <= queue_id < 2**31 and 0 <= queue_offset < 2**63):
         raise RemoteProtocolError(
-            f"send to {delivery.request.topic}: expected a queue id and an offset, found {queue_id} and {queue_offset}"
+            f"send to {delivery.request.topic}: expected a queue id and an offset, "
+            f"found {queue_id:.9g} and {queue_offset:.19g}"
         )
     topic = delivery.request.message.topic  # as the program knows it, without the namespace
     if queue_id != queue.queue_id or topic != queue.topic:

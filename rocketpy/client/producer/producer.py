@@ -200,25 +200,22 @@ class Producer:
         timeout_s: float,
         queue: MessageQueue | QueueSelector | None = None,
     ) -> MessageExt:
-        """Send a message and return the reply that its consumer sends (``reply_to``).
+        """Send a message and return the reply that its consumer sends (``reply_to``), all in ``timeout_s`` seconds.
 
         Raises ClientError 10006 when the message is stored but no reply comes in time, and ClientError -1, caused by
         what :meth:`send` raises, when it is not sent.
         """
-        topic = wrap_namespace(self._maker.namespace, message.topic)
-        if not self._instance.routes.table.publish_queues(topic):
-            await self._instance.routes.publish_queues(topic, self._template)
-            await self._instance.heartbeats.send()  # a broker that does not know this client cannot pass the reply on
+        deadline = trio.current_time() + timeout_s
+        await self._become_known(message.topic, timeout_s)
         correlation_id = str(UUID(int=self._instance.randomness.getrandbits(128), version=4))
         own = {
             PROPERTY_CORRELATION_ID: correlation_id,
             PROPERTY_MESSAGE_REPLY_TO_CLIENT: self._instance.client_id,
             PROPERTY_MESSAGE_TTL: str(int(timeout_s * 1000)),
         }
-        deadline = trio.current_time() + timeout_s
         with self._instance.replies.expecting(correlation_id) as waiting:
             request = self._maker.message(message, properties=own)
-            rules = attrs.evolve(self._async_rules, timeout_s=timeout_s)
+            rules = attrs.evolve(self._async_rules, timeout_s=deadline - trio.current_time())
             try:
                 await self._deliver(request, queue, rules, one_attempt(rules))
             except (BrokerError, RemotingError) as failure:
@@ -334,6 +331,23 @@ class Producer:
             self._pipeline.close()
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _become_known(self, topic: str, timeout_s: float) -> None:
+        """Before the first request of a topic: a broker that does not know this client cannot pass the reply on.
+
+        Raises ClientError -1 when the route is not found in time. Heartbeats get half of what is left then: one broker
+        that does not answer them keeps no request from another.
+        """
+        wrapped = wrap_namespace(self._maker.namespace, topic)
+        if self._instance.routes.table.publish_queues(wrapped):
+            return
+        deadline = trio.current_time() + timeout_s
+        with trio.move_on_at(deadline) as looking_up:
+            await self._instance.routes.publish_queues(wrapped, self._template)
+        if looking_up.cancelled_caught:
+            raise ClientError(UNSPECIFIED, f"send request message to <{topic}> fail: no route in {timeout_s:g} s")
+        with trio.move_on_after((deadline - trio.current_time()) / 2):
+            await self._instance.heartbeats.send()
 
     def _begin(
         self, request: SendRequest, queue: MessageQueue | QueueSelector | None, timeout_s: float | None

@@ -279,9 +279,13 @@ class _Checks:
         return _known(state), None
 
 
-def _known(state: LocalTransactionState | None) -> LocalTransactionState:
-    """Return a program's verdict; what a program without type checks forgot to return is UNKNOW, as in Java."""
-    return LocalTransactionState.UNKNOW if state is None else state
+def _known(state: object) -> LocalTransactionState:
+    """Return a program's verdict; None is UNKNOW, as in Java, and so is what a program without type checks returns."""
+    if isinstance(state, LocalTransactionState):
+        return state
+    if state is not None:
+        _log.error("%.100r is no verdict on a transaction, expected LocalTransactionState; it is UNKNOW", state)
+    return LocalTransactionState.UNKNOW
 
 
 def _end_request(header: EndTransactionRequestHeader, remark: str | None) -> RemotingCommand:

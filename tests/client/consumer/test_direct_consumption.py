@@ -13,7 +13,9 @@ from rocketpy.protocol.message import MessageExt
 Status = ConsumeConcurrentlyStatus | ConsumeOrderlyStatus | None
 
 
-def direct(result: Status | Exception, seen: list[MessageBatch] | None = None) -> DirectConsumption:
+def direct(
+    result: Status | Exception, seen: list[MessageBatch] | None = None, *, is_orderly: bool = True
+) -> DirectConsumption:
     async def handler(batch: MessageBatch) -> Status:
         if seen is not None:
             seen.append(batch)
@@ -21,7 +23,7 @@ def direct(result: Status | Exception, seen: list[MessageBatch] | None = None) -
             raise result
         return result
 
-    return DirectConsumption("%RETRY%g", is_orderly=True, auto_commit=False, handler=handler)  # type: ignore[arg-type]
+    return DirectConsumption("%RETRY%g", is_orderly=is_orderly, auto_commit=False, handler=handler)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -37,8 +39,17 @@ def direct(result: Status | Exception, seen: list[MessageBatch] | None = None) -
     ],
 )
 async def test_results_have_the_names_of_java(status: Status, expected: str) -> None:
-    found = await direct(status).consume(MessageExt("T", b"x"))
-    assert (found.consume_result, found.order, found.auto_commit, found.remark) == (expected, True, False, None)
+    is_orderly = not isinstance(status, ConsumeConcurrentlyStatus)
+    found = await direct(status, is_orderly=is_orderly).consume(MessageExt("T", b"x"))
+    assert (found.consume_result, found.order, found.auto_commit) == (expected, is_orderly, False)
+    assert found.remark is None
+
+
+@pytest.mark.parametrize("status", [True, "CR_SUCCESS", ConsumeConcurrentlyStatus.CONSUME_SUCCESS])
+async def test_a_result_of_another_kind_is_a_failure(status: object) -> None:
+    found = await direct(status).consume(MessageExt("T", b"x"))  # type: ignore[arg-type]
+    assert found.consume_result == "CR_THROW_EXCEPTION"
+    assert "expected ConsumeOrderlyStatus or None" in (found.remark or "")
 
 
 async def test_a_handler_that_fails_is_reported() -> None:

@@ -68,7 +68,8 @@ class BrokerCommands:
     async def _reset_offset(self, connection: Connection, request: RemotingCommand) -> None:
         header = read_header(request, ResetOffsetRequestHeader)
         table = decode_body(request.body, ResetOffsetBody).offset_table
-        moved = [queue for queue in table if queue.topic == header.topic and queue in self.group.queues.assigned]
+        assigned = self.group.queues.assigned
+        moved = [queue for queue in table if queue.topic == header.topic and queue in assigned and table[queue] >= 0]
         for queue in moved:
             self.group.queues.move_to(queue, table[queue])
         await self.group.store.persist(moved)

@@ -1,0 +1,301 @@
+"""Handlers, checks and hooks of a program that misbehave: their own call fails, everything else goes on.
+
+A clock that jumps while a handler runs is an event loop that was blocked by it.
+"""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.client.client import open_client
+from rocketpy.client.config import ClientConfig
+from rocketpy.client.consumer.batch import MessageBatch
+from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
+from rocketpy.client.producer.transaction import LocalTransactionState, Transaction
+from rocketpy.errors import RemotingError
+from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.command import make_request
+from rocketpy.protocol.headers.send import CheckTransactionStateRequestHeader
+from rocketpy.protocol.message import Message, MessageExt
+from rocketpy.protocol.stored_message import encode_message
+from tests.client.conftest import TOPIC
+from tests.client.fake_cluster import FakeBroker, Scripted
+from tests.client.hostile.conftest import World
+
+FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+NONSENSE = (True, 0, "CONSUME_SUCCESS", [], {}, object(), LocalTransactionState.COMMIT_MESSAGE)
+
+
+def fill(broker: FakeBroker, count: int = 4) -> None:
+    for number in range(count):
+        broker.put(TOPIC, number % 2, b"%d" % number)
+
+
+class MyError(BaseException):
+    """What ``except Exception`` does not catch."""
+
+
+@pytest.mark.parametrize(
+    "returned", [*NONSENSE, ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT]
+)
+async def test_nonsense_of_a_concurrent_handler_is_no_acknowledgement(
+    world: World, autojump_clock: trio.testing.MockClock, returned: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = world.cluster.broker
+    fill(broker)
+
+    async def handler(batch: MessageBatch) -> object:
+        return returned if batch.messages[0].body == b"0" else None
+
+    async with (
+        open_client(world.address, environment=world.environment) as client,
+        client.consumer("g", TOPIC, config=FIRST) as consumer,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(consumer.run, handler)
+        await trio.sleep(5)
+        nursery.cancel_scope.cancel()
+    assert [each.offset for each in broker.sent_back] == [0], "the message comes again"
+    assert broker.progress["g", TOPIC, 1] == 2
+    assert "expected ConsumeConcurrentlyStatus or None" in caplog.text
+
+
+@pytest.mark.parametrize("returned", [*NONSENSE, ConsumeConcurrentlyStatus.CONSUME_SUCCESS])
+async def test_nonsense_of_an_orderly_handler_is_no_acknowledgement(
+    world: World, autojump_clock: trio.testing.MockClock, returned: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = world.cluster.broker
+    fill(broker)
+    handled: list[bytes] = []
+
+    async def handler(batch: MessageBatch) -> object:
+        handled.append(batch.messages[0].body)
+        return returned if batch.messages[0].body == b"0" and len(handled) < 6 else None
+
+    async with (
+        open_client(world.address, environment=world.environment) as client,
+        client.consumer("g", TOPIC, config=FIRST) as consumer,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(consumer.run_orderly, handler)
+        await trio.sleep(30)
+        nursery.cancel_scope.cancel()
+    assert handled.count(b"0") >= 2, "it is handled again, before any later one"
+    assert handled.index(b"2") > max(index for index, body in enumerate(handled) if body == b"0")
+    assert broker.progress["g", TOPIC, 0] == broker.progress["g", TOPIC, 1] == 2
+    assert "expected ConsumeOrderlyStatus or None" in caplog.text
+
+
+@pytest.mark.parametrize("ack_index", [-1, -2, -100, 99])
+async def test_an_index_outside_the_batch_counts_for_none_or_all(
+    world: World, autojump_clock: trio.testing.MockClock, ack_index: int
+) -> None:
+    broker = world.cluster.broker
+    fill(broker, 6)
+
+    async def handler(batch: MessageBatch) -> None:
+        batch.ack_index = ack_index
+
+    config = ConsumerConfig(
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, consume_message_batch_max_size=3
+    )
+    async with (
+        open_client(world.address, environment=world.environment) as client,
+        client.consumer("g", TOPIC, config=config) as consumer,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(consumer.run, handler)
+        await trio.sleep(5)
+        nursery.cancel_scope.cancel()
+    assert len(broker.sent_back) == (0 if ack_index == 99 else 6)
+
+
+async def test_a_handler_that_never_ends_keeps_one_task_and_its_messages_come_again(
+    world: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It is cancelled after ``consume_timeout``; one that is shielded against that occupies its task for ever."""
+    broker = world.cluster.broker
+    fill(broker, 8)
+    handled: list[bytes] = []
+    is_over = trio.Event()
+
+    async def handler(batch: MessageBatch) -> None:
+        if batch.messages[0].body == b"0":
+            with trio.CancelScope(shield=True):
+                await is_over.wait()
+        if batch.messages[0].body == b"1":
+            await trio.sleep_forever()
+        handled.append(batch.messages[0].body)
+
+    config = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, consume_timeout=0.5)
+    async with (
+        open_client(world.address, environment=world.environment) as client,
+        client.consumer("g", TOPIC, config=config) as consumer,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(lambda: consumer.run(handler, tasks=3))
+        await trio.sleep(200)
+        assert sorted(handled) == [b"%d" % number for number in range(2, 8)]
+        assert len(broker.sent_back) == 1, "the message of the handler that was cancelled"
+        assert broker.progress["g", TOPIC, 0] == 0, "the other one is not acknowledged"
+        is_over.set()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("is_orderly", [False, True])
+async def test_a_handler_that_cancels_itself_has_handled_nothing(
+    world: World, autojump_clock: trio.testing.MockClock, is_orderly: bool
+) -> None:
+    """Its own scope: it returns None then, which is success, as its author has to know. The consumer's: all ends."""
+    broker = world.cluster.broker
+    fill(broker)
+
+    async def handler(batch: MessageBatch) -> None:
+        nursery.cancel_scope.cancel()
+        await trio.lowlevel.checkpoint()
+        raise AssertionError("it is cancelled")
+
+    async with (
+        open_client(world.address, environment=world.environment) as client,
+        client.consumer("g", TOPIC, config=FIRST) as consumer,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(consumer.run_orderly if is_orderly else consumer.run, handler)
+    assert not broker.sent_back
+    assert not any(offset for (_, topic, _), offset in broker.progress.items() if topic == TOPIC)
+    assert not broker.locks
+
+
+@pytest.mark.parametrize("is_orderly", [False, True])
+async def test_what_is_no_exception_ends_the_consumer_and_acknowledges_nothing(
+    world: World, autojump_clock: trio.testing.MockClock, is_orderly: bool
+) -> None:
+    broker = world.cluster.broker
+    fill(broker)
+
+    async def handler(batch: MessageBatch) -> None:
+        raise MyError
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with (
+            open_client(world.address, environment=world.environment) as client,
+            client.consumer("g", TOPIC, config=FIRST) as consumer,
+        ):
+            await (consumer.run_orderly if is_orderly else consumer.run)(handler)
+    assert caught.group_contains(MyError)
+    assert not any(offset for (_, topic, _), offset in broker.progress.items() if topic == TOPIC)
+    assert not broker.locks
+    assert broker.asked(RequestCode.UNREGISTER_CLIENT)
+
+
+@pytest.mark.parametrize("is_orderly", [False, True])
+async def test_a_blocked_event_loop_fails_what_was_under_way_and_nothing_after(
+    world: World, autojump_clock: trio.testing.MockClock, is_orderly: bool
+) -> None:
+    """Everything that had a deadline meanwhile is late, heartbeats and locks too."""
+    broker = world.cluster.broker
+    fill(broker, 8)
+    handled: list[bytes] = []
+
+    async def handler(batch: MessageBatch) -> None:
+        if batch.messages[0].body in (b"0", b"5"):
+            autojump_clock.jump(45)
+        handled.append(batch.messages[0].body)
+
+    async with (
+        open_client(world.address, environment=world.environment) as client,
+        client.producer("p") as producer,
+        client.consumer("g", TOPIC, config=FIRST) as consumer,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(consumer.run_orderly if is_orderly else consumer.run, handler)
+        outcomes = []
+        for _ in range(10):
+            try:
+                outcomes.append((await producer.send(Message(TOPIC, b"sent"))).status.name)
+            except RemotingError as failure:
+                outcomes.append(type(failure).__name__)
+        await trio.sleep(60)
+        assert outcomes[-1] == "SEND_OK"
+        assert set(outcomes) <= {"SEND_OK", "RemotingTimeoutError", "RemotingSendRequestError"}
+        assert set(handled) >= {b"%d" % number for number in range(8)}
+        nursery.cancel_scope.cancel()
+
+
+# ---- transactions --------------------------------------------------------------------------------------------------
+
+
+def verdicts(server: Scripted) -> list[str]:
+    return [(each.ext_fields or {})["commitOrRollback"] for each in server.asked(RequestCode.END_TRANSACTION)]
+
+
+@pytest.mark.parametrize("returned", [None, *NONSENSE[:-1], 8, ConsumeOrderlyStatus.COMMIT])
+async def test_nonsense_of_a_local_transaction_or_a_check_is_unknown(
+    world: World, autojump_clock: trio.testing.MockClock, returned: object
+) -> None:
+    for broker in world.cluster.brokers:
+        broker.register(RequestCode.END_TRANSACTION, lambda connection, request: None)
+
+    async def check(half: MessageExt) -> object:
+        return returned
+
+    async def execute(transaction: Transaction) -> object:
+        return returned
+
+    async with (
+        open_client(world.address, environment=world.environment) as client,
+        client.transaction_producer("p", check=check) as producer,  # type: ignore[arg-type]
+    ):
+        result = await producer.send_in_transaction(Message(TOPIC, b"x"), execute)  # type: ignore[arg-type]
+        assert result.local_transaction_state is LocalTransactionState.UNKNOW
+        header = CheckTransactionStateRequestHeader(tran_state_table_offset=1, commit_log_offset=2)
+        half = MessageExt(topic=TOPIC, body=b"x", properties={"PGROUP": "p"})
+        request = make_request(RequestCode.CHECK_TRANSACTION_STATE, header, encode_message(half), oneway=True)
+        asked = next(broker for broker in world.cluster.brokers if broker.peers)
+        asked.peers[0].oneway(request)
+        await trio.sleep(1)
+    assert [each for broker in world.cluster.brokers for each in verdicts(broker)] == ["0", "0"]
+
+
+# ---- clocks --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_wall_clock_that_is_set_changes_nothing(world: World, autojump_clock: trio.testing.MockClock) -> None:
+    """Deadlines, locks and pauses are Trio's time; versions of subscriptions only rise; keys stay unique."""
+    broker = world.cluster.broker
+    world.cluster.add_topic("Second", 1)
+    handled: list[bytes] = []
+
+    async def handler(batch: MessageBatch) -> None:
+        handled.extend(each.body for each in batch)
+
+    day_ms = 24 * 3600 * 1000
+    async with (
+        open_client(world.address, environment=world.environment, config=ClientConfig()) as client,
+        client.producer("p") as producer,
+        client.consumer("g", TOPIC, config=FIRST) as consumer,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(consumer.run_orderly, handler)
+        ids, versions = [], []
+        for step, moved_ms in enumerate((0, -40 * day_ms, -1, 60 * day_ms, -10 * 365 * day_ms, 20 * 365 * day_ms)):
+            world.clock.advance_ms(moved_ms)
+            for _ in range(10):
+                ids.append((await producer.send(Message(TOPIC, b"%d" % step))).msg_id)
+            consumer.subscribe("Second", f"tag{step}")
+            await trio.sleep(30)
+            (data,) = broker.heartbeats[-1].consumer_data_set
+            versions.append(next(each.sub_version for each in data.subscription_data_set if each.topic == "Second"))
+        assert len(set(ids)) == len(ids)
+        assert versions == sorted(set(versions))
+        assert len(handled) == 60
+        nursery.cancel_scope.cancel()
+    assert (
+        sum(offset for (_, topic, _), offset in broker.progress.items() if topic == TOPIC)
+        + sum(offset for (_, topic, _), offset in world.cluster.brokers[1].progress.items() if topic == TOPIC)
+        == 60
+    )
