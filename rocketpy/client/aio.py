@@ -27,7 +27,7 @@ from rocketpy.client.shells.asyncio_shell import AsyncioClient
 P = ParamSpec("P")
 T = TypeVar("T")
 
-__all__ = ["open_admin_client", "open_client", "open_producer", "open_pull_consumer"]
+__all__ = ["open_admin_client", "open_client", "open_lite_pull_consumer", "open_producer", "open_pull_consumer"]
 
 
 def _opener(function: Callable[P, AbstractAsyncContextManager[T]]) -> Callable[P, AbstractAsyncContextManager[T]]:
@@ -44,6 +44,7 @@ def _opener(function: Callable[P, AbstractAsyncContextManager[T]]) -> Callable[P
 open_client = _opener(trio_client.open_client)
 open_producer = _opener(trio_client.open_producer)
 open_pull_consumer = _opener(trio_client.open_pull_consumer)
+open_lite_pull_consumer = _opener(trio_client.open_lite_pull_consumer)
 open_admin_client = _opener(trio_client.open_admin_client)
 
 

@@ -30,7 +30,14 @@ from rocketpy.client.shells.blocking_shell import THREAD_NAME, BlockingClient
 
 P = ParamSpec("P")
 
-__all__ = ["THREAD_NAME", "open_admin_client", "open_client", "open_producer", "open_pull_consumer"]
+__all__ = [
+    "THREAD_NAME",
+    "open_admin_client",
+    "open_client",
+    "open_lite_pull_consumer",
+    "open_producer",
+    "open_pull_consumer",
+]
 
 
 def _opener(function: Callable[P, AbstractAsyncContextManager[Any]]) -> Callable[P, AbstractContextManager[Any]]:
@@ -46,6 +53,7 @@ def _opener(function: Callable[P, AbstractAsyncContextManager[Any]]) -> Callable
 open_client = _opener(trio_client.open_client)
 open_producer = _opener(trio_client.open_producer)
 open_pull_consumer = _opener(trio_client.open_pull_consumer)
+open_lite_pull_consumer = _opener(trio_client.open_lite_pull_consumer)
 open_admin_client = _opener(trio_client.open_admin_client)
 
 

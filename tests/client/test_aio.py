@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rocketpy import client as trio_client_package
-from rocketpy.client import Message, aio
+from rocketpy.client import ConsumeFromWhere, LitePullConfig, Message, aio
 from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
 from tests.patience import PATIENCE_SECONDS
@@ -39,6 +39,30 @@ def test_messages_are_sent_and_pulled(broker: BrokerInThread) -> None:
                 return [message.body async for message in messages]
 
     assert sorted(run(main())) == [b"0", b"1", b"2", b"3", b"4", b"soon"]
+
+
+def test_messages_are_polled(broker: BrokerInThread) -> None:
+    async def main() -> list[bytes]:
+        async with aio.open_producer(broker.name_server) as producer:
+            for number in range(5):
+                await producer.send(Message("AioPolled", b"%d" % number))
+        polled: list[bytes] = []
+        first = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+        async with aio.open_lite_pull_consumer(
+            broker.name_server, group="g", topics=["AioPolled"], consumer=first
+        ) as consumer:
+            queues = await consumer.wait_assigned()
+            consumer.pause(queues)
+            assert consumer.paused == queues
+            consumer.resume(queues)
+            async for messages in consumer:
+                polled += [each.body for each in messages]
+                await consumer.commit()
+                if len(polled) == 5:
+                    break
+        return polled
+
+    assert sorted(run(main())) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_every_opener_of_the_client_is_there(broker: BrokerInThread) -> None:

@@ -216,27 +216,23 @@ class LitePullConsumer:
         elif not timeout_s >= 0:
             raise ValueError(f"Timeout must not be negative, found {timeout_s}")
         self._check_running()
-        await trio.lowlevel.checkpoint()
-        self._commit_automatically()
-        with trio.move_on_after(timeout_s):
-            try:
-                return list(await self._pulled.take())
-            except trio.EndOfChannel:
-                raise LocalProtocolError(NOT_RUNNING) from None
-        return []
+        try:
+            return await self._take(timeout_s)
+        except trio.EndOfChannel:
+            raise LocalProtocolError(NOT_RUNNING) from None
 
     def __aiter__(self) -> LitePullConsumer:
         """Iterate over what polls return, as soon as there is something; it ends with the consumer."""
         return self
 
     async def __anext__(self) -> list[MessageExt]:
-        """Wait for the next messages."""
-        await trio.lowlevel.checkpoint()
-        self._commit_automatically()
+        """Wait for the next messages; while there are none, automatic commits go on."""
         try:
-            return list(await self._pulled.take())
+            while not (messages := await self._take(self._config.auto_commit_interval / 1000)):
+                pass
         except trio.EndOfChannel:
             raise StopAsyncIteration from None
+        return messages
 
     async def seek(self, queue: MessageQueue, queue_offset: int) -> None:
         """Go on at an offset of a queue; what has been pulled and not polled is forgotten.
@@ -378,6 +374,13 @@ class LitePullConsumer:
             await member.membership.announce_change()
         finally:
             member.rebalance.wake()
+
+    async def _take(self, timeout_s: float) -> list[MessageExt]:
+        await trio.lowlevel.checkpoint()
+        self._commit_automatically()
+        with trio.move_on_after(timeout_s):
+            return list(await self._pulled.take())
+        return []
 
     def _commit_automatically(self) -> None:
         now = trio.current_time()

@@ -166,6 +166,22 @@ async def test_an_iteration_returns_what_polls_do_and_ends_with_the_consumer(clu
             await until(lambda: found == [0, 1, 2])
 
 
+async def test_an_iteration_that_waits_commits_what_it_has_returned(cluster: FakeCluster) -> None:
+    put(cluster, 1)
+
+    async def iterate(consumer: LitePullConsumer) -> None:
+        async for _ in consumer:
+            pass
+
+    async with (
+        chosen(cluster, auto_commit_interval=1_000, persist_consumer_offset_interval=20) as consumer,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(iterate, consumer)
+        await until(lambda: progress(cluster) == 1)
+        nursery.cancel_scope.cancel()
+
+
 async def test_what_does_not_match_is_passed_and_committed(cluster: FakeCluster) -> None:
     """In Java the offset of such a queue stays where it is until a message matches."""
     cluster.broker.put(TOPIC, 0, b"0", {"TAGS": "B"})
