@@ -46,9 +46,11 @@ class Collected:
         self._changed = trio.Event()
         self.messages: list[MessageExt] = []
         self.queues: list[MessageQueue] = []
+        self.sizes: list[int] = []
 
     async def handle(self, batch: MessageBatch) -> None:
         """Take a batch; give it back for a second while its messages have not failed often enough."""
+        self.sizes.append(len(batch))
         for each in batch:
             self.messages.append(each)
             self.queues.append(batch.queue)

@@ -21,7 +21,8 @@ from rocketpy.client import (
     queue_by_hash,
     reply_to,
 )
-from rocketpy.errors import ClientError
+from rocketpy.errors import BrokerError, ClientError
+from rocketpy.protocol.codes import ResponseCode
 from tests.interop.clients import ToSend
 from tests.interop.cluster import Cluster, start_cluster
 from tests.interop.conftest import TARGET
@@ -249,9 +250,22 @@ async def test_requests_of_each_client_are_answered_by_the_others(
             nursery.start_soon(asked_by, others)
 
 
-async def test_a_request_without_a_reply_ends_with_java_s_code(checking: Cluster, ours: Client) -> None:
+async def test_a_request_without_a_reply_ends_with_java_s_code_and_a_reply_to_nobody_is_refused(
+    checking: Cluster, ours: Client
+) -> None:
     topic = checking.create_topic("unanswered")
-    async with ours.producer("asking_nobody", config=PATIENT_PRODUCER) as producer:
+    async with (
+        open_our_client(checking.namesrv) as asking,
+        asking.producer("asking_nobody", config=PATIENT_PRODUCER) as producer,
+    ):
         with pytest.raises(ClientError) as caught:
             await producer.request(our_message(ToSend(topic=topic, body=b"?")), timeout_s=0.5)
     assert caught.value.response_code == 10006
+    async with (
+        open_our_consumer(ours, "too_late", topic) as (_, collected),
+        ours.producer("too_late", config=PATIENT_PRODUCER) as producer,
+    ):
+        (request,) = await collected.wait(1)
+        with pytest.raises(BrokerError, match=f"channel of <{asking.client_id}> not found") as refused:
+            await producer.send(reply_to(request, b"!"))
+    assert refused.value.response_code == ResponseCode.SYSTEM_ERROR

@@ -18,6 +18,8 @@ from rocketpy.client import (
     AllocateConsistentHash,
     AllocateMessageQueueStrategy,
     Client,
+    ConsumeFromWhere,
+    Consumer,
     MessageModel,
     MessageQueue,
     MessageSelector,
@@ -287,6 +289,59 @@ async def test_a_filter_means_the_same_to_each_client(
             await collected.wait(len(expected)),
         ):
             assert bodies(found) == expected
+
+
+@pytest.mark.parametrize("policy", ConsumeFromWhere)
+async def test_a_new_group_begins_where_java_s_begins(
+    cluster: Cluster, java: Roles, ours: Client, policy: ConsumeFromWhere
+) -> None:
+    """The topic is so young that its beginning is in memory: a broker then gives new groups offset 0 for progress."""
+    topic = cluster.create_topic(f"begun_{policy.name}")
+    await send(ours, numbered(topic, 12))
+    config = attrs.evolve(FROM_FIRST, consume_from_where=policy, consume_message_batch_max_size=16)
+    async with (
+        java.consumer(cluster.namesrv, f"{topic}_java", topic, **{"from": policy.value}) as of_java,
+        open_our_consumer(ours, f"{topic}_ours", topic, config=config) as (_, collected),
+    ):
+        assert (
+            bodies(await collected.wait(12)) == bodies(await of_java.wait_messages(12)) == bodies(numbered(topic, 12))
+        )
+    assert max(collected.sizes) == 3, "all of a queue in one batch"
+
+
+async def test_topics_come_and_go_while_a_consumer_runs(cluster: Cluster, java: Roles, ours: Client) -> None:
+    first, second = cluster.create_topic("come_first"), cluster.create_topic("come_second")
+    async with (
+        open_our_consumer(ours, "come_and_go", first) as (consumer, collected),
+        java.producer(cluster.namesrv, "come_and_go") as producer,
+    ):
+        await producer.send(numbered(first, 4))
+        await collected.wait(4)
+        consumer.subscribe(second)
+        await producer.send(numbered(second, 4, first=4))
+        await producer.send(numbered(first, 4, first=8))
+        await collected.wait(12)
+        consumer.unsubscribe(first)
+        await eventually(lambda: _is_left(consumer, first), "the first topic is left")
+        await producer.send(numbered(first, 4, first=90))
+        await producer.send(numbered(second, 4, first=12))
+        await collected.wait(16)
+    assert sorted(int(each.body) for each in collected.messages) == list(range(16))
+
+
+async def _is_left(consumer: Consumer, topic: str) -> bool:
+    return all(queue.topic != topic for queue in consumer.assigned)
+
+
+async def test_what_is_sent_over_the_vip_channel_arrives(cluster: Cluster, java: Roles) -> None:
+    """It is the second port of a broker, which takes no pulls."""
+    topic = cluster.create_topic("vip")
+    async with (
+        java.consumer(cluster.namesrv, "vip_java", topic) as taking,
+        open_our_client(cluster.namesrv, vip_channel_enabled=True) as client,
+    ):
+        await send(client, numbered(topic, 4))
+        assert bodies(await taking.wait_messages(4)) == bodies(numbered(topic, 4))
 
 
 # ---- failures --------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
 
 /**
  * A push consumer that prints a "message" for each; open takes namesrv, group, topic, namespace, expression or sql,
- * model (CLUSTERING, BROADCASTING), listener (concurrent, orderly), strategy (AVG, AVG_BY_CIRCLE, CONSISTENT_HASH), fails (so
+ * from (a ConsumeFromWhere) and timestamp, model (CLUSTERING, BROADCASTING), listener (concurrent, orderly), strategy (AVG, AVG_BY_CIRCLE, CONSISTENT_HASH), fails (so
  * many times each message fails, and comes again after a second), tries (after so many it is a dead letter), replies (true:
  * each message is answered with its body turned round).
  */
@@ -37,7 +37,10 @@ final class ConsumerRole implements Roles.Role {
         consumer = new DefaultMQPushConsumer(settings.getString("namespace"), settings.getString("group"), null, strategy(settings));
         consumer.setNamesrvAddr(settings.getString("namesrv"));
         consumer.setInstanceName(name);
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(given(settings, "from", "CONSUME_FROM_FIRST_OFFSET")));
+        if (settings.containsKey("timestamp")) {
+            consumer.setConsumeTimestamp(settings.getString("timestamp"));
+        }
         consumer.setMessageModel(MessageModel.valueOf(given(settings, "model", "CLUSTERING")));
         consumer.setPollNameServerInterval(1000); // by default it sees a topic that is new 30 seconds later
         consumer.setHeartbeatBrokerInterval(1000);
