@@ -20,12 +20,13 @@ from rocketpy.client import (
     Client,
     ConsumeFromWhere,
     Consumer,
+    MessageExt,
     MessageModel,
     MessageQueue,
     MessageSelector,
 )
 from rocketpy.errors import RocketpyError
-from tests.interop.clients import WAIT_S, ToSend
+from tests.interop.clients import WAIT_S, Received, ToSend
 from tests.interop.cluster import Cluster
 from tests.interop.our_client import (
     FROM_FIRST,
@@ -218,11 +219,41 @@ async def test_orderly_members_of_java_and_ours_keep_the_order_of_each_queue_thr
             mine = await collected.wait(100)
     assert bodies(mine, theirs) == bodies(numbered(topic, 160))
     for messages in (mine, theirs):
-        along: dict[int, list[int]] = defaultdict(list)
-        for each in messages:
-            along[each.queue_id].append(int(each.body))
+        along = along_queues(messages)
         assert len(along) >= 2
         assert all(numbers == sorted(numbers) for numbers in along.values())
+
+
+def along_queues(messages: Sequence[MessageExt | Received]) -> dict[int, list[int]]:
+    """Return the numbers of messages by queue, in the order in which a client was given them."""
+    along: dict[int, list[int]] = defaultdict(list)
+    for each in messages:
+        along[each.queue_id].append(int(each.body))
+    return along
+
+
+async def test_an_orderly_member_of_go_goes_on_where_ours_stopped_and_ours_where_go_s_stopped(
+    cluster: Cluster, go: Roles, ours: Client
+) -> None:
+    """Each gives up its locks when it leaves.
+
+    Go's does not unlock a queue that a rebalance takes from it; the lock expires at the broker after a minute. So no
+    test has members of both at the same time.
+    """
+    topic, group = cluster.create_topic("ordered_go", queues=4), "ordered_go_group"
+    found: list[list[MessageExt] | list[Received]] = []
+    for turn in range(3):
+        await send(ours, numbered(topic, 40, first=40 * turn))
+        if turn % 2:
+            async with go.consumer(cluster.namesrv, group, topic, listener="orderly") as member:
+                found.append(await member.wait_messages(40))
+        else:
+            async with open_our_consumer(ours, group, topic, orderly=True) as (_, collected):
+                found.append(await collected.wait(40))
+    for turn, messages in enumerate(found):
+        assert along_queues(messages) == {
+            queue_id: list(range(40 * turn + queue_id, 40 * turn + 40, 4)) for queue_id in range(4)
+        }
 
 
 # ---- who gets which message ------------------------------------------------------------------------------------------
@@ -423,13 +454,14 @@ async def test_a_dead_letter_of_each_client_is_read_by_the_others(
             assert [each.reconsume_times for each in await member.wait_messages(2)] == [0, 1]
 
         async def read(owner: str, others: Roles | None) -> None:
+            reader = others.language if others else "ours"
             letters = f"%DLQ%deadly_{owner}"
             await trio.to_thread.run_sync(cluster.wait_route, letters, abandon_on_cancel=True)
             if others is None:
-                async with open_our_consumer(ours, f"letters_of_{owner}", letters) as (_, found):
+                async with open_our_consumer(ours, f"{reader}_reads_{owner}", letters) as (_, found):
                     letter = our_received((await found.wait(1))[0])
             else:
-                async with others.consumer(cluster.namesrv, f"letters_of_{owner}", letters) as taking:
+                async with others.consumer(cluster.namesrv, f"{reader}_reads_{owner}", letters) as taking:
                     (letter,) = await taking.wait_messages(1)
             assert (letter.body, letter.keys) == (b"never good", "k")
             assert letter.properties["RETRY_TOPIC"] == topic
@@ -438,6 +470,7 @@ async def test_a_dead_letter_of_each_client_is_read_by_the_others(
             nursery.start_soon(read, "java", None)
             nursery.start_soon(read, "go", None)
             nursery.start_soon(read, "ours", java)
+            nursery.start_soon(read, "ours", go)
 
 
 # ---- offsets ---------------------------------------------------------------------------------------------------------
