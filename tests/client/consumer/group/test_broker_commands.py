@@ -96,7 +96,7 @@ async def test_offsets_are_reset_and_what_is_in_flight_does_not_count(cluster: F
     handler = Handler()
     handler.hold = 3
     async with member(cluster, handler):
-        await until(lambda: 3 in handler.seen)
+        await until(lambda: len(handler.seen) == 5)
         handler.hold = None
         handler.seen.clear()
         table = ResetOffsetBody({QUEUE: 1, MessageQueue("Other", "broker-a", 0): 9})
