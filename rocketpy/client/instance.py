@@ -20,6 +20,7 @@ from rocketpy.client.config import DEFAULT_INSTANCE_NAME, ClientConfig
 from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.heartbeats import Heartbeats
 from rocketpy.client.name_servers import NameServers
+from rocketpy.client.namespace import Namespace
 from rocketpy.client.replies import Replies
 from rocketpy.client.route_finder import RouteFinder
 from rocketpy.client.scope import unwrapped
@@ -81,7 +82,7 @@ class ClientInstance:
         self.remoting = remoting
         self.name_servers = NameServers(config.name_servers, request=self.request, randomness=self.randomness)
         self.broker_requests = BrokerRequests(remoting)
-        self.replies = Replies(self.broker_requests, environment.clock)
+        self.replies = Replies(self.broker_requests, environment.clock, Namespace(self.namespace))
         self.heartbeats = Heartbeats(
             client_id=self.client_id,
             table=lambda: self.routes.table,

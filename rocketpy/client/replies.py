@@ -5,7 +5,8 @@ A requester names itself in its message (REPLY_TO_CLIENT), a reply comes back th
 
 Compatibility: ``RequestFutureHolder``, ``ClientRemotingProcessor.receiveReplyMessage`` and ``MessageUtil`` (4.9.8). A
 body that is marked as compressed and cannot be decompressed is passed on as it came: Go's client 2.1.2 marks replies of
-4 KiB and more as compressed, and sends them plain.
+4 KiB and more as compressed, and sends them plain. Replies go to the topic that every cluster has for them, also in a
+namespace; in Java to one with the namespace before its name, which brokers without autoCreateTopicEnable refuse.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import attrs
 import trio
 
 from rocketpy.client.broker_requests import ANY_GROUP, BrokerRequests
+from rocketpy.client.namespace import NO_NAMESPACE, Namespace
 from rocketpy.clock import Clock
 from rocketpy.errors import ClientError, LocalProtocolError, RemoteProtocolError, RequestError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -83,8 +85,9 @@ class _Waiting:
 class Replies:
     """The calls of one client that wait for a reply, by correlation id."""
 
-    def __init__(self, broker_requests: BrokerRequests, clock: Clock) -> None:
+    def __init__(self, broker_requests: BrokerRequests, clock: Clock, namespace: Namespace = NO_NAMESPACE) -> None:
         self._broker_requests = broker_requests
+        self._namespace = namespace
         self._clock = clock
         self._waiting: dict[str, _Waiting] = {}
         self._roles = 0
@@ -124,6 +127,7 @@ class Replies:
             reply = _reply_of(request, self._clock.timestamp_ms())
         except (RequestError, RemoteProtocolError, LocalProtocolError) as failure:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"process reply message fail: {failure}") from failure
+        reply.topic = self._namespace.unwrap(reply.topic)
         waiting = self._waiting.get(reply.properties.get(PROPERTY_CORRELATION_ID, ""))
         if waiting is None:
             _log.warning("a reply came that nothing waits for, maybe too late: correlation id %s",

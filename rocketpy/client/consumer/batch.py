@@ -13,6 +13,7 @@ import trio
 
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.send_back import DEAD_LETTER
+from rocketpy.client.namespace import NO_NAMESPACE, Namespace
 from rocketpy.protocol.message import MessageExt, MessageQueue
 
 
@@ -38,6 +39,7 @@ class MessageBatch:
     """
 
     __slots__ = (
+        "_namespace",
         "_settlement",
         "ack_index",
         "auto_commit",
@@ -50,7 +52,11 @@ class MessageBatch:
     )
 
     def __init__(
-        self, messages: Sequence[MessageExt], process_queue: ProcessQueue, settlement: Settlement | None = None
+        self,
+        messages: Sequence[MessageExt],
+        process_queue: ProcessQueue,
+        settlement: Settlement | None = None,
+        namespace: Namespace = NO_NAMESPACE,
     ) -> None:
         self.messages = messages
         self.process_queue = process_queue
@@ -61,6 +67,7 @@ class MessageBatch:
         self.is_settled = False
         self.started_at = 0.0
         self._settlement = settlement
+        self._namespace = namespace
 
     def __iter__(self) -> Iterator[MessageExt]:
         return iter(self.messages)
@@ -71,7 +78,7 @@ class MessageBatch:
     @property
     def queue(self) -> MessageQueue:
         """The queue that the messages were pulled from; for a retry it is one of the group's retry topic."""
-        return self.process_queue.queue
+        return self._namespace.unwrap_queue(self.process_queue.queue)
 
     async def done(self) -> None:
         """Acknowledge the messages: they are not delivered again, unless the consumer ends before it has committed.

@@ -25,9 +25,10 @@ from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.send_back import SendBack
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, checked_status
 from rocketpy.client.hooks import ConsumeReturnType
+from rocketpy.client.namespace import NO_NAMESPACE, Namespace
 from rocketpy.clock import Clock
 from rocketpy.protocol.message import MessageExt
-from rocketpy.protocol.properties import PROPERTY_CONSUME_START_TIMESTAMP, PROPERTY_RETRY_TOPIC
+from rocketpy.protocol.properties import PROPERTY_CONSUME_START_TIMESTAMP
 
 LOCAL_RETRY_SECONDS = 5.0
 """Pause before messages are tried again here that no broker takes back."""
@@ -56,6 +57,7 @@ class ConcurrentConsumption:
         clock: Clock,
         nursery: trio.Nursery,
         hooks: ConsumeHooks | None = None,
+        namespace: Namespace = NO_NAMESPACE,
     ) -> None:
         self._config = config
         self._send_back = send_back
@@ -65,6 +67,7 @@ class ConcurrentConsumption:
         self._clock = clock
         self._nursery = nursery
         self._hooks = hooks
+        self._namespace = namespace
         self._timeout_s = 60 * config.consume_timeout
         # Bounded by the flow control of the readers.
         self._ready, self._batches = trio.open_memory_channel[MessageBatch](math.inf)
@@ -78,13 +81,13 @@ class ConcurrentConsumption:
         self._stats.add_pulled(process_queue.queue.topic, len(messages), pull_seconds)
         if process_queue.queue.topic == self._retry_topic:
             for message in messages:
-                message.topic = message.properties.get(PROPERTY_RETRY_TOPIC, message.topic)
+                self._namespace.restore_topic(message)
         size = self._config.consume_message_batch_max_size
         if len(messages) <= size:
-            self._make_ready(MessageBatch(messages, process_queue, self))
+            self._make_ready(self._batch(messages, process_queue))
             return
         for begin in range(0, len(messages), size):
-            self._make_ready(MessageBatch(messages[begin : begin + size], process_queue, self))
+            self._make_ready(self._batch(messages[begin : begin + size], process_queue))
 
     async def wait_idle(self, process_queue: ProcessQueue) -> None:
         """Return at once: what is still being consumed is delivered again to the next owner of the queue."""
@@ -138,13 +141,13 @@ class ConcurrentConsumption:
         self._in_hand.discard(batch)
         self._announce_end(batch, ConsumeReturnType.SUCCESS, ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
         self._remove(batch, batch.messages)
-        self._stats.add_consumed(batch.queue.topic, len(batch), trio.current_time() - batch.started_at)
+        self._stats.add_consumed(batch.process_queue.queue.topic, len(batch), trio.current_time() - batch.started_at)
 
     async def give_back(self, batch: MessageBatch, messages: Sequence[MessageExt], delay_level: int) -> None:
         """Send messages back to be consumed again later; in a broadcasting consumer they are lost, as in RocketMQ."""
         left = [each for each in messages if each in batch.process_queue]
         kept: list[MessageExt] = []
-        self._stats.add_failed(batch.queue.topic, len(left))
+        self._stats.add_failed(batch.process_queue.queue.topic, len(left))
         try:
             for message in left:
                 if self._config.is_broadcasting:
@@ -156,7 +159,7 @@ class ConcurrentConsumption:
                 self._remove(batch, [message])
         finally:
             if kept:
-                again = MessageBatch(kept, batch.process_queue, self)
+                again = self._batch(kept, batch.process_queue)
                 self._nursery.start_soon(self._try_again, again)
                 batch.messages = [each for each in batch.messages if each not in kept]
             if not any(each in batch.process_queue for each in batch.messages):
@@ -165,6 +168,9 @@ class ConcurrentConsumption:
                 self._in_hand.discard(batch)
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    def _batch(self, messages: Sequence[MessageExt], process_queue: ProcessQueue) -> MessageBatch:
+        return MessageBatch(messages, process_queue, self, self._namespace)
 
     async def _work(self, handler: ConcurrentHandler) -> None:
         while True:
@@ -178,7 +184,7 @@ class ConcurrentConsumption:
                 if not batch.is_settled:  # cancelled
                     self._announce_end(batch, ConsumeReturnType.RETURNNULL, _LATER)
                     left = [each for each in batch.messages if each in batch.process_queue]
-                    self._make_ready(MessageBatch(left, batch.process_queue, self))
+                    self._make_ready(self._batch(left, batch.process_queue))
 
     async def _consume(self, batch: MessageBatch, handler: ConcurrentHandler) -> None:
         status: ConsumeConcurrentlyStatus | None = _LATER

@@ -44,6 +44,7 @@ from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.consumer.send_back import SendBack
 from rocketpy.client.hooks import ConsumeMessageHook, FilterMessageHook
 from rocketpy.client.instance import ClientInstance
+from rocketpy.client.namespace import Namespace
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.validators import UNSPECIFIED, check_group
 from rocketpy.errors import ClientError
@@ -65,10 +66,12 @@ async def consumer_role(
     filter_hooks: Sequence[FilterMessageHook] = (),
 ) -> AsyncIterator[Consumer]:
     """Open a consumer in a client; at the end of the block it leaves its group."""
+    namespace = Namespace(instance.namespace)
+    group = namespace.wrap(group)
     check_group(group)
     subscriptions = Subscriptions(instance.clock.timestamp_ms)
     for topic, selector in topics.items():
-        subscriptions.add(topic, selector)
+        subscriptions.add(namespace.wrap(topic), selector)
     if not config.is_broadcasting:
         subscriptions.add(retry_topic_of(group), SUB_ALL)
     async with unwrapped(trio.open_nursery()) as nursery:
@@ -77,6 +80,7 @@ async def consumer_role(
             group=group,
             config=config,
             subscriptions=subscriptions,
+            namespace=namespace,
             consume_hooks=consume_hooks,
             filter_hooks=filter_hooks,
             nursery=nursery,
@@ -102,6 +106,7 @@ class Consumer:
         group: str,
         config: ConsumerConfig,
         subscriptions: Subscriptions,
+        namespace: Namespace,
         consume_hooks: Sequence[ConsumeMessageHook],
         filter_hooks: Sequence[FilterMessageHook],
         nursery: trio.Nursery,
@@ -110,9 +115,10 @@ class Consumer:
         self._group_name = group
         self._config = config
         self._subscriptions = subscriptions
+        self._namespace = namespace
         self._hooks = None
         if consume_hooks:
-            self._hooks = ConsumeHooks(group=group, namespace=instance.namespace, hooks=consume_hooks)
+            self._hooks = ConsumeHooks(group=group, namespace=namespace.name, hooks=consume_hooks)
         self._filter_hooks = filter_hooks
         self._nursery = nursery
         self._stats = ConsumerStats()
@@ -178,7 +184,9 @@ class Consumer:
     @property
     def assigned(self) -> list[MessageQueue]:
         """The queues that this member consumes now, in order."""
-        return [] if self._member is None else sorted(self._member.group.queues.assigned)
+        if self._member is None:
+            return []
+        return sorted(map(self._namespace.unwrap_queue, self._member.group.queues.assigned))
 
     async def wait_assigned(self) -> list[MessageQueue]:
         """Join the group, if that has not happened, and return the queues of the first rebalance.
@@ -192,6 +200,7 @@ class Consumer:
 
     def subscribe(self, topic: str, selector: str | MessageSelector = SUB_ALL) -> None:
         """Consume one more topic, or change what is wanted of it; ClientError for a bad expression."""
+        topic = self._namespace.wrap(topic)
         if self._member is None:
             self._subscriptions.add(topic, selector)
         else:
@@ -199,6 +208,7 @@ class Consumer:
 
     def unsubscribe(self, topic: str) -> None:
         """Consume a topic no longer."""
+        topic = self._namespace.wrap(topic)
         if self._member is None:
             self._subscriptions.remove(topic)
         else:
@@ -258,7 +268,7 @@ class Consumer:
             nursery=self._nursery,
             is_orderly=is_orderly,
         )
-        direct = DirectConsumption(retry_topic_of(name), is_orderly, config.auto_commit)
+        direct = DirectConsumption(retry_topic_of(name), is_orderly, config.auto_commit, namespace=self._namespace)
         member = _Member(group, sink, direct, BrokerCommands(group, instance, self._stats, direct.consume))
         if isinstance(sink, OrderlyConsumption):
             sink.on_left = group.rebalance.wake
@@ -283,6 +293,7 @@ class Consumer:
             clock=self._instance.clock,
             nursery=self._nursery,
             hooks=self._hooks,
+            namespace=self._namespace,
         )
 
     def _orderly(self, store: OffsetStore, locks: QueueLocks) -> OrderlyConsumption:
@@ -295,6 +306,7 @@ class Consumer:
             stats=self._stats,
             clock=self._instance.clock,
             hooks=self._hooks,
+            namespace=self._namespace,
         )
 
     def _send_back(self, *, is_orderly: bool) -> SendBack:

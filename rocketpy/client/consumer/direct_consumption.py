@@ -15,11 +15,11 @@ from rocketpy.client.consumer.handler_failure import log_handler_failure
 from rocketpy.client.consumer.orderly import OrderlyHandler
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, checked_status
+from rocketpy.client.namespace import NO_NAMESPACE, Namespace
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.running import CMResult, ConsumeMessageDirectlyResult
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import MessageExt, MessageQueue
-from rocketpy.protocol.properties import PROPERTY_RETRY_TOPIC
 
 _RESULTS = {
     None: CMResult.CR_SUCCESS,
@@ -40,13 +40,16 @@ class DirectConsumption:
     is_orderly: bool
     auto_commit: bool = True
     handler: ConcurrentHandler | OrderlyHandler | None = None
+    namespace: Namespace = NO_NAMESPACE
 
     async def consume(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
         """Call the handler with one message; RequestError when there is none."""
         if self.handler is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "the consumer has no handler that could consume a message")
         if message.topic == self.retry_topic:
-            message.topic = message.properties.get(PROPERTY_RETRY_TOPIC, message.topic)
+            self.namespace.restore_topic(message)
+        else:
+            message.topic = self.namespace.unwrap(message.topic)
         queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
         batch = MessageBatch([message], ProcessQueue(queue))
         batch.auto_commit = self.auto_commit

@@ -25,9 +25,10 @@ from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.send_back import SendBack
 from rocketpy.client.consumer.statuses import ConsumeOrderlyStatus, checked_status
 from rocketpy.client.hooks import ConsumeReturnType
+from rocketpy.client.namespace import NO_NAMESPACE, Namespace
 from rocketpy.clock import Clock
 from rocketpy.protocol.message import MessageExt, MessageQueue
-from rocketpy.protocol.properties import PROPERTY_CONSUME_START_TIMESTAMP, PROPERTY_RETRY_TOPIC
+from rocketpy.protocol.properties import PROPERTY_CONSUME_START_TIMESTAMP
 
 SUSPEND_MS_MIN, SUSPEND_MS_MAX = 10, 30_000
 UNTRUSTED_SECONDS = 0.1
@@ -54,6 +55,7 @@ class OrderlyConsumption:
         stats: ConsumerStats,
         clock: Clock,
         hooks: ConsumeHooks | None = None,
+        namespace: Namespace = NO_NAMESPACE,
     ) -> None:
         self._config = config
         self._send_back = send_back
@@ -63,6 +65,7 @@ class OrderlyConsumption:
         self._stats = stats
         self._clock = clock
         self._hooks = hooks
+        self._namespace = namespace
         self._reconsume_times_max = config.reconsume_times_max(is_orderly=True)
         self.on_left: Callable[[], None] | None = None
         """Called when a queue that is being given up is idle."""
@@ -80,7 +83,7 @@ class OrderlyConsumption:
         self._stats.add_pulled(process_queue.queue.topic, len(messages), pull_seconds)
         if process_queue.queue.topic == self._retry_topic:
             for message in messages:
-                message.topic = message.properties.get(PROPERTY_RETRY_TOPIC, message.topic)
+                self._namespace.restore_topic(message)
         self._start(process_queue)
 
     async def wait_idle(self, process_queue: ProcessQueue) -> None:
@@ -137,7 +140,7 @@ class OrderlyConsumption:
         if not _may_go_on(process_queue) or not self._locks.is_trusted(process_queue):  # it has waited for its turn
             return 0.0
         messages = process_queue.take(self._config.consume_message_batch_max_size)
-        batch = MessageBatch(messages, process_queue)
+        batch = MessageBatch(messages, process_queue, namespace=self._namespace)
         batch.auto_commit = self._config.auto_commit
         batch.started_at = trio.current_time()
         process_queue.consumed_at_ms = self._clock.timestamp_ms()
@@ -181,7 +184,7 @@ class OrderlyConsumption:
             status = ConsumeOrderlyStatus.SUCCESS
         match status:
             case ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT:
-                self._stats.add_failed(batch.queue.topic, len(batch))
+                self._stats.add_failed(process_queue.queue.topic, len(batch))
                 left = await self._with_retries_left(batch.messages)
                 process_queue.give_up(each for each in batch.messages if each not in left)
                 process_queue.put_back(left)
@@ -193,7 +196,7 @@ class OrderlyConsumption:
                 return self._suspension_s(batch)
             case _:
                 seconds = trio.current_time() - batch.started_at
-                self._stats.add_consumed(batch.queue.topic, len(batch), seconds)
+                self._stats.add_consumed(process_queue.queue.topic, len(batch), seconds)
                 if batch.auto_commit or status is ConsumeOrderlyStatus.COMMIT:
                     self._commit(process_queue)
         return 0.0

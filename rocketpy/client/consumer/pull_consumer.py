@@ -17,6 +17,7 @@ from rocketpy.client.consumer.queue.pull_plan import PullRequest
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.consumer.start import Start, offset_of_start
 from rocketpy.client.instance import ClientInstance
+from rocketpy.client.namespace import Namespace
 from rocketpy.client.results import PullResult
 from rocketpy.client.validators import check_group
 from rocketpy.protocol.bodies.heartbeat import SUB_ALL, ConsumerData, ConsumeType, SubscriptionData
@@ -28,6 +29,7 @@ from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG, PULL_SUSPEND_FLAG
 @asynccontextmanager
 async def pull_consumer_role(instance: ClientInstance, group: str, config: PullConfig) -> AsyncIterator[PullConsumer]:
     """Open a pull consumer in a client; at the end of the block it is unregistered from the brokers."""
+    group = Namespace(instance.namespace).wrap(group)
     check_group(group)
     consumer = PullConsumer(instance=instance, group=group, config=config)
     instance.heartbeats.add_consumer(group, consumer._consumer_data)
@@ -45,12 +47,14 @@ class PullConsumer:
         self._routes = instance.routes
         self._config = config
         self._group = group
+        self._namespace = Namespace(instance.namespace)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._requests = QueueRequests(instance=instance, group=group)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the topic's readable queues, in order; ClientError 10005 when no broker has the topic."""
-        return await self._routes.subscribe_queues(topic)
+        queues = await self._routes.subscribe_queues(self._namespace.wrap(topic))
+        return [self._namespace.unwrap_queue(each) for each in queues]
 
     async def pull(
         self,
@@ -65,6 +69,7 @@ class PullConsumer:
 
         Raises BrokerError for a refusal (unknown topic, no permission, a bad expression) and RemotingError.
         """
+        queue = self._namespace.wrap_queue(queue)
         subscription = self._subscribe(queue.topic, expression)
         return await self._requests.pull(
             PullRequest(
@@ -80,26 +85,26 @@ class PullConsumer:
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Return the lowest queue offset that still exists."""
-        return await self._requests.min_offset(queue)
+        return await self._requests.min_offset(self._namespace.wrap_queue(queue))
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Return the queue offset that the next message will get."""
-        return await self._requests.max_offset(queue)
+        return await self._requests.max_offset(self._namespace.wrap_queue(queue))
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Return the queue offset of the message stored nearest to a wall time in ms, before or after it."""
-        return await self._requests.search_offset(queue, timestamp_ms)
+        return await self._requests.search_offset(self._namespace.wrap_queue(queue), timestamp_ms)
 
     async def consumer_offset(self, queue: MessageQueue) -> int | None:
         """Return the group's committed progress, None when it has none."""
-        return await self._requests.consumer_offset(queue)
+        return await self._requests.consumer_offset(self._namespace.wrap_queue(queue))
 
     async def commit(self, queue: MessageQueue, consumer_offset: int) -> None:
         """Record the group's progress: the next offset to read. Durable on the broker within its flush interval.
 
         A slave takes it while there is no master, and brings it home.
         """
-        await self._requests.commit(queue, consumer_offset)
+        await self._requests.commit(self._namespace.wrap_queue(queue), consumer_offset)
 
     async def start_offset(self, queue: MessageQueue, start: Start | str | int) -> int:
         """Return the queue offset at which reading begins; the short forms of a start are those of :meth:`Start.of`."""

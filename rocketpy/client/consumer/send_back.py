@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from random import Random
 
 from rocketpy.client.instance import ClientInstance
+from rocketpy.client.namespace import Namespace
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
@@ -54,6 +55,7 @@ class SendBack:
 
     def __init__(self, *, instance: ClientInstance, group: str, max_reconsume_times: int, randomness: Random) -> None:
         self._instance = instance
+        self._namespace = Namespace(instance.namespace)
         self._group = group
         self._max_reconsume_times = max_reconsume_times
         self._randomness = randomness
@@ -63,13 +65,14 @@ class SendBack:
 
         ``delay_level`` 0 lets the broker choose (later with each retry), -1 makes the message a dead letter.
         """
-        queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
+        topic = self._namespace.wrap(message.topic)
+        queue = MessageQueue(topic, message.broker_name, message.queue_id)
         header = ConsumerSendMsgBackRequestHeader(
             offset=message.physical_offset,
             group=self._group,
             delay_level=delay_level,
             origin_msg_id=message.msg_id,
-            origin_topic=message.topic,
+            origin_topic=topic,
             max_reconsume_times=self._max_reconsume_times,
             broker_name=message.broker_name,
         )
@@ -92,7 +95,7 @@ class SendBack:
         topic = RETRY_PREFIX + self._group
         properties = {
             **message.properties,
-            PROPERTY_RETRY_TOPIC: message.topic,
+            PROPERTY_RETRY_TOPIC: self._namespace.wrap(message.topic),
             PROPERTY_ORIGIN_MESSAGE_ID: message.properties.get(PROPERTY_ORIGIN_MESSAGE_ID) or message.msg_id,
             PROPERTY_RECONSUME_TIME: str(reconsume_times),
             PROPERTY_MAX_RECONSUME_TIMES: str(self._max_reconsume_times),

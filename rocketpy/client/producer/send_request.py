@@ -190,8 +190,6 @@ class SendRequestMaker:
         check_message(message, self.config.max_message_size)
         own = self.with_own_properties(message)
         topic = message.topic
-        if self.namespace:
-            topic = wrap_namespace(self.namespace, topic)
         if properties is not None:
             own.update(properties)
         if isinstance(message, ReplyMessage):
@@ -199,6 +197,8 @@ class SendRequestMaker:
             own |= message.reply_properties
             if PROPERTY_WAIT_STORE_MSG_OK not in message.properties:
                 del own[PROPERTY_WAIT_STORE_MSG_OK]  # Java makes a reply by the constructor that does not set it
+        elif self.namespace:
+            topic = wrap_namespace(self.namespace, topic)
         escaped, size = escape_properties(own)
         check_properties_bytes(size)
         return SendRequest(

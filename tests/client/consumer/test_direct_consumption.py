@@ -7,6 +7,7 @@ import pytest
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.direct_consumption import DirectConsumption
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
+from rocketpy.client.namespace import Namespace
 from rocketpy.errors import RequestError
 from rocketpy.protocol.message import MessageExt
 
@@ -68,3 +69,17 @@ async def test_a_retry_has_its_original_topic() -> None:
 async def test_without_a_handler_there_is_nothing_to_call() -> None:
     with pytest.raises(RequestError, match="no handler"):
         await DirectConsumption("%RETRY%g", is_orderly=False).consume(MessageExt("T", b"x"))
+
+
+@pytest.mark.parametrize(
+    "message", [MessageExt("NS%T", b"x"), MessageExt("%RETRY%NS%g", b"x", {"RETRY_TOPIC": "NS%T"})]
+)
+async def test_a_handler_sees_no_namespace(message: MessageExt) -> None:
+    seen: list[str] = []
+
+    async def handler(batch: MessageBatch) -> None:
+        seen.extend((batch.queue.topic, batch.messages[0].topic))
+
+    direct = DirectConsumption("%RETRY%NS%g", is_orderly=False, handler=handler, namespace=Namespace("NS"))
+    await direct.consume(message)
+    assert seen == ["T", "T"]

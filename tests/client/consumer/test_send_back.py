@@ -30,9 +30,9 @@ MESSAGE = MessageExt(
 
 
 @asynccontextmanager
-async def send_back(cluster: FakeCluster) -> AsyncIterator[SendBack]:
-    async with opened(cluster.address) as instance:
-        yield SendBack(instance=instance, group="g", max_reconsume_times=16, randomness=Random(1))
+async def send_back(cluster: FakeCluster, group: str = "g", namespace: str = "") -> AsyncIterator[SendBack]:
+    async with opened(cluster.address, namespace=namespace) as instance:
+        yield SendBack(instance=instance, group=group, max_reconsume_times=16, randomness=Random(1))
 
 
 async def test_a_message_goes_back_by_its_physical_offset(cluster: FakeCluster) -> None:
@@ -88,3 +88,19 @@ async def test_a_copy_keeps_the_first_message_id(cluster: FakeCluster) -> None:
     (copy,) = cluster.broker.messages("%RETRY%g")
     assert (copy.properties["ORIGIN_MESSAGE_ID"], copy.properties["RECONSUME_TIME"]) == ("U0", "7")
     assert copy.properties["DELAY"] == "3"
+
+
+async def test_a_message_of_a_namespace_goes_back_to_it(cluster: FakeCluster) -> None:
+    """Its topic has no namespace here, but at the brokers: a route of that name is asked for, and a copy names it."""
+    wrapped = f"NS%{TOPIC}"
+    cluster.add_topic(wrapped, 1)
+    cluster.add_topic("%RETRY%NS%g", 1)
+    del cluster.name_server.routes[TOPIC]
+    async with send_back(cluster, group="NS%g", namespace="NS") as back:
+        assert await back.send_back(MESSAGE)
+        cluster.broker.refuse(RequestCode.CONSUMER_SEND_MSG_BACK, ResponseCode.SYSTEM_ERROR)
+        assert await back.send_back(MESSAGE)
+    (header,) = cluster.broker.sent_back
+    assert (header.origin_topic, header.group) == (wrapped, "NS%g")
+    (copy,) = cluster.broker.messages("%RETRY%NS%g")
+    assert copy.properties["RETRY_TOPIC"] == wrapped

@@ -18,6 +18,7 @@ from rocketpy.client.consumer.queue.answers import read_pull_answer
 from rocketpy.client.consumer.queue.pull_plan import PullRequest
 from rocketpy.client.hooks import FilterMessageContext, FilterMessageHook
 from rocketpy.client.instance import ClientInstance, read_response
+from rocketpy.client.namespace import Namespace
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.containment import Contained
 from rocketpy.errors import BrokerError, RemotingError
@@ -52,12 +53,16 @@ class QueueRequests:
     def __init__(self, *, instance: ClientInstance, group: str, filter_hooks: Sequence[FilterMessageHook] = ()) -> None:
         self._instance = instance
         self._routes = instance.routes
+        self._namespace = Namespace(instance.namespace)
         self._group = group
         self._filter_hooks = tuple(filter_hooks)
         self._suggested_broker_ids: dict[MessageQueue, int] = {}  # from the last pull's answer
 
     async def pull(self, pull: PullRequest) -> PullResult:
-        """Pull once. RemoteProtocolError also for an answer that does not fit what was asked."""
+        """Pull once; the messages have their topic without the namespace.
+
+        RemoteProtocolError also for an answer that does not fit what was asked.
+        """
         queue, subscription, sys_flag = pull.queue, pull.subscription, pull.sys_flag
         address = await self._routes.subscribe_address(queue, self._suggested_broker_ids.get(queue, MASTER_ID))
         if sys_flag & PULL_COMMIT_OFFSET_FLAG and address != self._routes.table.publish_address(queue.broker_name):
@@ -85,6 +90,9 @@ class QueueRequests:
             raise
         result = read_pull_answer(response, pull)
         self._suggested_broker_ids[queue] = result.suggest_which_broker_id
+        if self._namespace.name:
+            for message in result.messages:
+                message.topic = self._namespace.unwrap(message.topic)
         return self._filtered(result, queue) if self._filter_hooks and result.messages else result
 
     async def min_offset(self, queue: MessageQueue) -> int:
@@ -145,7 +153,7 @@ class QueueRequests:
         context = FilterMessageContext(
             consumer_group=self._group,
             messages=list(result.messages),
-            message_queue=queue,
+            message_queue=self._namespace.unwrap_queue(queue),
             unit_mode=self._instance.config.unit_mode,
         )
         for hook in self._filter_hooks:
