@@ -46,6 +46,10 @@ class MessageSink(Protocol):
         """Return when no handler has messages of this queue."""
         ...
 
+    def close(self) -> None:
+        """Cancel handlers of an orderly consumer, and let no batch begin any more. Idempotent."""
+        ...
+
 
 class Beginnings(Protocol):
     """Where queues begin."""
@@ -104,7 +108,7 @@ class AssignedQueues:
         self._announce = announce
         self._on_lost = on_lost
         self._assigned: dict[MessageQueue, _Assigned] = {}
-        self._locking: frozenset[MessageQueue] = frozenset()  # perhaps locked, not assigned yet
+        self._locking: Sequence[MessageQueue] = ()  # perhaps locked, not assigned yet
         self._first_change = trio.Event()
 
     # ---- which queues there are -----------------------------------------------------------------------------------
@@ -158,13 +162,23 @@ class AssignedQueues:
         self._on_lost()
 
     async def leave(self) -> None:
-        """Stop pulling, store the offsets and give locks back. The caller bounds the time."""
-        queues = list(self._assigned)
-        for assigned in self._assigned.values():
-            assigned.process_queue.is_dropped = True
+        """Stop pulling, end the handlers, store the offsets and give locks back. The caller bounds the time.
+
+        A handler of an orderly queue has a little time to come to its end, and then its result counts. A lock is given
+        back only when no handler has messages of its queue: one that resists its cancellation keeps the lock.
+        """
+        leaving = list(self._assigned.values())
+        for assigned in leaving:
             assigned.scope.cancel()
-        await self._store.persist(queues)
-        await self._locks.release({*queues, *self._locking})
+            assigned.process_queue.is_leaving = True
+        busy = await self._wait_idle(leaving) if self._is_orderly else []
+        for assigned in leaving:
+            assigned.process_queue.is_dropped = True
+        self._sink.close()
+        busy = await self._wait_idle(busy) if busy else []
+        await self._store.persist([each.process_queue.queue for each in leaving])
+        idle = [each.process_queue.queue for each in leaving if each not in busy]
+        await self._locks.release([*idle, *self._locking])
         self._assigned.clear()
 
     def suspend(self) -> None:
@@ -244,11 +258,11 @@ class AssignedQueues:
             self._queue_requests.forget(process_queue.queue)
 
     async def _take(self, queues: Sequence[MessageQueue]) -> bool:
-        self._locking = frozenset(queues)
+        self._locking = tuple(queues)
         begins = await self._begin_offsets.find(await self._locks.acquire(queues))
         for queue in sorted(begins):
             self._begin(queue, begins[queue])
-        self._locking = frozenset()
+        self._locking = ()
         return len(begins) == len(queues)
 
     def _begin(self, queue: MessageQueue, queue_offset: int, *, like: ProcessQueue | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -29,6 +29,8 @@ class Sink:
 
     def __init__(self) -> None:
         self.delivered: list[tuple[ProcessQueue, int]] = []
+        self.is_closed = False
+        self.on_close: Callable[[], None] = lambda: None
 
     def deliver(self, process_queue: ProcessQueue, messages: Sequence[MessageExt], pull_seconds: float) -> None:
         self.delivered += [(process_queue, each.queue_offset) for each in messages]
@@ -36,6 +38,10 @@ class Sink:
     async def wait_idle(self, process_queue: ProcessQueue) -> None:
         while process_queue.is_consuming:
             await trio.sleep(0.01)
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.on_close()
 
 
 class World:

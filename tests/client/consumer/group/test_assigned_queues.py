@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -93,6 +94,42 @@ async def test_a_queue_that_is_moved_begins_anew_at_once(cluster: FakeCluster) -
         await until(lambda: len(world.sink.delivered) == 7)
         assert world.sink.delivered[5:] == [(after, 3), (after, 4)]
         assert world.group.queues.memory_offset(QUEUES[0]) == 3
+
+
+async def test_a_handler_that_ends_while_its_member_leaves_counts(cluster: FakeCluster) -> None:
+    async with member(cluster, is_orderly=True) as world:
+        await world.group.queues.change([], QUEUES[:1])
+        process_queue = world.process_queue()
+        process_queue.is_consuming = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(world.group.queues.leave)
+            await trio.sleep(0.1)
+            assert process_queue.is_leaving
+            assert not process_queue.is_dropped
+            assert cluster.broker.locks
+            world.group.store.table.update(QUEUES[0], 1)
+            process_queue.is_consuming = False
+    assert cluster.broker.progress["g", TOPIC, 0] == 1
+    assert cluster.broker.locks == {}
+
+
+@pytest.mark.parametrize("resists", [False, True])
+async def test_a_lock_is_given_back_only_after_the_handler_has_ended(cluster: FakeCluster, *, resists: bool) -> None:
+    """Until then the next owner would handle the queue beside it."""
+    async with member(cluster, is_orderly=True) as world:
+        await world.group.queues.change([], QUEUES[:2])
+        process_queue = world.process_queue()
+        process_queue.is_consuming = True
+
+        def end() -> None:
+            assert cluster.broker.locks, "handlers end before"
+            process_queue.is_consuming = resists
+
+        world.sink.on_close = end
+        await world.group.queues.leave()
+        assert world.sink.is_closed
+        world.sink.on_close = lambda: None
+    assert list(cluster.broker.locks) == ([QUEUES[0]] if resists else [])
 
 
 async def test_leaving_gives_back_what_was_being_locked(cluster: FakeCluster) -> None:
