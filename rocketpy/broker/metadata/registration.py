@@ -105,22 +105,27 @@ class RegistrationService:
         topics = self._topic_config_manager.stored
         seen = topics.change_count
         await self.register_all(force=True)
-        task_status.started()
-        while True:
-            has_changed = await self._wait_due(seen)
-            seen = topics.change_count
-            await self.register_all(force=has_changed or self._is_slave or self._config.force_register)
+        with self._topic_config_manager.new.registering():
+            task_status.started()
+            while True:
+                has_changed = await self._wait_due(seen)
+                seen = topics.change_count
+                await self.register_all(force=has_changed or self._is_slave or self._config.force_register)
 
     async def register_all(self, *, force: bool = True) -> None:
         """Register with all nameservers concurrently, each part within ``registerBrokerTimeoutMills``.
 
-        Without ``force``, nameservers that have the current data version are skipped.
+        Without ``force``, nameservers that have the current data version are skipped. The first answers of the topics
+        that are registered now are released at the end, also when a nameserver has failed.
         """
+        topics = self._topic_config_manager
+        change_count = topics.stored.change_count
         with Contained(_log, "a registration with the nameservers"):
             requests = await self._registration()
             async with trio.open_nursery() as nursery:
                 for address in self._namesrv_addresses:
                     nursery.start_soon(self._register, address, requests, force)
+        topics.new.registered(change_count)
 
     async def unregister_all(self) -> None:
         """Unregister from every nameserver; waits UNREGISTER_SECONDS at most."""

@@ -23,6 +23,7 @@ import attrs
 
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.auto_create_bounds import AutoCreateBounds
+from rocketpy.broker.metadata.new_topics import NewTopics
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.broker.metadata.topic_names import (
     check_topic_name,
@@ -81,6 +82,8 @@ class TopicConfigManager:
             count_key="autoCreateTopicMax",
             bytes_max=lambda: config.auto_create_table_bytes_max,
         )
+        self.new = NewTopics()
+        """Automatically created topics that are not registered with the nameservers yet."""
         self._refused_count = 0
         self.data_version = DataVersion(timestamp=clock.timestamp_ms(), counter=0)
         self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
@@ -294,6 +297,7 @@ class TopicConfigManager:
         self._put(topic_config)
         _log.info("topic created", extra=event_fields(topic=topic_config.topic_name, now=topic_config))
         self._changed()
+        self.new.add(topic_config.topic_name, self.stored.change_count)
         return topic_config
 
     def _changed(self) -> None:

@@ -116,6 +116,7 @@ class SendFeature(Feature):
             subscription_group_manager=context.tables.groups,
             hooks=self._send_hooks,
             accounts=self._accounts,
+            new_topics=context.tables.topics.new,
             named_queues=self._named_queues,
             long_batches=self.long_batches,
         ).register(dispatcher)

@@ -19,6 +19,7 @@ from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.hooks import SendHooks, SendMessageContext
 from rocketpy.broker.metadata.groups import SubscriptionGroupManager
 from rocketpy.broker.metadata.named_queues import NamedQueues
+from rocketpy.broker.metadata.new_topics import NewTopics
 from rocketpy.broker.send.answers import Receipt
 from rocketpy.broker.send.checks import chosen_queue, read_send_header
 from rocketpy.broker.send.collaborators import SendCollaborators
@@ -87,6 +88,7 @@ class SendMessageProcessor:
         subscription_group_manager: SubscriptionGroupManager,
         hooks: SendHooks,
         accounts: StrictAccounts,
+        new_topics: NewTopics,
         named_queues: NamedQueues | None,
         long_batches: LongBatches,
     ) -> None:
@@ -100,6 +102,7 @@ class SendMessageProcessor:
         self._stats = shared.stats
         self._hooks = hooks
         self._accounts = accounts
+        self._new_topics = new_topics
         self._named_queues = named_queues
         self._config = shared.config
         self._randomness = shared.randomness
@@ -181,7 +184,7 @@ class SendMessageProcessor:
             self._stats.inc_queue_put(result.topic, result.queue_id, 1, size)
         msg_id = self._answers.msg_id(result.physical_offset)
         receipt = Receipt(request.opaque, request.serialize_type, msg_id, queue_id, result.queue_offset)
-        self._stored(connection, request, receipt, wait, context, size)
+        self._stored(connection, request, header.topic, receipt, wait, context, size)
         return None
 
     def _make_half(
@@ -283,20 +286,22 @@ class SendMessageProcessor:
         self._stats.inc_topic_put(header.topic, len(physical_offsets), size)
         msg_id = self._answers.batch_msg_id(physical_offsets)
         receipt = Receipt(request.opaque, request.serialize_type, msg_id, queue_id, queue_offset)
-        self._stored(connection, request, receipt, send.wait, send.context, size)
+        self._stored(connection, request, header.topic, receipt, send.wait, send.context, size)
         return None
 
     def _stored(
         self,
         connection: Connection,
         request: RemotingCommand,
+        topic: str,
         receipt: Receipt,
         wait: str | None,
         context: SendMessageContext | None,
         size_bytes: int,
     ) -> None:
-        """Answer, under SYNC_FLUSH after the flush, and call the hooks now."""
-        self._outcome.stored(connection, receipt, oneway=request.is_oneway, wait=wait)
+        """Answer, under SYNC_FLUSH after the flush, for a new topic after its registration; call the hooks now."""
+        if topic not in self._new_topics or not self._answer_when_registered(connection, request, topic, receipt, wait):
+            self._outcome.stored(connection, receipt, oneway=request.is_oneway, wait=wait)
         if context is not None:
             self._hooks.stored(
                 context,
@@ -306,6 +311,26 @@ class SendMessageProcessor:
                 queue_offset=receipt.queue_offset,
                 size_bytes=size_bytes,
             )
+
+    def _answer_when_registered(
+        self, connection: Connection, request: RemotingCommand, topic: str, receipt: Receipt, wait: str | None
+    ) -> bool:
+        """Leave the answer to a task; False when there is none to give, or too many wait."""
+        if request.is_oneway or not connection.may_defer:
+            return False
+        if not connection.answer_later(request, self._answer_registered, connection, topic, receipt, wait):
+            return False
+        connection.count_deferred()
+        self._store.flush_soon()  # not only when the answer waits for the flush
+        return True
+
+    async def _answer_registered(
+        self, connection: Connection, topic: str, receipt: Receipt, wait: str | None
+    ) -> Deferred:
+        await self._new_topics.wait_registered(topic)
+        connection.drop_deferred()  # answered, or deferred once more until the flush
+        self._outcome.stored(connection, receipt, oneway=False, wait=wait)
+        return DEFERRED
 
     def _columns_of(self, body: bytes) -> BatchColumns:
         """Split a batch body; RequestError when it is malformed, empty or has too many messages."""

@@ -20,7 +20,7 @@ from rocketpy.nameserver.routes.route_info import RouteInfoManager
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig
-from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.codes import PERM_READ_WRITE, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.codec import read_header
@@ -75,6 +75,19 @@ class Nameservers:
 
     def codes(self, address: str) -> list[int]:
         return [request.code for asked, request in self.asked if asked == address]
+
+
+class Gated(Nameservers):
+    """Nameservers that answer once the gate is open that was there when they were asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = trio.Event()
+        self.gate.set()
+
+    async def request(self, address: str, request: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
+        await self.gate.wait()
+        return await super().request(address, request, timeout_s)
 
 
 class Search:
@@ -233,6 +246,33 @@ async def test_the_topics_can_be_compressed(tables_with: Callable[..., Tables]) 
     assert header.body_crc32 == zlib.crc32(request.body) & 0x7FFFFFFF
     body = RegisterBrokerBody.decode_compressed(request.body)
     assert body.topic_config_serialize_wrapper == tables.topics.wrapper()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_round_releases_its_new_topics_also_when_it_fails_and_no_later_ones(
+    tables: Tables, nursery: trio.Nursery, fails: bool
+) -> None:
+    def create(topic: str) -> None:
+        tables.topics.create_topic_in_send_message_back_method(topic, 1, PERM_READ_WRITE, 0)
+
+    def waiting() -> set[str]:
+        return {topic for topic in ("first", "second") if topic in tables.topics.new}
+
+    nameservers = Gated()
+    await nursery.start(service_of(tables, nameservers, NS1).run)
+    nameservers.unreachable |= {NS1} if fails else set()
+    nameservers.gate = round_of_first = trio.Event()
+    create("first")
+    await trio.testing.wait_all_tasks_blocked()
+    create("second")
+    assert waiting() == {"first", "second"}
+    nameservers.gate = round_of_second = trio.Event()
+    round_of_first.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert waiting() == {"second"}
+    round_of_second.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert waiting() == set()
 
 
 async def test_a_nameserver_has_so_long_to_answer(tables_with: Callable[..., Tables]) -> None:
