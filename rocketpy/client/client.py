@@ -146,6 +146,7 @@ class Client:
         *topics: str,
         subscriptions: Mapping[str, str | MessageSelector] | None = None,
         config: LitePullConfig | None = None,
+        consume_hooks: Sequence[ConsumeMessageHook] = (),
     ) -> AsyncIterator[LitePullConsumer]:
         """Open a consumer whose messages are polled, see :mod:`rocketpy.client.consumer.lite_pull.consumer`.
 
@@ -154,7 +155,13 @@ class Client:
         Raises as :meth:`LitePullConsumer.subscribe`, and ClientError for an illegal group.
         """
         wanted = {**dict.fromkeys(topics, SUB_ALL), **(subscriptions or {})}
-        async with lite_pull_consumer_role(self._instance, group, wanted, config or LitePullConfig()) as consumer:
+        config = config or LitePullConfig()
+        async with (
+            consumer_traces(self._instance, group, config) as trace_hooks,
+            lite_pull_consumer_role(
+                self._instance, group, wanted, config, consume_hooks=(*consume_hooks, *trace_hooks)
+            ) as consumer,
+        ):
             yield consumer
 
     def admin(self, *, timeout_ms: int = DEFAULT_ADMIN_TIMEOUT_MS) -> AdminClient:

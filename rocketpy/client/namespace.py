@@ -6,6 +6,8 @@ Compatibility: ``ClientConfig.withNamespace``, ``withoutNamespace`` and ``queueW
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
 from rocketpy.protocol.message import MessageExt, MessageQueue
@@ -34,6 +36,14 @@ class Namespace:
     def unwrap_queue(self, queue: MessageQueue) -> MessageQueue:
         """Return a queue as the program knows it."""
         return MessageQueue(self.unwrap(queue.topic), queue.broker_name, queue.queue_id) if self.name else queue
+
+    def wrap_queues(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        """Return queues as brokers know them."""
+        return [self.wrap_queue(each) for each in queues]
+
+    def unwrap_queues(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        """Return queues as the program knows them."""
+        return [self.unwrap_queue(each) for each in queues]
 
     def restore_topic(self, message: MessageExt) -> None:
         """Give a message of a retry topic the topic to which it was sent, as the program knows it.

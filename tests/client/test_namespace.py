@@ -12,6 +12,7 @@ from rocketpy.client.client import Client, open_client
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.lite_pull.config import LitePullConfig
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.client.hooks import ConsumeMessageContext, FilterMessageContext
 from rocketpy.client.namespace import NO_NAMESPACE, Namespace
@@ -181,6 +182,44 @@ async def test_a_pull_consumer_names_queues_without_the_namespace(client: Client
         assert await consumer.consumer_offset(MessageQueue("NS%T", queue.broker_name, queue.queue_id)) == 1
     async with outside.pull_consumer("g") as consumer:
         assert await consumer.consumer_offset(MessageQueue("NS%T", queue.broker_name, queue.queue_id)) == 0
+
+
+async def test_a_lite_pull_consumer_names_queues_without_the_namespace(client: Client, outside: Client) -> None:
+    async with client.producer("p") as producer:
+        sent = await producer.send(Message("T", b"x"))
+    queue = sent.message_queue
+    config = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+    async with client.lite_pull_consumer("g", "T", config=config) as consumer:
+        assert queue in await consumer.wait_assigned()
+        change = await anext(consumer.assignment_changes())
+        assert (change.topic, queue in change.queues, queue in change.assigned) == ("T", True, True)
+        assert queue in await consumer.fetch_message_queues("T")
+        (message,) = await consumer.poll()
+        assert message.topic == "T"
+        await consumer.commit()
+        assert await consumer.committed(queue) == 1
+        consumer.pause([queue])
+        assert consumer.paused == [queue]
+        consumer.resume([queue])
+        assert consumer.paused == []
+        await consumer.commit({queue: 0})
+        assert await consumer.committed(queue) == 0
+        await consumer.seek(queue, 0)
+        await consumer.seek_to_end(queue)
+        await consumer.seek_to_begin(queue)
+        (message,) = await consumer.poll()
+        assert await consumer.offset_for_timestamp(queue, 0) == 0
+        await consumer.unsubscribe("T")
+        while consumer.assigned:
+            await trio.sleep(0.01)
+    async with client.lite_pull_consumer("h") as consumer:
+        await consumer.assign([queue], expressions={"T": "*"})
+        assert consumer.assigned == [queue]
+        await consumer.seek(queue, 0)
+        (message,) = await consumer.poll()
+    assert message.topic == "T"
+    groups = await outside.admin().topics.consumer_groups("NS%T")
+    assert groups == ["NS%g"]
 
 
 async def test_clients_of_two_namespaces_do_not_meet(real: RealCluster, client: Client) -> None:

@@ -186,7 +186,7 @@ class Consumer:
         """The queues that this member consumes now, in order."""
         if self._member is None:
             return []
-        return sorted(map(self._namespace.unwrap_queue, self._member.group.queues.assigned))
+        return self._namespace.unwrap_queues(sorted(self._member.group.queues.assigned))
 
     async def wait_assigned(self) -> list[MessageQueue]:
         """Join the group, if that has not happened, and return the queues of the first rebalance.

@@ -54,7 +54,7 @@ class PullConsumer:
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the topic's readable queues, in order; ClientError 10005 when no broker has the topic."""
         queues = await self._routes.subscribe_queues(self._namespace.wrap(topic))
-        return [self._namespace.unwrap_queue(each) for each in queues]
+        return self._namespace.unwrap_queues(queues)
 
     async def pull(
         self,

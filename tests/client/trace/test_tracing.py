@@ -15,6 +15,7 @@ from rocketpy.client.client import Client, open_client
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.lite_pull.config import LitePullConfig
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.client.hooks import ConsumeReturnType, MessageType
 from rocketpy.client.producer.config import ProducerConfig
@@ -175,6 +176,19 @@ async def test_each_style_of_consumption_is_traced(client: Client, consume: Run)
     assert (before.group, before.keys, before.retry_times, before.region_id) == ("c", "k", 0, None)
     assert (after.request_id, after.group, after.is_success) == (before.request_id, "c", True)
     assert after.return_type is ConsumeReturnType.SUCCESS
+
+
+async def test_what_a_poll_returns_is_traced(client: Client) -> None:
+    async with client.producer("p") as producer:
+        sent = await producer.send(Message("T", b"x", {"KEYS": "k"}))
+    config = LitePullConfig(enable_msg_trace=True, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+    async with client.lite_pull_consumer("c", "T", config=config) as consumer:
+        while not await consumer.poll():
+            pass
+    before, after = records(await trace(client.admin().messages, sent.msg_id, 2))
+    assert isinstance(before, SubBeforeTrace)
+    assert isinstance(after, SubAfterTrace)
+    assert (after.request_id, after.is_success, before.keys, before.group) == (before.request_id, True, "k", "c")
 
 
 async def test_a_topic_of_its_own_and_a_namespace(real: RealCluster) -> None:

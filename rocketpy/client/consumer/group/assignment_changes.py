@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import attrs
 import trio
 
+from rocketpy.client.namespace import NO_NAMESPACE, Namespace
 from rocketpy.protocol.message import MessageQueue
 
 
@@ -77,8 +78,9 @@ class AssignmentChanges:
 class AssignmentIterator:
     """Iterator over the changes of an assignment, for one task. It ends when the consumer has left its group."""
 
-    def __init__(self, changes: AssignmentChanges) -> None:
+    def __init__(self, changes: AssignmentChanges, namespace: Namespace = NO_NAMESPACE) -> None:
         self._changes = changes
+        self._namespace = namespace
         self._seen = 0
 
     def __aiter__(self) -> AssignmentIterator:
@@ -90,4 +92,8 @@ class AssignmentIterator:
         if found is None:
             raise StopAsyncIteration
         self._seen, change = found
-        return change
+        return AssignmentChange(
+            self._namespace.unwrap(change.topic),
+            tuple(self._namespace.unwrap_queues(change.queues)),
+            tuple(self._namespace.unwrap_queues(change.assigned)),
+        )

@@ -46,6 +46,8 @@ class LitePullConfig:
 
     ``topic_metadata_check_interval`` is for ``queue_changes``. ``local_offset_store_dir`` is where a broadcasting
     consumer keeps its offsets.
+
+    With ``enable_msg_trace`` records of what polls return go to RMQ_SYS_TRACE_TOPIC, or to ``customized_trace_topic``.
     """
 
     message_model: MessageModel = MessageModel.CLUSTERING
@@ -66,6 +68,8 @@ class LitePullConfig:
     consumer_timeout_when_suspend: int = in_range("consumerTimeoutMillisWhenSuspend", 30_000, 1, _MS_MAX)
     topic_metadata_check_interval: int = in_range("topicMetadataCheckIntervalMillis", 30_000, 1, _MS_MAX)
     persist_consumer_offset_interval: int = in_range("persistConsumerOffsetInterval", 5_000, 1, _MS_MAX)
+    enable_msg_trace: bool = False
+    customized_trace_topic: str = ""
     local_offset_store_dir: Path = attrs.field(factory=lambda: Path.home() / ".rocketmq_offsets", converter=Path)
 
     def __attrs_post_init__(self) -> None:

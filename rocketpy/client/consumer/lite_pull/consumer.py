@@ -18,11 +18,12 @@ and seek exclude each other, here a seek takes effect while a poll waits.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 
 import trio
 
+from rocketpy.client.consumer.consume_hooks import ConsumeHooks
 from rocketpy.client.consumer.group.assignment_changes import AssignmentIterator
 from rocketpy.client.consumer.group.subscriptions import Subscriptions
 from rocketpy.client.consumer.lite_pull.chosen_queues import ChosenQueues
@@ -35,7 +36,9 @@ from rocketpy.client.consumer.offsets.offset_store import OffsetStore, OffsetTab
 from rocketpy.client.consumer.offsets.opening import open_offset_store
 from rocketpy.client.consumer.queue.pull_gate import PullGate
 from rocketpy.client.consumer.queue.requests import QueueRequests
+from rocketpy.client.hooks import ConsumeMessageHook
 from rocketpy.client.instance import ClientInstance
+from rocketpy.client.namespace import Namespace
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.validators import UNSPECIFIED, check_group
 from rocketpy.errors import ClientError, LocalProtocolError
@@ -47,9 +50,15 @@ NOT_RUNNING = "The consumer not running, please start it first."
 
 @asynccontextmanager
 async def lite_pull_consumer_role(
-    instance: ClientInstance, group: str, topics: Mapping[str, str | MessageSelector], config: LitePullConfig
+    instance: ClientInstance,
+    group: str,
+    topics: Mapping[str, str | MessageSelector],
+    config: LitePullConfig,
+    *,
+    consume_hooks: Sequence[ConsumeMessageHook] = (),
 ) -> AsyncIterator[LitePullConsumer]:
     """Open a lite pull consumer in a client, subscribed to topics; at the end of the block it leaves its group."""
+    group = Namespace(instance.namespace).wrap(group)
     check_group(group)
     requests = QueueRequests(instance=instance, group=group)
     store = await open_offset_store(
@@ -61,7 +70,13 @@ async def lite_pull_consumer_role(
     )
     async with unwrapped(trio.open_nursery()) as nursery:
         consumer = LitePullConsumer(
-            instance=instance, group=group, config=config, requests=requests, store=store, nursery=nursery
+            instance=instance,
+            group=group,
+            config=config,
+            requests=requests,
+            store=store,
+            consume_hooks=consume_hooks,
+            nursery=nursery,
         )
         try:
             for topic, selector in topics.items():
@@ -87,11 +102,16 @@ class LitePullConsumer:
         config: LitePullConfig,
         requests: QueueRequests,
         store: OffsetStore,
+        consume_hooks: Sequence[ConsumeMessageHook],
         nursery: trio.Nursery,
     ) -> None:
         self._instance = instance
         self._group = group
+        self._namespace = Namespace(instance.namespace)
         self._config = config
+        self._hooks = None
+        if consume_hooks:
+            self._hooks = ConsumeHooks(group=group, namespace=instance.namespace, hooks=consume_hooks)
         self._requests = requests
         self._store = store
         self._nursery = nursery
@@ -122,6 +142,7 @@ class LitePullConsumer:
         """
         if not topic:
             raise ClientError(UNSPECIFIED, "Topic can not be null or empty.")
+        topic = self._namespace.wrap(topic)
         async with self._changing:
             self._check(is_chosen=False)
             before = self._subscriptions.get(topic)
@@ -144,7 +165,7 @@ class LitePullConsumer:
         """Give a topic up; its queues go with a rebalance, which is soon."""
         async with self._changing:
             self._check_running()
-            self._subscriptions.remove(topic)
+            self._subscriptions.remove(self._namespace.wrap(topic))
             if self._member is not None:
                 await self._announce_change()
 
@@ -155,17 +176,18 @@ class LitePullConsumer:
 
         ValueError without a queue, ClientError for a bad expression and for a consumer that has subscribed.
         """
-        chosen = list(queues)
+        chosen = self._namespace.wrap_queues(queues)
         if not chosen:
             raise ValueError("Message queues can not be null or empty.")
+        selectors = {self._namespace.wrap(topic): selector for topic, selector in (expressions or {}).items()}
         async with self._changing:
             self._check(is_chosen=True)
             before = {topic: self._subscriptions.get(topic) for topic in {queue.topic for queue in chosen}}
             is_done = False
             try:
                 for topic, subscription in before.items():
-                    if subscription is None or topic in (expressions or {}):
-                        self._subscriptions.add(topic, (expressions or {}).get(topic, SUB_ALL))
+                    if subscription is None or topic in selectors:
+                        self._subscriptions.add(topic, selectors.get(topic, SUB_ALL))
                 await self._choose(chosen)
                 is_done = True
             finally:
@@ -176,7 +198,7 @@ class LitePullConsumer:
     @property
     def assigned(self) -> list[MessageQueue]:
         """The queues of this consumer now, in order."""
-        return [] if self._member is None else self._member.assigned
+        return self._namespace.unwrap_queues(self._assigned)
 
     async def wait_assigned(self) -> list[MessageQueue]:
         """Return the queues after the first rebalance; LocalProtocolError before a subscription."""
@@ -190,12 +212,13 @@ class LitePullConsumer:
         It ends with the consumer. LocalProtocolError before a subscription.
         """
         self._check_running()
-        return aiter(self._joined.rebalance.changes)
+        return AssignmentIterator(self._joined.rebalance.changes, self._namespace)
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
         """Ask a nameserver for the readable queues of a topic; ClientError 10005 when no broker has it."""
         self._check_running()
-        return await self._instance.routes.subscribe_queues(topic)
+        queues = await self._instance.routes.subscribe_queues(self._namespace.wrap(topic))
+        return self._namespace.unwrap_queues(queues)
 
     def queue_changes(self, topic: str) -> QueueChanges:
         """Iterate over the queues of a topic: as they are, and again each time that they have changed."""
@@ -247,35 +270,37 @@ class LitePullConsumer:
                 UNSPECIFIED,
                 f"Seek offset illegal, seek offset = {queue_offset}, min offset = {lowest}, max offset = {highest}",
             )
-        self._check_assigned(queue).seek(queue, queue_offset)  # again: it may have gone meanwhile
+        self._check_assigned(queue).seek(
+            self._namespace.wrap_queue(queue), queue_offset
+        )  # again: it may have gone meanwhile
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Go on at the oldest message that exists; ClientError for a queue that is not assigned."""
         self._check_assigned(queue)
         lowest = await self.min_offset(queue)
-        self._check_assigned(queue).seek(queue, lowest)
+        self._check_assigned(queue).seek(self._namespace.wrap_queue(queue), lowest)
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """Go on with the next message that is sent; ClientError for a queue that is not assigned."""
         self._check_assigned(queue)
         highest = await self.max_offset(queue)
-        self._check_assigned(queue).seek(queue, highest)
+        self._check_assigned(queue).seek(self._namespace.wrap_queue(queue), highest)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Stop pulling queues; those that are not assigned are ignored.
 
         What has been pulled, or is on its way, is still polled.
         """
-        self._gate.pause(set(self.assigned).intersection(queues))
+        self._gate.pause(set(self._assigned).intersection(self._namespace.wrap_queues(queues)))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Go on after :meth:`pause`."""
-        self._gate.resume_queues(queues)
+        self._gate.resume_queues(self._namespace.wrap_queues(queues))
 
     @property
     def paused(self) -> list[MessageQueue]:
         """The queues that are paused, in order."""
-        return sorted(self._gate.paused)
+        return self._namespace.unwrap_queues(sorted(self._gate.paused))
 
     # ---- progress -------------------------------------------------------------------------------------------------
 
@@ -295,9 +320,9 @@ class LitePullConsumer:
                 raise ValueError(f"expected the next offset to read of {queue}, found {queue_offset}")
         if self._member is None:
             return
-        wanted = self.assigned if queues is None else list(queues)
+        wanted = self._assigned if queues is None else self._namespace.wrap_queues(queues)
         for queue, queue_offset in offsets.items():
-            self._member.commit_offset(queue, queue_offset)
+            self._member.commit_offset(self._namespace.wrap_queue(queue), queue_offset)
         if not isinstance(queues, Mapping):
             self._member.commit_polled(wanted)
         if persist:
@@ -309,25 +334,31 @@ class LitePullConsumer:
         BrokerError, RemotingError or ClientError when it is not known.
         """
         self._check_running()
+        queue = self._namespace.wrap_queue(queue)
         known = self._store.table.get(queue)
         return await self._store.fetch(queue) if known is None else known
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Return the lowest queue offset that still exists."""
         self._check_running()
-        return await self._requests.min_offset(queue)
+        return await self._requests.min_offset(self._namespace.wrap_queue(queue))
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Return the queue offset that the next message will get."""
         self._check_running()
-        return await self._requests.max_offset(queue)
+        return await self._requests.max_offset(self._namespace.wrap_queue(queue))
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Return the queue offset of the message stored nearest to a wall time in ms, before or after it."""
         self._check_running()
-        return await self._requests.search_offset(queue, timestamp_ms)
+        return await self._requests.search_offset(self._namespace.wrap_queue(queue), timestamp_ms)
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    @property
+    def _assigned(self) -> list[MessageQueue]:
+        """The queues as brokers know them, in order."""
+        return [] if self._member is None else self._member.assigned
 
     @property
     def _joined(self) -> LitePullMember:
@@ -378,14 +409,17 @@ class LitePullConsumer:
     async def _take(self, timeout_s: float) -> list[MessageExt]:
         await trio.lowlevel.checkpoint()
         self._commit_automatically()
+        messages: list[MessageExt] = []
         with trio.move_on_after(timeout_s):
-            return list(await self._pulled.take())
-        return []
+            messages = list(await self._pulled.take())
+        if messages and self._hooks is not None:
+            self._hooks.announce_polled(messages)
+        return messages
 
     def _commit_automatically(self) -> None:
         now = trio.current_time()
         if self._config.auto_commit and self._member is not None and now >= self._commits_at:
-            self._member.commit_polled(self.assigned)
+            self._member.commit_polled(self._assigned)
             self._commits_at = now + self._config.auto_commit_interval / 1000
 
     def _check(self, *, is_chosen: bool) -> None:
@@ -399,7 +433,7 @@ class LitePullConsumer:
 
     def _check_assigned(self, queue: MessageQueue) -> LitePullMember:
         self._check_running()
-        if self._member is None or queue not in self.assigned:
+        if self._member is None or self._namespace.wrap_queue(queue) not in self._assigned:
             why = ", may be rebalancing" if self._member is not None and self._member.chosen is None else ""
             raise ClientError(UNSPECIFIED, f"The message queue is not in assigned list{why}, message queue: {queue}")
         return self._member
