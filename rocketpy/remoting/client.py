@@ -76,6 +76,8 @@ async def open_remoting_client(
 
 async def _run_shielded_nursery(*, task_status: trio.TaskStatus[trio.Nursery]) -> None:
     """Pass on a nursery that only its own cancel scope cancels."""
+    # Trio keeps a task whose start() is cancelled where it is, and waits for it to end: a shielded one never would.
+    await trio.lowlevel.checkpoint_if_cancelled()
     with trio.CancelScope(shield=True):
         async with trio.open_nursery() as nursery:
             task_status.started(nursery)

@@ -13,10 +13,18 @@ import attrs
 import trio
 
 from rocketpy.client.admin.admin_client import AdminClient
-from rocketpy.client.client import Client, open_admin_client, open_client, open_producer, open_pull_consumer
+from rocketpy.client.client import (
+    Client,
+    open_admin_client,
+    open_client,
+    open_lite_pull_consumer,
+    open_producer,
+    open_pull_consumer,
+)
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.lite_pull.config import LitePullConfig
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.producer.transaction import LocalTransactionState, Transaction
@@ -30,6 +38,7 @@ TOPIC = "TopicTest"
 GROUP = "g"
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+LITE = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 HANDLED_SECONDS = 40.0
 """How long a consumer waits for a message that may never come."""
 CALL_SECONDS = 300.0
@@ -46,6 +55,10 @@ class Caller:
     environment: ClientEnvironment
     config: ClientConfig | None = None
     offset_msg_id: str = UNIQUE_KEY
+    delivered: list[MessageExt] = attrs.field(factory=list)
+    """What a program has been given of the messages of its group."""
+    acknowledged: list[MessageExt] = attrs.field(factory=list)
+    """What it has said that it is done with."""
 
     @property
     def admin(self) -> AdminClient:
@@ -120,8 +133,8 @@ async def _execute(transaction: Transaction) -> LocalTransactionState:
 
 
 async def _verdict(producer: Any) -> None:
-    result = await producer.producer.send(message())
-    await producer.send_verdict(result, LocalTransactionState.COMMIT_MESSAGE, None)
+    async with producer.transaction(message()) as transaction:
+        await producer.send_verdict(transaction, LocalTransactionState.COMMIT_MESSAGE, None)
 
 
 # ---- consumers -----------------------------------------------------------------------------------------------------
@@ -133,6 +146,8 @@ async def _run(caller: Caller) -> int:
     async def handler(batch: MessageBatch) -> ConsumeConcurrentlyStatus | None:
         nonlocal handled
         handled += len(batch)
+        caller.delivered.extend(batch)
+        caller.acknowledged.extend(batch)
         nursery.cancel_scope.cancel()
         return None
 
@@ -148,6 +163,8 @@ async def _run_orderly(caller: Caller) -> int:
     async def handler(batch: MessageBatch) -> ConsumeOrderlyStatus | None:
         nonlocal handled
         handled += len(batch)
+        caller.delivered.extend(batch)
+        caller.acknowledged.extend(batch)
         nursery.cancel_scope.cancel()
         return None
 
@@ -168,7 +185,10 @@ def _iterating(settle: Callable[[MessageBatch], Awaitable[object]]) -> Call:
     async def make(caller: Caller) -> None:
         async with caller.client.consumer(GROUP, TOPIC, config=FIRST) as consumer:
             with trio.move_on_after(HANDLED_SECONDS):
-                await settle(await anext(consumer.batches(acknowledges=False)))
+                batch = await anext(consumer.batches(acknowledges=False))
+                caller.delivered.extend(batch)
+                await settle(batch)
+                caller.acknowledged.extend(batch)
 
     return make
 
@@ -177,8 +197,8 @@ async def _next_batch(caller: Caller) -> None:
     async with caller.client.consumer(GROUP, TOPIC, config=FIRST) as consumer:
         with trio.move_on_after(HANDLED_SECONDS):
             batches = consumer.batches()
-            await anext(batches)
-            await anext(batches)
+            caller.delivered.extend(await anext(batches))
+            caller.delivered.extend(await anext(batches))
 
 
 def _pulling(call: Callable[[Any], Awaitable[object]]) -> Call:
@@ -200,6 +220,64 @@ async def _streamed(consumer: Any, *, commits: bool, until_end: bool = True) -> 
                 if len(bodies) >= 4:
                     break
     return bodies
+
+
+def _polling(call: Callable[[Caller, Any], Awaitable[object]]) -> Call:
+    """Call a subscribed lite pull consumer that has its queues."""
+
+    async def make(caller: Caller) -> object:
+        async with caller.client.lite_pull_consumer(GROUP, TOPIC, config=LITE) as consumer:
+            with trio.move_on_after(HANDLED_SECONDS):
+                while QUEUE not in await consumer.wait_assigned():
+                    await trio.sleep(1)
+                return await call(caller, consumer)
+        return None
+
+    return make
+
+
+async def _poll(caller: Caller, consumer: Any) -> list[MessageExt]:
+    messages: list[MessageExt] = await consumer.poll(10.0)
+    caller.delivered.extend(messages)
+    return messages
+
+
+async def _iterate(caller: Caller, consumer: Any) -> list[MessageExt]:
+    messages: list[MessageExt] = await anext(consumer)
+    caller.delivered.extend(messages)
+    return messages
+
+
+async def _commit_polled(caller: Caller, consumer: Any) -> object:
+    messages = await _poll(caller, consumer)
+    await consumer.commit()
+    caller.acknowledged.extend(messages)
+    return messages
+
+
+async def _committed(caller: Caller, consumer: Any) -> object:
+    await _poll(caller, consumer)
+    await consumer.commit(persist=False)
+    return await consumer.committed(QUEUE)
+
+
+async def _resubscribed(caller: Caller, consumer: Any) -> None:
+    await consumer.subscribe("Other", "tag")
+    await consumer.unsubscribe("Other")
+
+
+async def _assigning(caller: Caller) -> object:
+    async with caller.client.lite_pull_consumer("lite", config=LITE) as consumer:
+        await consumer.assign([QUEUE])
+        return await consumer.poll(10.0)
+
+
+async def _opened_lite_pull(caller: Caller) -> object:
+    opening = open_lite_pull_consumer(
+        caller.name_server, group="lite", topics=[TOPIC], environment=caller.environment, config=caller.config
+    )
+    async with opening as consumer:
+        return await consumer.poll(10.0)
 
 
 # ---- opening -------------------------------------------------------------------------------------------------------
@@ -268,6 +346,25 @@ CLIENT_CALLS: dict[str, Call] = {
     "MessageBatch.done": _iterating(lambda batch: batch.done()),
     "MessageBatch.retry_later": _iterating(lambda batch: batch.retry_later()),
     "MessageBatch.dead_letter": _iterating(lambda batch: batch.dead_letter()),
+    "AssignmentIterator.__anext__": _polling(lambda caller, consumer: anext(aiter(consumer.assignment_changes()))),
+    "open_lite_pull_consumer": _opened_lite_pull,
+    "Client.lite_pull_consumer": _polling(lambda caller, consumer: consumer.poll(0)),
+    "LitePullConsumer.__anext__": _polling(_iterate),
+    "LitePullConsumer.assign": _assigning,
+    "LitePullConsumer.commit": _polling(_commit_polled),
+    "LitePullConsumer.committed": _polling(_committed),
+    "LitePullConsumer.fetch_message_queues": _polling(lambda caller, consumer: consumer.fetch_message_queues(TOPIC)),
+    "LitePullConsumer.max_offset": _polling(lambda caller, consumer: consumer.max_offset(QUEUE)),
+    "LitePullConsumer.min_offset": _polling(lambda caller, consumer: consumer.min_offset(QUEUE)),
+    "LitePullConsumer.offset_for_timestamp": _polling(lambda caller, consumer: consumer.offset_for_timestamp(QUEUE, 1)),
+    "LitePullConsumer.poll": _polling(_poll),
+    "LitePullConsumer.seek": _polling(lambda caller, consumer: consumer.seek(QUEUE, 1)),
+    "LitePullConsumer.seek_to_begin": _polling(lambda caller, consumer: consumer.seek_to_begin(QUEUE)),
+    "LitePullConsumer.seek_to_end": _polling(lambda caller, consumer: consumer.seek_to_end(QUEUE)),
+    "LitePullConsumer.subscribe": _polling(_resubscribed),
+    "LitePullConsumer.unsubscribe": _polling(_resubscribed),
+    "LitePullConsumer.wait_assigned": _polling(lambda caller, consumer: consumer.wait_assigned()),
+    "QueueChanges.__anext__": _polling(lambda caller, consumer: anext(consumer.queue_changes(TOPIC))),
     "PullConsumer.queues": _pulling(lambda consumer: consumer.queues(TOPIC)),
     "PullConsumer.pull": _pulling(lambda consumer: consumer.pull(QUEUE, 0, suspend_ms=1000)),
     "PullConsumer.min_offset": _pulling(lambda consumer: consumer.min_offset(QUEUE)),
@@ -319,6 +416,7 @@ ADMIN_CALLS: dict[str, Call] = {
     "MessageAdmin.query": lambda c: c.admin.messages.query(TOPIC, "k"),
     "MessageAdmin.query_unique_key": lambda c: c.admin.messages.query_unique_key(TOPIC, UNIQUE_KEY),
     "MessageAdmin.resume_check": lambda c: c.admin.messages.resume_check(c.offset_msg_id),
+    "MessageAdmin.trace": lambda c: c.admin.messages.trace(UNIQUE_KEY),
     "MessageAdmin.view": lambda c: c.admin.messages.view(c.offset_msg_id),
     "NameServerAdmin.add_write_perm": lambda c: c.admin.name_servers.add_write_perm("broker-a"),
     "NameServerAdmin.clusters_by_address": lambda c: c.admin.name_servers.clusters_by_address(),
@@ -335,7 +433,7 @@ ADMIN_CALLS: dict[str, Call] = {
     "NameServerAdmin.update_config": lambda c: c.admin.name_servers.update_config({"a": "b"}),
     "NameServerAdmin.wipe_write_perm": lambda c: c.admin.name_servers.wipe_write_perm("broker-a"),
     "OffsetAdmin.clone": lambda c: c.admin.offsets.clone(GROUP, "other", TOPIC),
-    "OffsetAdmin.commit": lambda c: c.admin.offsets.commit(c.broker, GROUP, QUEUE, 1),
+    "OffsetAdmin.commit": lambda c: c.admin.offsets.commit(c.broker, "other", QUEUE, 1),
     "OffsetAdmin.corrections": lambda c: c.admin.offsets.corrections(c.broker, TOPIC, GROUP),
     "OffsetAdmin.earliest_store_time": lambda c: c.admin.offsets.earliest_store_time(QUEUE),
     "OffsetAdmin.max_offset": lambda c: c.admin.offsets.max_offset(QUEUE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 import pytest
 import trio
@@ -70,6 +71,21 @@ async def test_a_block_that_is_cancelled_can_still_ask_on_its_way_out(running: R
                     codes.append((await client.request(running.address, make_request(ECHO))).code)
     assert codes == [0, 0]
     assert running.server.statistics().accepted_count == 2
+
+
+def test_a_block_that_is_cancelled_before_it_begins_ends() -> None:
+    """In a thread of its own: what is shielded for ever no time limit ends."""
+
+    async def cancelled() -> None:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            async with open_remoting_client():
+                raise AssertionError("it is cancelled")
+
+    thread = threading.Thread(target=trio.run, args=(cancelled,), daemon=True)
+    thread.start()
+    thread.join(PATIENCE_SECONDS)
+    assert not thread.is_alive()
 
 
 async def test_a_client_whose_block_has_ended_says_so(running: Running) -> None:

@@ -1,0 +1,204 @@
+"""Every public coroutine of the client has a call, the call works, and cancelled anywhere it leaves nothing behind."""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy import client
+from rocketpy.client import admin
+from rocketpy.client.client import open_client
+from rocketpy.client.config import ClientConfig
+from rocketpy.errors import ClientError, RemotingConnectError, RocketpyError
+from rocketpy.protocol.host import encode_host
+from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.message_id import encode_offset_msg_id
+from tests.client.cancelled_everywhere import cancelled_everywhere
+from tests.client.fake_cluster import FakeBroker, FakeCluster
+from tests.client.lying_world import open_lying_world
+from tests.client.public_calls import ADMIN_CALLS, CALL_SECONDS, CALLS, CLIENT_CALLS, GROUP, TOPIC, Caller
+
+REFUSED: dict[str, type[RocketpyError]] = {
+    "Producer.request": ClientError,  # nothing replies
+    "MessageAdmin.find": ClientError,  # the recorded answers to queries are of other keys
+    "MessageAdmin.find_by_unique_key": ClientError,
+    "MessageAdmin.query": ClientError,
+    "MessageAdmin.query_unique_key": ClientError,
+    "MessageAdmin.trace": ClientError,  # there is no trace topic
+    "MessageAdmin.consume_directly": RemotingConnectError,  # the recorded message is stored elsewhere
+    "MessageAdmin.resume_check": RemotingConnectError,
+}
+"""What the calls that have no result end with in a world that does not lie."""
+CLOSING_SECONDS = 5.0
+"""Until servers have noticed that a client has gone; of Trio's clock."""
+
+
+def public_coroutines() -> Iterator[str]:
+    """Every coroutine function and asynchronous context manager of the public names, as ``Class.name`` or ``name``."""
+    for package in (client, admin):
+        for name in package.__all__:
+            public = getattr(package, name)
+            if not inspect.isclass(public):
+                if _awaits(public):
+                    yield name
+                continue
+            for member, value in inspect.getmembers(public):
+                if (not member.startswith("_") or member == "__anext__") and _awaits(value):
+                    yield f"{public.__name__}.{member}"
+
+
+def _awaits(value: object) -> bool:
+    if not callable(value):
+        return False
+    function = inspect.unwrap(value)
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
+def test_every_public_coroutine_has_a_call_and_no_call_is_of_something_else() -> None:
+    public = set(public_coroutines())
+    assert len(public) > 100
+    assert public - CALLS.keys() == set(), "not in tests/client/public_calls.py"
+    assert CALLS.keys() - public == set(), "not public"
+    assert not CLIENT_CALLS.keys() & ADMIN_CALLS.keys()
+
+
+@asynccontextmanager
+async def caller_of(cluster: FakeCluster, caller: Caller) -> AsyncIterator[Caller]:
+    """Yield a caller with a client of its own, and the lists of another one."""
+    config = ClientConfig(name_servers=cluster.address, mq_client_api_timeout=1000)
+    async with open_client(cluster.address, config=config, environment=caller.environment) as opened:
+        offset_msg_id = encode_offset_msg_id(encode_host(cluster.broker.address), 0)
+        yield Caller(
+            opened,
+            cluster.address,
+            cluster.broker.address,
+            caller.environment,
+            config,
+            offset_msg_id,
+            caller.delivered,
+            caller.acknowledged,
+        )
+
+
+async def made(name: str, caller: Caller) -> object:
+    """Make a call; a refusal that is expected is its result."""
+    refusal = REFUSED.get(name, ())
+    with trio.fail_after(CALL_SECONDS):
+        try:
+            return await CALLS[name](caller)
+        except refusal as failure:
+            return failure
+        except BaseExceptionGroup as group:  # the refusal, and that the tasks of a role have been cancelled
+            refused, rest = group.split(refusal)
+            if rest is not None:
+                raise rest from None
+            return refused.exceptions[0] if refused else None
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_cancelled_anywhere_a_call_leaves_no_task_or_lock_and_loses_no_acknowledgement(
+    name: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The client goes on and works as before; at last the call is not cancelled, and works too."""
+    async with open_lying_world() as (cluster, environment):
+        idle = Caller(None, "", "", environment)  # type: ignore[arg-type]
+        async with caller_of(cluster, idle) as caller:
+            await used(caller)
+            tasks = trio.lowlevel.current_statistics().tasks_living
+            async for attempt in cancelled_everywhere(lambda: made(name, caller)):
+                last = attempt.result
+                await used(caller)
+                assert trio.lowlevel.current_statistics().tasks_living == tasks
+                assert_kept(cluster, caller)
+    assert isinstance(last, REFUSED.get(name, object))
+
+
+WHOLE_LIVES = (
+    *(name for name in CLIENT_CALLS if name.startswith(("open_", "Client."))),
+    "Producer.request",
+    "BatchingProducer.send",
+    "Transaction.commit",
+    "Consumer.run",
+    "Consumer.run_orderly",
+    "BatchIterator.__anext__",
+    "MessageBatch.done",
+    "MessageBatch.retry_later",
+    "LitePullConsumer.commit",
+    "MessageStream.commit",
+    "AdminClient.create_topic",
+)
+"""One call and more of each role."""
+
+
+@pytest.mark.parametrize("name", WHOLE_LIVES)
+async def test_cancelled_anywhere_a_client_leaves_no_connection_or_lock_and_loses_no_acknowledgement(
+    name: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The client is opened for the call, and cancelled with it."""
+    async with open_lying_world() as (cluster, environment):
+        idle = Caller(None, "", "", environment)  # type: ignore[arg-type]
+        tasks = trio.lowlevel.current_statistics().tasks_living
+
+        async def with_its_client() -> object:
+            async with caller_of(cluster, idle) as caller:
+                return await made(name, caller)
+
+        async for attempt in cancelled_everywhere(with_its_client):
+            last = attempt.result
+            await trio.sleep(CLOSING_SECONDS)
+            for server in (cluster.name_server, *cluster.brokers):
+                assert server.server is not None
+                assert server.server.connections == []
+            assert trio.lowlevel.current_statistics().tasks_living == tasks
+            assert_kept(cluster, idle)
+    assert isinstance(last, REFUSED.get(name, object))
+
+
+async def used(caller: Caller) -> None:
+    """Send and pull: the client works, and has its connections."""
+    async with caller.client.producer("honest") as producer, caller.client.pull_consumer("honest") as consumer:
+        for queue in await producer.publish_queues(TOPIC):
+            await producer.send(client.Message(TOPIC, b"x"), queue=queue)
+            await consumer.pull(queue, 0)
+    await trio.sleep(CLOSING_SECONDS)
+
+
+def assert_kept(cluster: FakeCluster, caller: Caller) -> None:
+    """No queue is locked; stored progress covers what was acknowledged, and nothing that was not delivered.
+
+    Then there is another message in each queue, for the next call.
+    """
+    delivered, acknowledged = _offsets(caller.delivered), _offsets(caller.acknowledged)
+    for broker in cluster.brokers:
+        assert broker.locks == {}
+        for queue_id in (0, 1):
+            stored = broker.progress.get((GROUP, TOPIC, queue_id), 0)
+            settled = _settled(broker, queue_id)
+            assert stored <= _contiguous(delivered[broker.name, queue_id] | settled)
+            assert stored >= _contiguous(acknowledged[broker.name, queue_id])
+            broker.put(TOPIC, queue_id, b"more")
+
+
+def _offsets(messages: list[MessageExt]) -> dict[tuple[str, int], set[int]]:
+    offsets: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for each in messages:
+        if each.topic == TOPIC:
+            offsets[each.broker_name, each.queue_id].add(each.queue_offset)
+    return offsets
+
+
+def _settled(broker: FakeBroker, queue_id: int) -> set[int]:
+    """The offsets of messages that were sent back: they come again, or are dead letters."""
+    by_physical = {each.physical_offset: each.queue_offset for each in broker.queues[TOPIC, queue_id]}
+    return {by_physical[each.offset] for each in broker.sent_back if each.offset in by_physical}
+
+
+def _contiguous(offsets: set[int]) -> int:
+    """Return how many offsets there are from 0 on without a gap."""
+    return next(number for number in range(len(offsets) + 1) if number not in offsets)
