@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import ParamSpec, TypeVar, cast
 
 from rocketpy.client import client as trio_client
 from rocketpy.client.shells.asyncio_shell import AsyncioClient
@@ -46,11 +46,3 @@ open_producer = _opener(trio_client.open_producer)
 open_pull_consumer = _opener(trio_client.open_pull_consumer)
 open_lite_pull_consumer = _opener(trio_client.open_lite_pull_consumer)
 open_admin_client = _opener(trio_client.open_admin_client)
-
-
-def __getattr__(name: str) -> Any:
-    """Return an opener of the client that has no line above."""
-    function = getattr(trio_client, name, None) if name.startswith("open_") else None
-    if function is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-    return _opener(function)

@@ -15,7 +15,8 @@ has ended. KeyboardInterrupt, while a call blocks, cancels it, and is raised onc
 handed over (a handler of messages) is called in a worker thread.
 
 Each call crosses to the other thread and back, which takes about 0.1 ms: for many messages, send them in batches,
-with ``send_soon``, or from several threads. Type checkers read the signatures of plain code in ``blocking.pyi``.
+with ``send_soon``, or from several threads. Type checkers read the signatures of plain code in ``blocking.pyi``, whose
+classes (``blocking.Producer``) are those of the objects here.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, ParamSpec
 
+from rocketpy import client as client_package
 from rocketpy.client import client as trio_client
-from rocketpy.client.shells.blocking_shell import THREAD_NAME, BlockingClient
+from rocketpy.client.shells.blocking_shell import THREAD_NAME, BlockingClient, BlockingShell
+from rocketpy.client.shells.shell import shell_class
 
 P = ParamSpec("P")
 
@@ -57,9 +60,10 @@ open_lite_pull_consumer = _opener(trio_client.open_lite_pull_consumer)
 open_admin_client = _opener(trio_client.open_admin_client)
 
 
-def __getattr__(name: str) -> Any:
-    """Return an opener of the client that has no line above."""
-    function = getattr(trio_client, name, None) if name.startswith("open_") else None
-    if function is None:
+def __getattr__(name: str) -> type:
+    """Return the class of this module's objects by the name of the client's: for annotations and ``isinstance``."""
+    owner = getattr(client_package, name, None) if name in client_package.__all__ else None
+    made = shell_class(BlockingShell, owner) if isinstance(owner, type) else None
+    if made is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-    return _opener(function)
+    return made

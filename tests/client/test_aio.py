@@ -8,11 +8,26 @@ from typing import Any
 
 import pytest
 
-from rocketpy import client as trio_client_package
-from rocketpy.client import ConsumeFromWhere, LitePullConfig, Message, aio
+from rocketpy.client import (
+    Client,
+    ConsumeFromWhere,
+    ConsumeOrderlyStatus,
+    ConsumerConfig,
+    LitePullConfig,
+    LocalTransactionState,
+    Message,
+    MessageBatch,
+    MessageExt,
+    Transaction,
+    TransactionSendResult,
+    aio,
+)
 from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
 from tests.patience import PATIENCE_SECONDS
+
+BODIES = [b"0", b"1", b"2", b"3", b"4"]
+FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +80,88 @@ def test_messages_are_polled(broker: BrokerInThread) -> None:
     assert sorted(run(main())) == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_every_opener_of_the_client_is_there(broker: BrokerInThread) -> None:
-    openers = {name for name in trio_client_package.__all__ if name.startswith("open_")}
-    assert {name for name in openers if not callable(getattr(aio, name))} == set()
-    with pytest.raises(AttributeError, match="open_nothing"):
-        _ = aio.open_nothing
+def test_every_role_works(broker: BrokerInThread) -> None:
+    async def main() -> list[bytes]:
+        async with aio.open_client(broker.name_server) as client:
+            await client.admin().create_topic("Roles", queue_nums=2)
+            async with client.producer("g") as producer, producer.batching() as batching:
+                await producer.send_batch([Message("Roles", b"0"), Message("Roles", b"1")])
+                await (await batching.send_soon(Message("Roles", b"2")))
+                await producer.send_oneway(Message("Roles", b"3"))
+            async with (
+                client.transaction_producer("t", check=_check) as transactions,
+                transactions.transaction(Message("Roles", b"4")) as transaction,
+            ):
+                await transaction.commit()
+            result = await _in_transaction(client)
+            assert result.local_transaction_state is LocalTransactionState.ROLLBACK_MESSAGE
+            assert sorted(await _poll(client)) == BODIES
+            assert sorted(await _handle(client)) == BODIES
+            return await _iterate(client)
 
+    assert sorted(run(main())) == BODIES
+
+
+async def _check(_: MessageExt) -> LocalTransactionState:
+    return LocalTransactionState.UNKNOW
+
+
+async def _in_transaction(client: Client) -> TransactionSendResult:
+    async def roll_back(transaction: Transaction) -> LocalTransactionState:
+        assert transaction.transaction_id
+        return LocalTransactionState.ROLLBACK_MESSAGE
+
+    async with client.transaction_producer("t", check=_check) as producer:
+        return await producer.send_in_transaction(Message("Roles", b"never"), roll_back)
+
+
+async def _poll(client: Client) -> list[bytes]:
+    polled: list[bytes] = []
+    config = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+    async with client.lite_pull_consumer("lite", "Roles", config=config) as consumer:
+        while len(polled) < len(BODIES):
+            polled += [each.body for each in await consumer.poll(1.0)]
+    return polled
+
+
+async def _iterate(client: Client) -> list[bytes]:
+    bodies: list[bytes] = []
+    async with client.consumer("c", "Roles", config=FIRST) as consumer:
+        async for batch in consumer:
+            bodies += [each.body for each in batch]
+            if len(bodies) == len(BODIES):
+                await batch.done()
+                break
+    return bodies
+
+
+async def _handle(client: Client) -> list[bytes]:
+    """Consume in order; the first batch is suspended once."""
+    bodies: list[bytes] = []
+    suspended: list[MessageBatch] = []
+    handled = asyncio.Event()
+
+    async def handle(batch: MessageBatch) -> ConsumeOrderlyStatus:
+        await asyncio.sleep(0)
+        if not suspended:
+            suspended.append(batch)
+            batch.suspend_ms = 10
+            return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+        bodies.extend(each.body for each in batch)
+        if len(bodies) == len(BODIES):
+            handled.set()
+        return ConsumeOrderlyStatus.SUCCESS
+
+    async with client.consumer("o", "Roles", config=FIRST) as consumer:
+        running = asyncio.ensure_future(consumer.run_orderly(handle))
+        await handled.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    return bodies
+
+
+def test_administration_and_a_producer_need_no_other_role(broker: BrokerInThread) -> None:
     async def main() -> None:
         async with aio.open_admin_client(broker.name_server) as admin:
             assert "Aio2" not in await admin.topics.names()

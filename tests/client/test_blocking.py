@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rocketpy import client as trio_client_package
-from rocketpy.client import ConsumeFromWhere, LitePullConfig, Message, blocking
+from rocketpy.client import (
+    ConsumeFromWhere,
+    ConsumeOrderlyStatus,
+    ConsumerConfig,
+    LitePullConfig,
+    LocalTransactionState,
+    Message,
+    MessageExt,
+    blocking,
+)
+from rocketpy.errors import LocalProtocolError
 from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
+from tests.patience import PATIENCE_SECONDS
+
+BODIES = [b"0", b"1", b"2", b"3", b"4"]
+FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +68,84 @@ def test_messages_are_polled(broker: BrokerInThread) -> None:
     assert sorted(polled) == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_every_opener_of_the_client_is_there(broker: BrokerInThread) -> None:
-    openers = {name for name in trio_client_package.__all__ if name.startswith("open_")}
-    assert {name for name in openers if not callable(getattr(blocking, name))} == set()
-    with pytest.raises(AttributeError, match="open_nothing"):
-        _ = blocking.open_nothing
+def test_every_role_works(broker: BrokerInThread) -> None:
+    with blocking.open_client(broker.name_server) as client:
+        client.admin().create_topic("Roles", queue_nums=2)
+        with client.producer("g") as producer, producer.batching() as batching:
+            producer.send_batch([Message("Roles", b"0"), Message("Roles", b"1")])
+            batching.send_soon(Message("Roles", b"2")).wait()
+            producer.send_oneway(Message("Roles", b"3"))
+        with client.transaction_producer("t", check=_check) as transactions:
+            with transactions.transaction(Message("Roles", b"4")) as transaction:
+                transaction.commit()
+            result = transactions.send_in_transaction(Message("Roles", b"never"), _roll_back)
+        assert result.local_transaction_state is LocalTransactionState.ROLLBACK_MESSAGE
+        assert sorted(_poll(client)) == BODIES
+        assert sorted(_handle(client)) == BODIES
+        assert sorted(_iterate(client)) == BODIES
+
+
+def _check(_: MessageExt) -> LocalTransactionState:
+    return LocalTransactionState.UNKNOW
+
+
+def _roll_back(transaction: blocking.Transaction) -> LocalTransactionState:
+    assert isinstance(transaction, blocking.Transaction)
+    assert transaction.transaction_id
+    return LocalTransactionState.ROLLBACK_MESSAGE
+
+
+def _poll(client: blocking.Client) -> list[bytes]:
+    polled: list[bytes] = []
+    config = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+    with client.lite_pull_consumer("lite", "Roles", config=config) as consumer:
+        while len(polled) < len(BODIES):
+            polled += [each.body for each in consumer.poll(1.0)]
+    return polled
+
+
+def _iterate(client: blocking.Client) -> list[bytes]:
+    bodies: list[bytes] = []
+    with client.consumer("c", "Roles", config=FIRST) as consumer:
+        for batch in consumer:
+            bodies += [each.body for each in batch]
+            if len(bodies) == len(BODIES):
+                batch.done()
+                break
+    return bodies
+
+
+def _handle(client: blocking.Client) -> list[bytes]:
+    """Consume in order; the first batch is suspended once."""
+    bodies: list[bytes] = []
+    suspended: list[blocking.MessageBatch] = []
+    handled = threading.Event()
+
+    def handle(batch: blocking.MessageBatch) -> ConsumeOrderlyStatus:
+        if not suspended:
+            suspended.append(batch)
+            batch.suspend_ms = 10
+            return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+        bodies.extend(each.body for each in batch)
+        if len(bodies) == len(BODIES):
+            handled.set()
+        return ConsumeOrderlyStatus.SUCCESS
+
+    def consume() -> None:
+        with pytest.raises(LocalProtocolError, match="was closed while the call was in progress"):
+            consumer.run_orderly(handle, tasks=1)
+
+    with ThreadPoolExecutor() as threads:
+        with client.consumer("o", "Roles", config=FIRST) as consumer:
+            consuming = threads.submit(consume)
+            assert handled.wait(PATIENCE_SECONDS)
+        consuming.result(PATIENCE_SECONDS)
+    return bodies
+
+
+def test_administration_and_a_producer_need_no_other_role(broker: BrokerInThread) -> None:
     with blocking.open_admin_client(broker.name_server) as admin:
         admin.create_topic("Blocking2")
         assert "Blocking2" in admin.topics.names()
+    with blocking.open_producer(broker.name_server) as producer:
+        assert len(producer.publish_queues("Blocking2")) == 8

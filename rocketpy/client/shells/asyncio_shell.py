@@ -20,6 +20,7 @@ class AsyncioShell(Shell[GuestHost]):
     """An object of the client, its members that wait made for asyncio; all others are the object's own."""
 
     _word = "asyncio"
+    _module = "rocketpy.client.aio"
 
     def __await__(self) -> Generator[Any, Any, Any]:
         if getattr(self._target, "is_done", False):  # the result of a send that has ended
@@ -63,6 +64,9 @@ class AsyncioShell(Shell[GuestHost]):
 
     def _value_of(self, name: str) -> Any:
         return self._shelled(getattr(self._target, name))
+
+    def _set_value(self, name: str, value: Any) -> None:
+        setattr(self._target, name, value)
 
     def _call_member(self, member: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
         call_in_trio, held, begin = self._loop.call, self._held, beginning_of(member)

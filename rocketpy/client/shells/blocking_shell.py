@@ -22,6 +22,7 @@ class BlockingShell(Shell[LoopThread]):
     """An object of the client, each of its members made for plain code."""
 
     _word = "blocking"
+    _module = "rocketpy.client.blocking"
 
     def __iter__(self) -> Any:
         if hasattr(self._target, "__aiter__"):
@@ -59,6 +60,9 @@ class BlockingShell(Shell[LoopThread]):
 
     def _value_of(self, name: str) -> Any:
         return self._shelled(self._plainly(functools.partial(getattr, self._target, name)))
+
+    def _set_value(self, name: str, value: Any) -> None:
+        self._plainly(functools.partial(setattr, self._target, name, value))
 
     def _call_member(self, member: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
         call_in_trio, held, begin = self._loop.call, self._held, beginning_of(member)

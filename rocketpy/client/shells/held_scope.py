@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 import outcome
 import trio
 
-from rocketpy.client.shells.loop_call import CANCELLED, CLOSED, CallTasks
+from rocketpy.client.shells.loop_call import CANCELLED, CLOSED, CallTasks, without_cancellation
 from rocketpy.errors import LocalProtocolError
 
 
@@ -71,9 +71,7 @@ class HeldScope:
         try:
             with self._scope:
                 result: outcome.Outcome[object] = await outcome.acapture(self._live)
-                if isinstance(result, outcome.Error) and isinstance(result.error, trio.Cancelled):
-                    raise result.error
-                self._result = result
+                self._result = without_cancellation(result) if isinstance(result, outcome.Error) else result
         finally:
             self._calls = None
             self._entered.set()

@@ -179,8 +179,8 @@ class _CallTask:
                 while self._call is not None:
                     call = self._call
                     result: outcome.Outcome[Any] = await outcome.acapture(call.function, *call.arguments)
-                    if isinstance(result, outcome.Error) and isinstance(result.error, trio.Cancelled):
-                        raise result.error
+                    if isinstance(result, outcome.Error):
+                        result = without_cancellation(result)
                     call.result = result
                     self._call = None
                     call.end()
@@ -194,3 +194,16 @@ class _CallTask:
     def _leave(self, _: object) -> trio.lowlevel.Abort:
         self._tasks.idle.remove(self)
         return trio.lowlevel.Abort.SUCCEEDED
+
+
+def without_cancellation(failure: outcome.Error) -> outcome.Error:
+    """Return a failure without the cancellations that nurseries group with it; raise it if it is nothing else."""
+    if isinstance(failure.error, trio.Cancelled):
+        raise failure.error
+    if isinstance(failure.error, BaseExceptionGroup):
+        rest = failure.error.split(trio.Cancelled)[1]
+        if rest is None:
+            raise failure.error
+        if rest is not failure.error:
+            return outcome.Error(rest)
+    return failure

@@ -28,6 +28,8 @@ from rocketpy.client.shells.held_scope import HeldScope
 from rocketpy.client.shells.loop_call import CallTasks
 from rocketpy.client.shells.members import Kind, handler_parameters, has_waiting_members, kind_of
 
+ShellT = TypeVar("ShellT", bound="Shell[Any]")
+
 OpenScope = Callable[[], AbstractAsyncContextManager[Any]]
 
 
@@ -44,7 +46,10 @@ LoopT = TypeVar("LoopT", bound=CallingLoop)
 
 
 class Shell(ABC, Generic[LoopT]):
-    """An object of the client. A member is made when it is first used, and found without :meth:`__getattr__` then."""
+    """An object of the client. A member is made when it is first used, and found without :meth:`__getattr__` then.
+
+    An object's own class is made by :func:`shell_class`, and has the name of the class of its target.
+    """
 
     def __init__(self, target: Any, loop: LoopT, held: HeldScope) -> None:
         self._target = target
@@ -63,6 +68,14 @@ class Shell(ABC, Generic[LoopT]):
         self.__dict__[name] = made
         return made
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            object.__setattr__(self, name, value)
+        elif kind_of(self._target.__class__, name) is Kind.VALUE and hasattr(self._target, name):
+            self._set_value(name, value.__dict__["_target"] if isinstance(value, Shell) else value)
+        else:
+            raise AttributeError(f"{type(self._target).__name__!r} object has no attribute {name!r} to set", name=name)
+
     def __dir__(self) -> list[str]:
         return dir(self._target)
 
@@ -72,13 +85,23 @@ class Shell(ABC, Generic[LoopT]):
     def __len__(self) -> int:
         return len(self._target)
 
+    def __bool__(self) -> bool:  # most objects have no length
+        return bool(self._target)
+
     # ---- what a kind of program says ------------------------------------------------------------------------------
 
     _word: str
+    _module: str
+    _kind: type[Shell[LoopT]]
+    """The class for this kind of program, which :func:`shell_class` has made the object's own class of."""
 
     @abstractmethod
     def _value_of(self, name: str) -> Any:
         """Return an attribute or property."""
+
+    @abstractmethod
+    def _set_value(self, name: str, value: Any) -> None:
+        """Set an attribute."""
 
     @abstractmethod
     def _call_member(self, member: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
@@ -111,7 +134,7 @@ class Shell(ABC, Generic[LoopT]):
 
     def _shelled(self, value: Any) -> Any:
         """Return a result of the client, in a shell if it needs one."""
-        return in_shell(type(self), value, self._loop, self._held)
+        return in_shell(self._kind, value, self._loop, self._held)
 
     def _opened_or_shelled(self, value: Any) -> Any:
         """Return the result of a method that does not wait: it may be a block of the client."""
@@ -146,9 +169,18 @@ _MAKERS: dict[Kind, Callable[[Shell[Any], Callable[..., Any]], Callable[..., Any
 }
 
 
-def in_shell(make: Callable[[Any, LoopT, HeldScope], Any], value: Any, loop: LoopT, held: HeldScope) -> Any:
+@functools.cache
+def shell_class(kind: type[ShellT], owner: type) -> type[ShellT] | None:
+    """Return the class of an object's shell in a kind of program, or None for values, which need none."""
+    if not has_waiting_members(owner):
+        return None
+    return type(owner.__name__, (kind,), {"__doc__": owner.__doc__, "__module__": kind._module, "_kind": kind})
+
+
+def in_shell(kind: type[Shell[LoopT]], value: Any, loop: LoopT, held: HeldScope) -> Any:
     """Return an object of the client in a shell, a value as it is."""
-    return make(value, loop, held) if has_waiting_members(value.__class__) else value
+    made = shell_class(kind, value.__class__)
+    return value if made is None else made(value, loop, held)
 
 
 def begin_like(

@@ -49,10 +49,14 @@ class Role:
         self.events: list[object] = []
         self.numbers = iter((1, 2, 3))
         self.begun: list[Later] = []
+        self.level = 0
 
     async def double(self, number: int, *, more: int = 0) -> int:
         await trio.lowlevel.checkpoint()
         return 2 * number + more
+
+    async def read_level(self) -> int:
+        return self.level
 
     async def fail(self) -> None:
         raise ZeroDivisionError("planted")
@@ -83,6 +87,16 @@ class Role:
             with trio.CancelScope(shield=True):
                 await trio.sleep(0.01)
             self.events.append("ended")
+
+    async def hang_in_nursery(self, *, fails: bool = False) -> None:
+        """Hang in a task of a nursery, which groups its cancellation with the failure of another one."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.hang)
+            try:
+                await trio.sleep_forever()
+            finally:
+                if fails:
+                    raise ZeroDivisionError("while it was cancelled")
 
     async def run(self, handler: Handler, count: int = 1) -> list[str]:
         return [await handler(f"call {number}") for number in range(count)]

@@ -54,6 +54,20 @@ def test_each_kind_of_member_is_made_for_asyncio() -> None:
     run(main())
 
 
+def test_what_a_program_sets_is_set_in_the_object() -> None:
+    async def main() -> None:
+        async with opened() as role:
+            role.level = 3
+            assert role.level == 3
+            assert await role.read_level() == 3
+            assert role
+            for name in ("nothing", "double"):
+                with pytest.raises(AttributeError, match=f"no attribute '{name}' to set"):
+                    setattr(role, name, 1)
+
+    run(main())
+
+
 def test_exceptions_of_calls_and_blocks_are_the_same_objects() -> None:
     async def main() -> None:
         async with opened() as role:
@@ -145,6 +159,25 @@ def test_use_after_the_end_is_a_clear_error() -> None:
                 inner.plain()
         with pytest.raises(LocalProtocolError, match="the client is closed"):
             await role.double(1)
+
+    run(main())
+
+
+def test_a_call_with_a_nursery_of_its_own_ends_as_others_do() -> None:
+    async def main() -> None:
+        async with opened() as role:
+            async with role.opened("x") as inner:
+                hanging = asyncio.ensure_future(inner.hang_in_nursery())
+                await until(lambda: inner.events)
+            with pytest.raises(LocalProtocolError, match="was closed while the call was in progress"):
+                await hanging
+            async with role.opened("y") as inner:
+                hanging = asyncio.ensure_future(inner.hang_in_nursery(fails=True))
+                await until(lambda: inner.events)
+            with pytest.raises(ExceptionGroup) as caught:
+                await hanging
+            assert [str(each) for each in caught.value.exceptions] == ["while it was cancelled"]
+            assert await role.double(1) == 2
 
     run(main())
 
