@@ -18,6 +18,9 @@ from tests.interop.cluster import Cluster, start_cluster
 from tests.interop.java_store import JavaStores
 
 TARGET = os.environ.get("ROCKETPY_INTEROP_TARGET", "rocketpy")
+JAVA_BROKER = "java-broker"
+BROKERS = ["target"] if TARGET == "java" else ["target", JAVA_BROKER]
+"""Parameters of a fixture that is the cluster under test and then Java's, see :func:`chosen_cluster`."""
 _numbers = itertools.count()
 
 
@@ -64,6 +67,13 @@ def java_cluster(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> I
     It evaluates SQL92 expressions, and asks about transactions every second.
     """
     yield from _running("java", tmp_path_factory.mktemp("java-cluster"), 1, BROKER_SETTINGS)
+
+
+def chosen_cluster(request: pytest.FixtureRequest) -> Cluster:
+    """Return the cluster that a parameter out of ``BROKERS`` names."""
+    cluster: Cluster = request.getfixturevalue("cluster" if request.param == "target" else "java_cluster")
+    assert cluster.kind == (TARGET if request.param == "target" else "java")
+    return cluster
 
 
 @pytest.fixture(scope="session")

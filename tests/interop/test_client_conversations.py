@@ -25,7 +25,7 @@ from rocketpy.errors import BrokerError, ClientError
 from rocketpy.protocol.codes import ResponseCode
 from tests.interop.clients import ToSend
 from tests.interop.cluster import Cluster, start_cluster
-from tests.interop.conftest import TARGET
+from tests.interop.conftest import BROKERS, JAVA_BROKER, TARGET, chosen_cluster
 from tests.interop.our_client import (
     FROM_FIRST,
     PATIENT_PRODUCER,
@@ -40,9 +40,14 @@ pytestmark = [pytest.mark.java, pytest.mark.go]
 FAST_CHECKS = {"transactionTimeOut": 1000, "transactionCheckInterval": 2000, "transactionCheckMax": 15}
 
 
-@pytest.fixture(scope="module")
-def checking(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> Iterator[Cluster]:
-    """A cluster that asks soon what became of a transaction."""
+@pytest.fixture(scope="module", params=BROKERS)
+def checking(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, java_jars: Path
+) -> Iterator[Cluster]:
+    """A cluster that asks soon what became of a transaction: one under test, and Java's that all tests share."""
+    if request.param == JAVA_BROKER:
+        yield chosen_cluster(request)
+        return
     cluster = start_cluster(TARGET, tmp_path_factory.mktemp("conversations"), settings=FAST_CHECKS)
     try:
         yield cluster

@@ -28,6 +28,7 @@ from rocketpy.client import (
 from rocketpy.errors import RocketpyError
 from tests.interop.clients import WAIT_S, Received, ToSend
 from tests.interop.cluster import Cluster
+from tests.interop.conftest import BROKERS, chosen_cluster
 from tests.interop.our_client import (
     FROM_FIRST,
     PATIENT_PRODUCER,
@@ -39,6 +40,12 @@ from tests.interop.our_client import (
 from tests.interop.roles import ForeignConsumer, Roles
 
 pytestmark = [pytest.mark.java, pytest.mark.go]
+
+
+@pytest.fixture(scope="module", params=BROKERS)
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The cluster under test, and then Java's."""
+    return chosen_cluster(request)
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +217,8 @@ async def test_orderly_members_of_java_and_ours_keep_the_order_of_each_queue_thr
             await collected.wait(40)
             theirs = await member.wait_messages(40)
         await shares.wait(members=1)
-        await send(ours, numbered(topic, 40, first=80))
+        async with java.producer(cluster.namesrv, "orderly_java") as producer:
+            await producer.send(numbered(topic, 40, first=80), "hash")
         await collected.wait(80)
         async with java.consumer(cluster.namesrv, group, topic, listener="orderly") as again:
             await shares.wait(members=2)
@@ -243,8 +251,12 @@ async def test_an_orderly_member_of_go_goes_on_where_ours_stopped_and_ours_where
     topic, group = cluster.create_topic("ordered_go", queues=4), "ordered_go_group"
     found: list[list[MessageExt] | list[Received]] = []
     for turn in range(3):
-        await send(ours, numbered(topic, 40, first=40 * turn))
-        if turn % 2:
+        if turn == 2:
+            async with go.producer(cluster.namesrv, "orderly_go") as producer:
+                await producer.send(numbered(topic, 40, first=40 * turn), "orderly")
+        else:
+            await send(ours, numbered(topic, 40, first=40 * turn))
+        if turn == 1:
             async with go.consumer(cluster.namesrv, group, topic, listener="orderly") as member:
                 found.append(await member.wait_messages(40))
         else:
@@ -268,12 +280,14 @@ async def test_every_broadcast_member_of_three_clients_sees_everything(
         java.consumer(cluster.namesrv, group, topic, model="BROADCASTING") as of_java,
         go.consumer(cluster.namesrv, group, topic, model="BROADCASTING") as of_go,
         open_our_consumer(ours, group, topic, config=config) as (_, collected),
-        java.producer(cluster.namesrv, "broadcaster") as producer,
+        java.producer(cluster.namesrv, "broadcaster_java") as java_producer,
+        go.producer(cluster.namesrv, "broadcaster_go") as go_producer,
     ):
-        asked = numbered(topic, 20)
-        await producer.send(asked)
-        for found in (await of_java.wait_messages(20), await of_go.wait_messages(20), await collected.wait(20)):
-            assert bodies(found) == bodies(asked)
+        await send(ours, numbered(topic, 20))
+        await java_producer.send(numbered(topic, 20, first=20))
+        await go_producer.send(numbered(topic, 20, first=40))
+        for found in (await of_java.wait_messages(60), await of_go.wait_messages(60), await collected.wait(60)):
+            assert bodies(found) == bodies(numbered(topic, 60))
 
 
 FILTERS = {

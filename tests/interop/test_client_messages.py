@@ -15,8 +15,7 @@ import trio
 from rocketpy.client import Client, CompressionType, Producer, queue_by_hash
 from tests.interop import tools
 from tests.interop.clients import Received, Sent, ToSend
-from tests.interop.cluster import Cluster
-from tests.interop.conftest import TARGET
+from tests.interop.conftest import BROKERS, chosen_cluster
 from tests.interop.our_client import (
     FROM_FIRST,
     PATIENT_PRODUCER,
@@ -196,10 +195,10 @@ def _has(collected: Collected, language: str, kind: str) -> bool:
     return sum(each.body.startswith(beginning) for each in collected.messages) == COUNT
 
 
-@pytest.fixture(scope="module", params=["target", *(["java-broker"] if TARGET != "java" else [])])
+@pytest.fixture(scope="module", params=BROKERS)
 def traffic(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Traffic:
     """The whole conversation with the broker under test, and with Java's."""
-    cluster: Cluster = request.getfixturevalue("cluster" if request.param == "target" else "java_cluster")
+    cluster = chosen_cluster(request)
     directory = tmp_path_factory.mktemp("messages")
     topics = (cluster.create_topic("client_messages"), cluster.create_topic("client_messages_compressed"))
     found = Traffic(cluster.kind, topics)
