@@ -219,7 +219,8 @@ async def test_a_lite_pull_consumer_names_queues_without_the_namespace(client: C
         (message,) = await consumer.poll()
     assert message.topic == "T"
     groups = await outside.admin().topics.consumer_groups("NS%T")
-    assert groups == ["NS%g"]
+    assert "NS%g" in groups
+    assert set(groups) <= {"NS%g", "NS%h"}, "the second commits what it has polled if its end finds the time"
 
 
 async def test_clients_of_two_namespaces_do_not_meet(real: RealCluster, client: Client) -> None:
