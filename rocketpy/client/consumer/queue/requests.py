@@ -97,26 +97,28 @@ class QueueRequests:
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Return the lowest queue offset that still exists."""
-        header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+        header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name)
         response = await self._ask(queue, RequestCode.GET_MIN_OFFSET, header)
         return read_response(response, GetMinOffsetResponseHeader).offset
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Return the queue offset that the next message will get."""
-        header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+        header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name)
         response = await self._ask(queue, RequestCode.GET_MAX_OFFSET, header)
         return read_response(response, GetMaxOffsetResponseHeader).offset
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Return the queue offset of the message stored nearest to a wall time in ms, before or after it."""
-        header = SearchOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
+        header = SearchOffsetRequestHeader(
+            topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms, broker_name=queue.broker_name
+        )
         response = await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
         return read_response(response, SearchOffsetResponseHeader).offset
 
     async def consumer_offset(self, queue: MessageQueue) -> int | None:
         """Return the group's committed progress, None when it has none."""
         header = QueryConsumerOffsetRequestHeader(
-            consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id
+            consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
         try:
             response = await self._ask_for_progress(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
@@ -167,6 +169,7 @@ class QueueRequests:
             topic=queue.topic,
             queue_id=queue.queue_id,
             commit_offset=consumer_offset,
+            broker_name=queue.broker_name,
         )
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: object) -> RemotingCommand:
