@@ -8,7 +8,6 @@ ROOT = Path(__file__).parent.parent
 
 WITHOUT_TESTS = {
     "broker/send/collaborators.py": "a value without methods, made and read by the paths of a send",
-    "store/environment.py": "a value without methods, made where a store is opened",
 }
 """Modules without a test file, and why there is nothing to test."""
 
