@@ -15,16 +15,12 @@ import trio.testing
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from rocketpy.client.client import open_client
-from rocketpy.client.config import ClientConfig
 from rocketpy.errors import RocketpyError
-from rocketpy.protocol.host import encode_host
-from rocketpy.protocol.message_id import encode_offset_msg_id
-from tests.client.lying_world import WAYS, Spoiling, lie, open_lying_world
-from tests.client.public_calls import ADMIN_CALLS, CALL_SECONDS, CLIENT_CALLS, QUEUE, Caller, message
+from tests.client.lying_world import WAYS, Spoiling, lie, open_caller, open_lying_world
+from tests.client.public_calls import ADMIN_CALLS, CALL_SECONDS, CLIENT_CALLS, MORE_CALLS, QUEUE, Caller, message
 
 SPOILINGS = st.builds(Spoiling, st.sampled_from(WAYS), st.integers(0, 400), st.integers(0, 400))
-CALLS = st.sampled_from(sorted(CLIENT_CALLS)) | st.sampled_from(sorted(ADMIN_CALLS))
+CALLS = st.sampled_from(sorted(CLIENT_CALLS | MORE_CALLS)) | st.sampled_from(sorted(ADMIN_CALLS))
 RECOVERY_SECONDS = 120.0
 """Within so much the routes are fetched again."""
 
@@ -32,15 +28,12 @@ RECOVERY_SECONDS = 120.0
 async def make_calls(names: Sequence[str], spoilings: Sequence[Spoiling], *, always: bool) -> None:
     async with open_lying_world() as (cluster, environment):
         tasks_before = trio.lowlevel.current_statistics().tasks_living
-        config = ClientConfig(name_servers=cluster.address, mq_client_api_timeout=1000)
-        async with open_client(cluster.address, config=config, environment=environment) as client:
-            offset_msg_id = encode_offset_msg_id(encode_host(cluster.broker.address), 0)
-            caller = Caller(client, cluster.address, cluster.broker.address, environment, config, offset_msg_id)
+        async with open_caller(cluster, environment) as caller:
             lie(cluster, spoilings, always=always)
             for name in names:
                 with trio.fail_after(CALL_SECONDS):
                     try:
-                        result = await (CLIENT_CALLS | ADMIN_CALLS)[name](caller)
+                        result = await (CLIENT_CALLS | ADMIN_CALLS | MORE_CALLS)[name](caller)
                         note(f"{name}: {str(result)[:200]}")
                     except RocketpyError as failure:
                         note(f"{name}: {type(failure).__name__} {str(failure)[:200]}")

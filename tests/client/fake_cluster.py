@@ -26,7 +26,7 @@ from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, T
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import encode_frame
-from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader
+from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader
 from rocketpy.protocol.headers.offset import (
@@ -204,6 +204,8 @@ class FakeBroker(Scripted):
         self.progress: dict[tuple[str, str, int], int] = {}
         self.heartbeats: list[HeartbeatData] = []
         self.created: list[CreateTopicRequestHeader] = []
+        self._members: dict[str, dict[str, None]] = defaultdict(dict)
+        """Client ids by consumer group, in the order in which they came."""
         self.suggested_broker_id = 0
         self.other_members: list[str] = []
         """Client ids of every group that no heartbeat has named."""
@@ -230,7 +232,7 @@ class FakeBroker(Scripted):
             (RequestCode.LOCK_BATCH_MQ, self._lock),
             (RequestCode.UNLOCK_BATCH_MQ, self._unlock),
             (RequestCode.CONSUMER_SEND_MSG_BACK, self._send_back),
-            (RequestCode.CHECK_CLIENT_CONFIG, self._unregister),
+            (RequestCode.CHECK_CLIENT_CONFIG, self._check_config),
         ):
             self.register(code, processor)
 
@@ -356,18 +358,23 @@ class FakeBroker(Scripted):
         return make_response(request)
 
     def _heartbeat(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        self.heartbeats.append(decode_body(request.body, HeartbeatData))
+        heartbeat = decode_body(request.body, HeartbeatData)
+        self.heartbeats.append(heartbeat)
+        for each in heartbeat.consumer_data_set:
+            self._members[each.group_name][heartbeat.client_id] = None
         return make_response(request)
 
     def _unregister(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        header = read_header(request, UnregisterClientRequestHeader)
+        self._members[header.consumer_group or ""].pop(header.client_id, None)
+        return make_response(request)
+
+    def _check_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         return make_response(request)
 
     def _consumer_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         group = read_header(request, GetConsumerListByGroupRequestHeader).consumer_group
-        members = [
-            each.client_id for each in self.heartbeats if group in {c.group_name for c in each.consumer_data_set}
-        ]
-        body = GetConsumerListByGroupResponseBody(list(dict.fromkeys(members + self.other_members)))
+        body = GetConsumerListByGroupResponseBody([*self._members[group], *self.other_members])
         return make_response(request, body=encode_body(body))
 
     def _lock(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

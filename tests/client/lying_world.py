@@ -16,16 +16,24 @@ from random import Random
 
 import attrs
 
+from rocketpy.client.client import open_client
+from rocketpy.client.config import ClientConfig
 from rocketpy.client.environment import ClientEnvironment
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.codes import RequestCode
-from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import decode_frame, encode_frame
+from rocketpy.protocol.headers.query import QueryMessageResponseHeader
+from rocketpy.protocol.host import encode_host
+from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.message_id import encode_offset_msg_id
+from rocketpy.protocol.stored_message import encode_message
 from rocketpy.remoting.connection import Connection
 from rocketpy.testing.sim.network import SimNetwork
 from tests.client.fake_cluster import FakeCluster, Scripted, open_fake_cluster
-from tests.client.public_calls import TOPIC
+from tests.client.public_calls import TOPIC, UNIQUE_KEY, Caller
 
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 FRAMES = Path(__file__).parents[1] / "golden" / "frames.jsonl.gz"
 
 TEXTS = (
@@ -169,7 +177,10 @@ def spoil(connection: Connection, answer: RemotingCommand, spoiling: Spoiling) -
 
 
 def answer_all(scripted: Scripted) -> None:
-    """Let a server answer every code of the client's that it does not know, as Java answered it."""
+    """Let a server answer every code of the client's that it does not know, as Java answered it.
+
+    A message that is looked for by id or key is the broker's own: its record says where the next request goes.
+    """
 
     def replay(connection: Connection, request: RemotingCommand) -> RemotingCommand:
         found = recorded_answers().get(request.code)
@@ -177,6 +188,14 @@ def answer_all(scripted: Scripted) -> None:
         answer.opaque, answer.flag = request.opaque, 1
         return answer
 
+    def message(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        properties = {"KEYS": "k", "UNIQ_KEY": UNIQUE_KEY, "PGROUP": "p", "RETRY_TOPIC": TOPIC}
+        found = MessageExt(TOPIC, b"found", properties, store_host=scripted.address, store_timestamp=1)
+        header = QueryMessageResponseHeader(index_last_update_timestamp=1, index_last_update_phyoffset=1)
+        return make_response(request, header=header, body=encode_message(found))
+
+    for code in (RequestCode.VIEW_MESSAGE_BY_ID, RequestCode.QUERY_MESSAGE):
+        scripted.register(code, message)
     for code in RequestCode:
         if code not in scripted.known_codes:
             scripted.register(code, replay)
@@ -187,7 +206,7 @@ async def open_lying_world() -> AsyncIterator[tuple[FakeCluster, ClientEnvironme
     """Open two brokers and a nameserver that answer everything, and the environment of a client beside them."""
     network = SimNetwork(randomness=Random(1))
     async with open_fake_cluster(("broker-a", "broker-b"), network=network) as cluster:
-        for topic, queue_nums in ((TOPIC, 2), ("%RETRY%g", 1)):
+        for topic, queue_nums in ((TOPIC, 2), ("%RETRY%g", 1), (TRACE_TOPIC, 1), ("cluster_REPLY_TOPIC", 1)):
             cluster.add_topic(topic, queue_nums)
         for server in (cluster.name_server, *cluster.brokers):
             answer_all(server)
@@ -200,6 +219,15 @@ async def open_lying_world() -> AsyncIterator[tuple[FakeCluster, ClientEnvironme
                 network=network.host("10.0.1.1"), clock=ManualClock(), randomness=Random(7), process_id=1
             ),
         )
+
+
+@asynccontextmanager
+async def open_caller(cluster: FakeCluster, environment: ClientEnvironment) -> AsyncIterator[Caller]:
+    """Open a client of the cluster, for calls."""
+    config = ClientConfig(name_servers=cluster.address, mq_client_api_timeout=1000)
+    async with open_client(cluster.address, config=config, environment=environment) as client:
+        offset_msg_id = encode_offset_msg_id(encode_host(cluster.broker.address), 0)
+        yield Caller(client, cluster.address, cluster.broker.address, environment, config, offset_msg_id)
 
 
 def lie(cluster: FakeCluster, spoilings: Sequence[Spoiling], *, always: bool) -> None:

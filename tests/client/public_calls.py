@@ -25,9 +25,11 @@ from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.lite_pull.config import LitePullConfig
+from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.producer.transaction import LocalTransactionState, Transaction
+from rocketpy.client.replies import reply_to
 from rocketpy.protocol.bodies.acl import PlainAccessConfig
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
@@ -468,5 +470,27 @@ ADMIN_CALLS: dict[str, Call] = {
     "TopicAdmin.update": lambda c: c.admin.topics.update(c.broker, TopicConfig(TOPIC)),
     "TopicAdmin.user_configs": lambda c: c.admin.topics.user_configs(c.broker),
 }
+
+
+async def _reply(producer: Any) -> object:
+    request = message()
+    request.properties["CLUSTER"] = "cluster"
+    return await producer.send(reply_to(request, b"reply"))
+
+
+async def _selected(caller: Caller) -> object:
+    selected = {TOPIC: MessageSelector.by_sql("a > 5")}
+    async with caller.client.consumer(GROUP, subscriptions=selected, config=FIRST) as consumer:
+        with trio.move_on_after(HANDLED_SECONDS):
+            return await consumer.wait_assigned()
+    return None
+
+
+MORE_CALLS: dict[str, Call] = {
+    "a reply": _producing(_reply),
+    "a consumer with SQL92": _selected,
+    "names of topics without units": lambda c: c.admin.topics.unit_subscribed_names(outside_unit=True),
+}
+"""Calls of the same coroutines that send other request codes."""
 
 CALLS = CLIENT_CALLS | ADMIN_CALLS

@@ -4,35 +4,25 @@ from __future__ import annotations
 
 import inspect
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 
+import attrs
 import pytest
 import trio
 import trio.testing
 
 from rocketpy import client
 from rocketpy.client import admin
-from rocketpy.client.client import open_client
-from rocketpy.client.config import ClientConfig
-from rocketpy.errors import ClientError, RemotingConnectError, RocketpyError
-from rocketpy.protocol.host import encode_host
+from rocketpy.errors import ClientError, RocketpyError
 from rocketpy.protocol.message import MessageExt
-from rocketpy.protocol.message_id import encode_offset_msg_id
 from tests.client.cancelled_everywhere import cancelled_everywhere
 from tests.client.fake_cluster import FakeBroker, FakeCluster
-from tests.client.lying_world import open_lying_world
+from tests.client.lying_world import open_caller, open_lying_world
 from tests.client.public_calls import ADMIN_CALLS, CALL_SECONDS, CALLS, CLIENT_CALLS, GROUP, TOPIC, Caller
 
 REFUSED: dict[str, type[RocketpyError]] = {
     "Producer.request": ClientError,  # nothing replies
-    "MessageAdmin.find": ClientError,  # the recorded answers to queries are of other keys
-    "MessageAdmin.find_by_unique_key": ClientError,
-    "MessageAdmin.query": ClientError,
-    "MessageAdmin.query_unique_key": ClientError,
-    "MessageAdmin.trace": ClientError,  # there is no trace topic
-    "MessageAdmin.consume_directly": RemotingConnectError,  # the recorded message is stored elsewhere
-    "MessageAdmin.resume_check": RemotingConnectError,
+    "MessageAdmin.trace": ClientError,  # nothing is traced
 }
 """What the calls that have no result end with in a world that does not lie."""
 CLOSING_SECONDS = 5.0
@@ -68,24 +58,6 @@ def test_every_public_coroutine_has_a_call_and_no_call_is_of_something_else() ->
     assert not CLIENT_CALLS.keys() & ADMIN_CALLS.keys()
 
 
-@asynccontextmanager
-async def caller_of(cluster: FakeCluster, caller: Caller) -> AsyncIterator[Caller]:
-    """Yield a caller with a client of its own, and the lists of another one."""
-    config = ClientConfig(name_servers=cluster.address, mq_client_api_timeout=1000)
-    async with open_client(cluster.address, config=config, environment=caller.environment) as opened:
-        offset_msg_id = encode_offset_msg_id(encode_host(cluster.broker.address), 0)
-        yield Caller(
-            opened,
-            cluster.address,
-            cluster.broker.address,
-            caller.environment,
-            config,
-            offset_msg_id,
-            caller.delivered,
-            caller.acknowledged,
-        )
-
-
 async def made(name: str, caller: Caller) -> object:
     """Make a call; a refusal that is expected is its result."""
     refusal = REFUSED.get(name, ())
@@ -106,16 +78,14 @@ async def test_cancelled_anywhere_a_call_leaves_no_task_or_lock_and_loses_no_ack
     name: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     """The client goes on and works as before; at last the call is not cancelled, and works too."""
-    async with open_lying_world() as (cluster, environment):
-        idle = Caller(None, "", "", environment)  # type: ignore[arg-type]
-        async with caller_of(cluster, idle) as caller:
+    async with open_lying_world() as (cluster, environment), open_caller(cluster, environment) as caller:
+        await used(caller)
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        async for attempt in cancelled_everywhere(lambda: made(name, caller)):
+            last = attempt.result
             await used(caller)
-            tasks = trio.lowlevel.current_statistics().tasks_living
-            async for attempt in cancelled_everywhere(lambda: made(name, caller)):
-                last = attempt.result
-                await used(caller)
-                assert trio.lowlevel.current_statistics().tasks_living == tasks
-                assert_kept(cluster, caller)
+            assert trio.lowlevel.current_statistics().tasks_living == tasks
+            assert_kept(cluster, caller)
     assert isinstance(last, REFUSED.get(name, object))
 
 
@@ -142,12 +112,14 @@ async def test_cancelled_anywhere_a_client_leaves_no_connection_or_lock_and_lose
 ) -> None:
     """The client is opened for the call, and cancelled with it."""
     async with open_lying_world() as (cluster, environment):
-        idle = Caller(None, "", "", environment)  # type: ignore[arg-type]
+        async with open_caller(cluster, environment) as closed:
+            pass
+        await trio.sleep(CLOSING_SECONDS)
         tasks = trio.lowlevel.current_statistics().tasks_living
 
         async def with_its_client() -> object:
-            async with caller_of(cluster, idle) as caller:
-                return await made(name, caller)
+            async with open_caller(cluster, environment) as caller:
+                return await made(name, attrs.evolve(closed, client=caller.client))
 
         async for attempt in cancelled_everywhere(with_its_client):
             last = attempt.result
@@ -156,7 +128,7 @@ async def test_cancelled_anywhere_a_client_leaves_no_connection_or_lock_and_lose
                 assert server.server is not None
                 assert server.server.connections == []
             assert trio.lowlevel.current_statistics().tasks_living == tasks
-            assert_kept(cluster, idle)
+            assert_kept(cluster, closed)
     assert isinstance(last, REFUSED.get(name, object))
 
 
