@@ -76,6 +76,14 @@ async def test_a_broker_is_routed_while_it_is_connected(tmp_path: Path) -> None:
             assert decode_body(reply.body, TopicList).topic_list == []
 
 
+async def test_a_nameserver_that_stops_warns_of_no_broker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with open_remoting_client() as broker, running(tmp_path) as address:
+            reply = await broker.request(address, make_request(RequestCode.REGISTER_BROKER, *registration("t")))
+            assert reply.code == ResponseCode.SUCCESS
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
+
+
 async def test_what_was_put_survives_a_restart(tmp_path: Path) -> None:
     header = PutKVConfigRequestHeader(namespace="ns", key="k", value="v")
     with trio.fail_after(PATIENCE_SECONDS):

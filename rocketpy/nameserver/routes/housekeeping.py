@@ -39,16 +39,20 @@ class BrokerHousekeepingService:
         self._scans = 0
         self._expired = 0
         self._disconnected = 0
+        self._has_ended = False  # with the nameserver, which then ends its connections itself
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Scan after 5 seconds and then every 10, until cancelled."""
         task_status.started()
-        await trio.sleep(FIRST_SCAN_SECONDS)
-        while True:
-            self.scan_not_active_brokers()
-            while self._route_info.purge():
-                await trio.lowlevel.checkpoint()
-            await trio.sleep(SCAN_PERIOD_SECONDS)
+        try:
+            await trio.sleep(FIRST_SCAN_SECONDS)
+            while True:
+                self.scan_not_active_brokers()
+                while self._route_info.purge():
+                    await trio.lowlevel.checkpoint()
+                await trio.sleep(SCAN_PERIOD_SECONDS)
+        finally:
+            self._has_ended = True
 
     def scan_not_active_brokers(self) -> None:
         """Remove expired addresses and close their connections."""
@@ -61,8 +65,11 @@ class BrokerHousekeepingService:
     def connection_closed(self, connection: Connection) -> None:
         """Remove at once the brokers that were registered over a closed connection.
 
-        They leave all routes immediately; the remaining topic entries are freed by the next scans.
+        They leave all routes immediately; the remaining topic entries are freed by the next scans. When the nameserver
+        stops, its tables are not changed: a warning for each broker would be about nothing.
         """
+        if self._has_ended:
+            return
         for broker_addr in self._route_info.remove_connection(connection, connection.peer):
             self._disconnected += 1
             _log.warning("broker %s removed: its connection ended", broker_addr)
