@@ -8,6 +8,7 @@ An example has no deadline: under coverage, beside other work, it may take many 
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +25,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Hold tests that the page of compatibility names for settings and codes to what they are named for."""
     config.pluginmanager.register(NamedTests(), "rocketpy-named-tests")
     config.pluginmanager.register(NamedFiles(), "rocketpy-named-files")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts background jobs so, and a test that interrupts itself would wait for ever.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 settings.register_profile(
