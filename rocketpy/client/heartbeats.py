@@ -64,12 +64,12 @@ class Heartbeats:
         self.wake()
 
     async def remove_producer(self, group: str) -> None:
-        """Announce a group no longer, and tell the brokers; returns within ``UNREGISTER_SECONDS``, also cancelled."""
+        """Unregister a group from the brokers; returns within ``UNREGISTER_SECONDS``, also when cancelled."""
         del self._producer_groups[group]
         await self._unregister(producer_group=group)
 
     async def remove_consumer(self, group: str) -> None:
-        """Announce a group no longer, and tell the brokers; returns within ``UNREGISTER_SECONDS``, also cancelled."""
+        """Unregister a group from the brokers; returns within ``UNREGISTER_SECONDS``, also when cancelled."""
         del self._consumers[group]
         await self._unregister(consumer_group=group)
 

@@ -1,7 +1,7 @@
-"""What the producers, consumers and admin clients of one client share: connections, routes, heartbeats, an identity.
+"""State shared by the roles of one client: connections, routes, heartbeats, client id.
 
 An error code in a peer's answer becomes :class:`BrokerError`; transport failures are raised unchanged, so a caller can
-tell "refused" from "unknown". Routes are refreshed every 30 seconds.
+distinguish "refused" from "unknown". Routes are refreshed every 30 seconds.
 
 Compatibility: ``MQClientInstance`` (4.9.8). A client is what its program opens, so two clients with the same id are two
 of them, where Java shares one instance among all of a process that have the same id.

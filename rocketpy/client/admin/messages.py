@@ -1,6 +1,6 @@
 """Messages that are stored: by the broker's id, by unique key, by key; and what can be done with one of them.
 
-The two ids of a message cannot be told apart by their look: both have 32 digits. The broker's, ``offset_msg_id``, has
+The two ids of a message look alike: both have 32 digits. The broker's, ``offset_msg_id``, has
 the address of a broker in it. :meth:`MessageAdmin.view` connects to that address, whatever it is, with a signed
 request if the client has credentials; so an id from an untrusted source is a reason not to call it.
 :meth:`MessageAdmin.find` connects to registered brokers only.

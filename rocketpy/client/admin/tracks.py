@@ -23,7 +23,7 @@ from rocketpy.protocol.message import MessageExt
 
 
 class TrackType(StrEnum):
-    """What a group has done with a message."""
+    """State of a message in a group."""
 
     CONSUMED = "CONSUMED"
     CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"

@@ -1,4 +1,4 @@
-"""Concurrent consumption: batches of all queues to whoever is free, each acknowledged on its own.
+"""Concurrent consumption: batches of all queues go to idle handlers, each is acknowledged on its own.
 
 Rule: a batch is in exactly one place until it is settled: ready, with a handler, or waiting to be tried again. A
 handler that is cancelled returns its batch; nothing is acknowledged that a handler has not finished.
@@ -44,7 +44,7 @@ _log = logging.getLogger("rocketpy.client")
 
 
 class ConcurrentConsumption:
-    """What a concurrent consumer does with its messages."""
+    """Message processing of a concurrent consumer."""
 
     def __init__(
         self,

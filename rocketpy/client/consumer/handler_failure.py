@@ -1,4 +1,4 @@
-"""What a program's handler raises: it ends that call and nothing else.
+"""Containment of exceptions of a program's handler: they end that call and nothing else.
 
 The messages of the call are consumed again, whatever the failure is. Rule: no failure of a handler says anything about
 the state of the client, so StoreError and AssertionError are contained here too.

@@ -42,7 +42,7 @@ _log = logging.getLogger("rocketpy.client")
 
 
 class OrderlyConsumption:
-    """What an orderly consumer does with its messages."""
+    """Message processing of an orderly consumer."""
 
     def __init__(
         self,

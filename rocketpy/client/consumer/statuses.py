@@ -1,4 +1,4 @@
-"""What a handler makes of a batch of messages.
+"""Results of a handler for a batch of messages.
 
 Compatibility: ``ConsumeConcurrentlyStatus`` and ``ConsumeOrderlyStatus`` (4.9.8). A handler that returns None has
 succeeded here, because a Python function without ``return`` does; in Java it has failed.

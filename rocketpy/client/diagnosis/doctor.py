@@ -46,7 +46,7 @@ class Diagnosis:
 
     @property
     def problem_count(self) -> int:
-        """Findings that need somebody."""
+        """Findings that need an operator."""
         return sum(each.severity is Severity.PROBLEM for each in self.findings)
 
 

@@ -8,7 +8,7 @@ import attrs
 
 
 class Severity(StrEnum):
-    """Whether a finding needs somebody: a note says what an operator may have chosen."""
+    """Severity of a finding: a problem needs an operator, a note says what an operator may have chosen."""
 
     PROBLEM = "problem"
     NOTE = "note"
@@ -29,7 +29,7 @@ class Finding:
 
 
 def problem(check: str, subject: str, text: str, advice: str) -> Finding:
-    """Return a finding that needs somebody."""
+    """Return a finding that needs an operator."""
     return Finding(check, Severity.PROBLEM, subject, text, advice)
 
 

@@ -31,7 +31,7 @@ assert len(LATENCY_MAX_MS) == len(NOT_AVAILABLE_DURATION_MS)
 
 @attrs.frozen
 class FaultItem:
-    """What the last request to a broker said of it."""
+    """Latency of the last request to a broker, and until when the broker is avoided."""
 
     latency_ms: float
     available_from: float

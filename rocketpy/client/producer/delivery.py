@@ -19,7 +19,7 @@ from rocketpy.remoting.connection import Connection
 
 
 class AttemptOwner(Protocol):
-    """What the attempts of a send report to: the pipeline."""
+    """Receiver of the results of attempts: the pipeline."""
 
     @property
     def signs_requests(self) -> bool:

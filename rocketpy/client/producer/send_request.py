@@ -1,4 +1,4 @@
-"""What travels of a message or batch: checked, with the producer's own properties, compressed and escaped.
+"""Wire form of a message or batch: checked, with the producer's own properties, compressed and escaped.
 
 A :class:`SendRequest` does not change from attempt to attempt; only queue, broker and opaque do.
 
@@ -91,7 +91,7 @@ class SendRequest:
         self.size = len(body)
         """Bytes of the body before compression."""
         self.compression = maker.compression_of(body) if not batch else None
-        """How the body is still to be compressed."""
+        """Compression that the body still needs."""
         if self.compression is not None and len(body) <= COMPRESS_ON_LOOP_MAX:
             self.compress()
 

@@ -13,7 +13,7 @@ import trio
 
 
 class Expiring(Protocol):
-    """What has a deadline."""
+    """A request with a deadline."""
 
     def expire(self) -> None:
         """React to the deadline; it may start entries, and does not await."""

@@ -1,4 +1,4 @@
-"""When a Trio guest runs: asyncio waits for Trio's sockets too, so that no thread has to.
+"""Scheduling of a Trio guest: asyncio also polls Trio's sockets, so no thread is needed.
 
 Trio's guest mode waits for sockets in a thread, and each round of answers costs two changes of threads. Here the
 asyncio loop watches the epoll descriptor of the guest, which is readable as soon as one of Trio's sockets is, and a
@@ -39,7 +39,7 @@ class GuestClock(trio.abc.Clock):
     def __init__(self) -> None:
         self.parks = False
         self.sleep_seconds: float | None = None
-        """How long the guest would sleep, if the last tick has left it without work."""
+        """Seconds that the guest would sleep, if the last tick has left it without work."""
 
     def start_clock(self) -> None:
         """Do nothing: the clock goes."""

@@ -1,4 +1,4 @@
-"""Calls from outside of Trio: each runs in a task, and nothing of it goes on behind the back of its caller.
+"""Calls into Trio from outside: each runs in a task, which has ended when its caller continues.
 
 A caller that gives up cancels its call, and goes on once that has ended. Rule: a call belongs to a nursery. When the
 nursery is cancelled, or has ended, the call ends with :class:`~rocketpy.errors.LocalProtocolError`, never with a wait

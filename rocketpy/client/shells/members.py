@@ -1,4 +1,4 @@
-"""Which members of a class wait: a member is one of five kinds (:class:`Kind`).
+"""Classification of the members of a class by whether they wait: five kinds (:class:`Kind`).
 
 An object is put into a shell if it has a member that waits, and passed on as it is if it is a value.
 """
@@ -16,7 +16,7 @@ _WAITING_METHODS = ("__aiter__", "__anext__", "__await__", "__aenter__")
 
 
 class Kind(enum.Enum):
-    """How a member of an object of the client is used."""
+    """Ways to use a member of an object of the client."""
 
     CALL = "a method to be awaited"
     OPEN = "a method that returns an async context manager"

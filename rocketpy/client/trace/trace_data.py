@@ -1,6 +1,6 @@
 """Records of message traces, as they are stored in the trace topic.
 
-A record is text: its fields with 0x01 between them and 0x02 behind the last one; a value that is missing is ``null``.
+A record is text: its fields with 0x01 between them and 0x02 after the last one; a value that is missing is ``null``.
 The first field is its type.
 
     Pub             timestamp regionId group topic msgId tags keys storeHost bodyLength costTime msgType offsetMsgId

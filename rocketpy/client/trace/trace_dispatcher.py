@@ -46,7 +46,7 @@ KEYS_FULL_BYTES = 28_000
 """A message with keys of this length gets no more records: properties have 32767 bytes, others are among them."""
 _GROUP_LENGTH_MAX = 200
 FLUSH_SECONDS = 3.0
-"""How long the end of a role may wait for traces."""
+"""Time that the end of a role may wait for traces."""
 
 _log = logging.getLogger("rocketpy.client")
 
@@ -59,7 +59,7 @@ class TraceRole(Enum):
 
 
 class TraceSender(Protocol):
-    """What a dispatcher needs of a producer."""
+    """The part of a producer that a dispatcher uses."""
 
     async def send(self, message: Message) -> SendResult:
         """Send one message; RocketpyError when it may not have been stored."""

@@ -44,7 +44,7 @@ DEFAULT_TRACE_REGION_ID = "DefaultRegion"
 
 
 class TraceQueue(Protocol):
-    """Where hooks put records; :class:`~.trace_dispatcher.TraceDispatcher` is one."""
+    """Receiver of the records of hooks; :class:`~.trace_dispatcher.TraceDispatcher` is one."""
 
     @property
     def trace_topic(self) -> str:
@@ -135,7 +135,7 @@ class EndTransactionTraceHook:
 
 @attrs.frozen
 class _Begun:
-    """What the end of a batch needs of its beginning."""
+    """Values of the beginning of a batch that its end needs."""
 
     request_id: str
     timestamp_ms: int

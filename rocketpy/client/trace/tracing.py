@@ -1,4 +1,4 @@
-"""The trace hooks of a role, with a dispatcher behind them while the role is open; none for a role without traces.
+"""The trace hooks of a role, with their dispatcher while the role is open; none for a role without traces.
 
 Open it around the role: its last hooks are called when the role ends, and the dispatcher sends what they have recorded.
 """

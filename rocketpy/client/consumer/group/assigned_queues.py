@@ -36,7 +36,7 @@ IDLE_SECONDS = 1.0
 
 
 class MessageSink(Protocol):
-    """What is done with messages."""
+    """Receiver of pulled messages: concurrent, orderly or polled."""
 
     def deliver(self, process_queue: ProcessQueue, messages: Sequence[MessageExt], pull_seconds: float) -> None:
         """Take messages that have been pulled; they are in the process queue."""
@@ -52,7 +52,7 @@ class MessageSink(Protocol):
 
 
 class Beginnings(Protocol):
-    """Where queues begin."""
+    """Start offsets of queues."""
 
     async def find(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         """Return the offsets of those queues for which they are known."""
@@ -120,7 +120,7 @@ class AssignedQueues:
 
     @property
     def process_queues(self) -> list[ProcessQueue]:
-        """What is in flight, queue by queue."""
+        """Messages in flight, queue by queue."""
         return [each.process_queue for each in self._assigned.values()]
 
     async def wait_assigned(self) -> None:

@@ -1,4 +1,4 @@
-"""Where a queue begins that a member of a group has been assigned.
+"""Start offsets of queues that a rebalance assigns to a member of a group.
 
 Compatibility: ``RebalancePushImpl.computePullFromWhereWithException`` (4.9.8).
 """

@@ -1,4 +1,4 @@
-"""What brokers ask of a member of a group: rebalance, reset offsets, report, consume one message.
+"""Requests of brokers to a member with handlers: rebalance, reset offsets, report, consume one message.
 
 Compatibility: ``ClientRemotingProcessor`` and ``DefaultMQPushConsumerImpl`` (4.9.8). Offsets are reset at once; in Java
 the consumer stops for ten seconds before. A report has no ``jstack``.

@@ -1,4 +1,4 @@
-"""What a member knows of its group when it rebalances: topics, their queues, the other members."""
+"""Input of a rebalance: the topics of a group, their queues, and its members."""
 
 from __future__ import annotations
 

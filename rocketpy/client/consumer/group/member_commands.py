@@ -1,4 +1,4 @@
-"""What brokers ask of a member of a group whatever it does with messages: rebalance, and say how far it is.
+"""Requests of brokers to any member of a group: rebalance, and report progress.
 
 A member that pulls for itself also reports its settings and subscriptions. It has no handler that could consume a
 message for an administrator, and its offsets are the program's: they are not reset from outside.

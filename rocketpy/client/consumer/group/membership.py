@@ -30,7 +30,7 @@ LEAVE_SECONDS = 3.0
 
 
 class Membership:
-    """What one member tells brokers. ``data`` is what heartbeats say of it."""
+    """Announcement of one member to brokers. ``data`` returns its part of a heartbeat."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Membership:
                 await self.leave()
 
     async def leave(self) -> None:
-        """Tell the brokers that the member has gone; bounded in time, also when cancelled."""
+        """Unregister from the brokers; bounded in time, also when cancelled."""
         await self._instance.heartbeats.remove_consumer(self._group)
 
     async def announce(self) -> None:

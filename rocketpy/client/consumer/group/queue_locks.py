@@ -1,6 +1,6 @@
 """Locks on the queues of an orderly consumer: renewed every 20 s, trusted for 30 s and while their connection lasts.
 
-A broker lets a lock expire after 60 seconds without renewal, so a lock that is trusted is nobody else's. But a broker
+A broker lets a lock expire after 60 seconds without renewal, so a trusted lock has no other owner. But a broker
 that restarts has forgotten its locks. Two rules keep order over that:
 
 - The end of the connection on which a lock was confirmed puts the lock in doubt. No handler begins until the broker has
@@ -106,7 +106,7 @@ class QueueLocks:
         process_queue.locked_at_ms = self._clock.timestamp_ms()
 
     def is_trusted(self, process_queue: ProcessQueue) -> bool:
-        """Return whether nobody else can have the queue now."""
+        """Return whether no other member can have the queue now."""
         return not self.is_needed or (_is_fresh(process_queue) and not self._is_in_doubt(process_queue))
 
     # ---- renewal --------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ class Assignment(Protocol):
 
 
 class Knowledge(Protocol):
-    """What a member knows of its group."""
+    """Input of a rebalance."""
 
     def topics(self) -> list[str]:
         """The topics that it consumes."""
@@ -81,7 +81,7 @@ class RebalanceService:
         self._on_unlisted = on_unlisted
         self._is_paused = is_paused
         self.changes = AssignmentChanges()
-        """What the rounds have changed, for the program."""
+        """Changes that rebalances have made, for the program."""
         self._wanted = trio.Event()
 
     def wake(self) -> None:

@@ -38,7 +38,7 @@ class ChosenQueues:
         return self._by_topic.get(topic, [])
 
     async def member_ids(self, topic: str) -> list[str] | None:
-        """Return None: the program divides the queues, whoever else reads them."""
+        """Return None: the program divides the queues, and other members do not count."""
         return None
 
 

@@ -172,7 +172,7 @@ class LitePullConsumer:
     async def assign(
         self, queues: Iterable[MessageQueue], *, expressions: Mapping[str, str | MessageSelector] | None = None
     ) -> None:
-        """Read these queues and no others, whoever else does; ``expressions`` say what is wanted of a topic.
+        """Read these queues and no others, without regard to other members; ``expressions`` filter a topic.
 
         ValueError without a queue, ClientError for a bad expression and for a consumer that has subscribed.
         """

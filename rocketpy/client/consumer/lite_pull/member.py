@@ -100,7 +100,7 @@ class LitePullMember:
 
     @property
     def handlers(self) -> Mapping[RequestCode, Handler]:
-        """What brokers ask, by request code."""
+        """Handlers of requests from brokers, by request code."""
         return {**MemberCommands(self.rebalance, self._store.table).handlers, **self._report.handlers}
 
     @property

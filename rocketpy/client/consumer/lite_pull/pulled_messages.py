@@ -21,7 +21,7 @@ from rocketpy.protocol.message import MessageExt
 
 
 class PulledMessages:
-    """What has been pulled and not polled, in the order of its arrival.
+    """Messages that have been pulled and not polled, in the order of their arrival.
 
     ``progress`` is the table of what has been polled. ``gate`` holds the readers of all queues. It is closed while
     there are more pieces than ``messages_max`` allows, each of them counted as a full one of ``piece_size`` messages.

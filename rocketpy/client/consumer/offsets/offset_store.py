@@ -36,7 +36,7 @@ class OffsetTable:
 
 
 class OffsetStore(Protocol):
-    """Where the offsets of a group survive its members."""
+    """Storage of the offsets of a group: at the brokers, or in a file."""
 
     @property
     def table(self) -> OffsetTable:

@@ -1,4 +1,4 @@
-"""How much of one queue may be pulled and not yet acknowledged.
+"""Flow control: limits on messages of one queue that are pulled and not yet acknowledged.
 
 Compatibility: ``DefaultMQPushConsumerImpl.pullMessage`` and ``RebalancePushImpl.messageQueueChanged`` (4.9.8).
 """

@@ -13,7 +13,7 @@ from rocketpy.protocol.message import MessageQueue
 
 
 class PullGate:
-    """What holds the readers of one consumer."""
+    """Reasons to hold the readers of one consumer."""
 
     def __init__(self) -> None:
         self._is_suspended = False

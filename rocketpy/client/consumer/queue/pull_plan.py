@@ -36,7 +36,7 @@ class PullRequest:
 
 @attrs.frozen(kw_only=True)
 class PullPlan:
-    """What the pulls of one consumer have in common."""
+    """Parameters that the pulls of one consumer share."""
 
     max_msg_nums: int
     suspend_ms: int
