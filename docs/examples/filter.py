@@ -1,7 +1,8 @@
 """Receive only some messages of a topic: ``python filter.py 127.0.0.1:9876``.
 
-Tags are compared by every broker; a broker that is to evaluate SQL92 expressions over properties needs
-``enablePropertyFilter=true``. Prints what passes the two filters.
+Tags are compared by every broker. SQL92 expressions over properties need ``enablePropertyFilter=true``, which is off by
+default; ``admin.brokers.update_config(address, {"enablePropertyFilter": "true"})`` sets it in a broker that runs.
+Prints what passes the two filters.
 """
 
 import sys

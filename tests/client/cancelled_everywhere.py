@@ -12,7 +12,7 @@ cancellation arrives at the next one.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Generic, TypeVar
 
 import attrs
@@ -61,7 +61,7 @@ async def cancelled_at(checkpoint: int, call: Callable[[], Awaitable[T]]) -> Att
     return Attempt(checkpoint, scope.cancelled_caught, result)
 
 
-async def cancelled_everywhere(call: Callable[[], Awaitable[T]]) -> AsyncIterator[Attempt[T]]:
+async def cancelled_everywhere(call: Callable[[], Awaitable[T]]) -> AsyncGenerator[Attempt[T], None]:
     """Yield a cancelled call for each checkpoint, and last the call that completed."""
     for checkpoint in range(1, CHECKPOINTS_MAX):
         attempt = await cancelled_at(checkpoint, call)

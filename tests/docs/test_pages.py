@@ -23,7 +23,7 @@ CONTAINERS, FIXTURE = ((ROOT / "docs" / f"{name}.md").read_text() for name in ("
 
 def test_the_tests_of_the_fixture_page_pass(tmp_path: Path) -> None:
     first, second, marked, alone = blocks(FIXTURE, "python")
-    (tmp_path / "test_page.py").write_text("import pytest\n" + first + second + marked)
+    (tmp_path / "test_page.py").write_text(first + second + marked)
     (ini,) = blocks(FIXTURE, "ini")
     (tmp_path / "pytest.ini").write_text(ini.replace("messageDelayLevel=1s 5s 1m\n", "brokerName=b\n"))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "rocketpy.testing.pytest_plugin", "--strict-markers"]

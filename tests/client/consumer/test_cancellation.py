@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
 import trio
 
 from rocketpy.client.client import open_client
@@ -42,10 +44,11 @@ async def test_what_was_acknowledged_is_stored_and_nothing_else(cluster: FakeClu
                     await batch.done()
 
         with trio.fail_after(PATIENCE_SECONDS):
-            async for _ in cancelled_everywhere(consume):
-                assert stored(cluster) <= len(acknowledged)
-                if acknowledged == bodies:
-                    break
+            async with aclosing(cancelled_everywhere(consume)) as attempts:
+                async for _ in attempts:
+                    assert stored(cluster) <= len(acknowledged)
+                    if acknowledged == bodies:
+                        break
             async with client.consumer("g", TOPIC, config=FIRST) as again:
                 while acknowledged != bodies:
                     acknowledged.update(each.body for each in await anext(again.batches()))
