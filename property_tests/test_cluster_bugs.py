@@ -169,7 +169,7 @@ REPLICATION_BUGS: list[tuple[str, str, dict[str, Any], int]] = [
     ("see no slave", "status", _UNDISTURBED, 0),
     ("send what is not written", "status", _UNDISTURBED, 0),
     ("close files a byte short", "replicated", {"count": 250, "only": "restart consumer"}, 1),
-    ("lose a unit", "delivered", {"only": "change roles"}, 1),
+    ("lose a unit", "delivered", {"only": "stop, change roles", "count": 100}, 28),
     ("forget the keys", "keys", {"only": "restart consumer"}, 0),
     ("keep the tail", "logs", {"only": "change roles"}, 1),
     ("compare nothing", "logs", {"only": "change roles"}, 2),

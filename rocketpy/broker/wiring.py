@@ -83,7 +83,11 @@ class Wiring:
         )
         self.monitoring = MonitoringFeature(context)
         self.replicated_tables = ReplicatedTablesFeature(
-            context, client=client, master=self.replication.master_addresses, run_blocking=run_blocking
+            context,
+            client=client,
+            master=self.replication.master_addresses,
+            is_following=self.replication.is_following,
+            run_blocking=run_blocking,
         )
         features: tuple[Feature, ...] = (
             ProcessFeature(context, tls=tls),

@@ -25,7 +25,7 @@ from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.limits.allow_list import networks
 from rocketpy.remoting.network import Listener, Network
 from rocketpy.remoting.nowait_stream import NowaitStream, nowait_stream
-from rocketpy.store.ha.client import HAClient
+from rocketpy.store.ha.client import HAClient, HAState
 from rocketpy.store.ha.connection import HATimes
 
 if TYPE_CHECKING:  # a broker that is no slave does not load it
@@ -82,6 +82,10 @@ class ReplicationFeature(Feature):
             master_addresses=self.master_addresses,
             others_of_this_id=lambda: self.ids.others,
         )
+
+    def is_following(self) -> bool:
+        """Whether this is a slave whose log was compared with its master's, and receives it now."""
+        return self.ha_client is not None and self.ha_client.statistics().state is HAState.FOLLOWING
 
     def figures(self) -> dict[str, str]:
         """Return role, slaves and state."""

@@ -7,14 +7,14 @@ the slave are brought home first. An offset may refer to messages that are not r
 answered with it.
 
 The progress of delayed messages is for a promotion: a slave delivers none. Rule: it is stored only when the slave's log
-has reached the end that the master's log had afterwards. Otherwise a promoted slave would skip messages whose
-deliveries it does not have. It names the physical offset from which on the log may have more deliveries, as a master's
-file does.
+has reached the end that the master's log had afterwards, and follows it. Otherwise a promoted slave would skip messages
+whose deliveries it does not have, and one whose log is not the master's would forget what its own log delivered.
+It names the physical offset from which on the log may have more deliveries, as a master's file does.
 
 A part that fails is reported once, and again when it works; the other parts go on.
 
 Compatibility: ``SlaveSynchronize`` (4.9.8): topics, offsets, delay offsets, groups; it compares versions only, sets
-offsets back, and stores the delay offsets at once.
+offsets back, and stores the delay offsets at once, whatever its own log has.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class _PendingProgress:
     """Progress of delayed messages that the slave may store when its log has reached ``log_end``."""
 
     master: str
+    run: int | None
     progress: DelayProgress
     log_end: int
 
@@ -95,8 +96,11 @@ class SlaveSynchronize:
         delay_offsets: DelayOffsetManager,
         differences: OffsetDifferences,
         store: MessageStore,
+        is_following: Callable[[], bool],
     ) -> None:
+        """``is_following`` tells whether the log is compared with the master's, and replicates it now."""
         self._master = master
+        self._is_following = is_following
         self._tables = tables
         self._topics = topics
         self._groups = groups
@@ -232,15 +236,18 @@ class SlaveSynchronize:
         # Deliveries that the answer does not have come after the master's end, which is not before this slave's.
         physical_offset = self._store.durable_offset
         offsets = (await self._tables.delay_offsets(address)).offsets
-        if self._pending is None or self._pending.master != address:
-            self._pending = None
-            if self._is_outdated(offsets, physical_offset):
-                log_end = (await self._state(address)).log_end
+        pending = self._pending
+        if pending is not None or self._is_outdated(offsets, physical_offset):
+            state = await self._state(address)
+            if pending is None or (pending.master, pending.run) != (address, state.run):
                 progress = DelayProgress(offsets, physical_offset)
-                self._pending = _PendingProgress(address, progress, 0 if log_end is None else log_end)
-        if self._pending is not None and self._store.max_physical_offset >= self._pending.log_end:
+                pending = _PendingProgress(address, state.run, progress, state.log_end or 0)
+        if not self._is_following():  # else this log, and so its durable part, is a beginning of the master's
+            pending = None
+        self._pending = pending
+        if pending is not None and self._store.max_physical_offset >= pending.log_end:
             await self._store.flush()
-            self._delay_offsets.take(self._pending.progress)
+            self._delay_offsets.take(pending.progress)
             self._pending = None
         await self._delay_offsets.stored.persist()
 

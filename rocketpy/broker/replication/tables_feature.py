@@ -5,6 +5,7 @@ Composition only; no logic.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rocketpy.broker.context import BrokerContext
@@ -23,7 +24,13 @@ class ReplicatedTablesFeature(Feature):
     """The service of a slave, and what a master does before it serves."""
 
     def __init__(
-        self, context: BrokerContext, *, client: RemotingClient, master: KnownMaster, run_blocking: RunBlocking
+        self,
+        context: BrokerContext,
+        *,
+        client: RemotingClient,
+        master: KnownMaster,
+        is_following: Callable[[], bool],
+        run_blocking: RunBlocking,
     ) -> None:
         config, tables = context.config, context.tables
         signed = with_account(client, accounts=tables.accounts, access_key=config.replication_account)
@@ -42,6 +49,7 @@ class ReplicatedTablesFeature(Feature):
                 delay_offsets=tables.delay_offsets,
                 differences=tables.offset_differences,
                 store=context.store,
+                is_following=is_following,
             )
             self.services = (self.slave_synchronize,)
         else:

@@ -57,6 +57,7 @@ class Slave:
     master: ScriptedBroker = attrs.field(factory=ScriptedBroker)
     master_addr: str | None = MASTER
     log: Log = attrs.field(factory=Log)
+    is_following: bool = True
     tables: Tables = attrs.field(init=False)
     service: SlaveSynchronize = attrs.field(init=False)
 
@@ -78,6 +79,7 @@ class Slave:
             delay_offsets=tables.delay_offsets,
             differences=tables.offset_differences,
             store=cast(MessageStore, self.log),
+            is_following=lambda: self.is_following,
         )
 
     async def persist(self) -> None:
@@ -445,6 +447,40 @@ async def test_progress_of_another_master_does_not_count(slave: Slave) -> None:
     slave.master.delay_offsets, slave.master.log_end = {1: 2}, 0
     await slave.service.synchronize()
     assert slave.tables.delay_offsets.offset_table == {1: 2}
+
+
+async def test_a_slave_whose_log_is_not_its_masters_keeps_its_own_progress(slave: Slave) -> None:
+    """After a change of roles it may have delivered more than the master; promoted again, it would deliver it again."""
+    slave.tables.delay_offsets.take(DelayProgress({1: 7}, 600))
+    slave.master.delay_offsets, slave.is_following = {1: 4}, False
+    await slave.service.synchronize()
+    assert slave.tables.delay_offsets.noted == DelayProgress({1: 7}, 600)
+    slave.is_following = True
+    await slave.service.synchronize()
+    assert slave.tables.delay_offsets.offset_table == {1: 4}
+
+
+async def test_progress_from_before_the_replication_ended_does_not_count(slave: Slave) -> None:
+    """The master may have lost the tail that had those deliveries."""
+    slave.master.delay_offsets = {1: 4}
+    slave.master.log_end, slave.log.max_physical_offset = 500, 400
+    await slave.service.synchronize()
+    slave.is_following = False
+    await slave.service.synchronize()
+    slave.is_following, slave.log.max_physical_offset = True, 500
+    slave.master.delay_offsets = {1: 3}
+    await slave.service.synchronize()
+    assert slave.tables.delay_offsets.offset_table == {1: 3}
+
+
+async def test_progress_of_an_earlier_run_of_the_master_does_not_count(slave: Slave) -> None:
+    slave.master.delay_offsets = {1: 4}
+    slave.master.log_end, slave.log.max_physical_offset = 500, 400
+    await slave.service.synchronize()
+    slave.restart_master()
+    slave.master.delay_offsets, slave.log.max_physical_offset = {1: 3}, 500
+    await slave.service.synchronize()
+    assert slave.tables.delay_offsets.offset_table == {1: 3}
 
 
 async def test_equal_progress_is_written_again_only_after_much_of_the_log(slave: Slave) -> None:
