@@ -101,10 +101,11 @@ class ReplicationMachine(RuleBasedStateMachine):
         if self.role is BrokerRole.SYNC_MASTER and is_replicating:
             with self.living():
                 world.pass_time(15)  # until no producer waits, and a disk that was full is looked at again
-                accepted = world.put(master, "T", 0, self.body(10))
+                accepted = world.producers.put(master, "T", 0, self.body(10))
                 self.require(accepted is PutMessageStatus.PUT_OK, f"the last put is refused: {accepted.name}")
                 world.pass_time(5)
-                self.require(world.answers[-1] is PutMessageStatus.PUT_OK, f"the last put: {world.answers[-1].name}")
+                answer = world.producers.answers[-1]
+                self.require(answer is PutMessageStatus.PUT_OK, f"the last put: {answer.name}")
 
     def require(self, is_so: bool, what: str) -> None:
         if not is_so:
@@ -171,7 +172,7 @@ class ReplicationMachine(RuleBasedStateMachine):
     @rule(name=names, call=disk_calls)
     def start_and_die(self, name: str, call: int) -> None:
         if not self.world.is_open(name):
-            self.world.die_at_call(name, call)
+            self.world.disks.die_at_call(name, call)
             self.start(name)
 
     @rule(name=names)
@@ -197,7 +198,7 @@ class ReplicationMachine(RuleBasedStateMachine):
     @rule(name=names, call=disk_calls)
     def die_soon(self, name: str, call: int) -> None:
         if self.world.is_open(name):
-            self.world.die_at_call(name, call)
+            self.world.disks.die_at_call(name, call)
 
     @rule(name=names)
     def wipe(self, name: str) -> None:
@@ -238,27 +239,27 @@ class ReplicationMachine(RuleBasedStateMachine):
     )
     def put(self, queue: tuple[str, int], size: int, key: str = "", tags: str = "", and_end: bool = True) -> None:
         with self.living():
-            self.world.put(self.master, *queue, self.body(size), keys=[key] if key else [], tags=tags)
+            self.world.producers.put(self.master, *queue, self.body(size), keys=[key] if key else [], tags=tags)
         self.maybe_end_burst(and_end)
 
     @precondition(has_master)
     @rule(queue=queues, some=st.lists(sizes, min_size=1, max_size=4), and_end=st.booleans())
     def put_batch(self, queue: tuple[str, int], some: Sequence[int], and_end: bool = True) -> None:
         with self.living():
-            self.world.put_batch(self.master, *queue, [self.body(size) for size in some])
+            self.world.producers.put_batch(self.master, *queue, [self.body(size) for size in some])
         self.maybe_end_burst(and_end)
 
     @precondition(has_master)
     @rule(level=st.integers(1, 3), waits=st.booleans())
     def put_delayed(self, level: int, waits: bool = True) -> None:
         with self.living():
-            self.world.put(self.master, "later", 0, self.body(10), delay_level=level, waits=waits)
+            self.world.producers.put(self.master, "later", 0, self.body(10), delay_level=level, waits=waits)
 
     @precondition(has_master)
     @rule(kind=st.sampled_from([PREPARED, COMMITTED, ROLLED_BACK]))
     def put_transactional(self, kind: int) -> None:
         with self.living():
-            self.world.put(self.master, "T", 0, self.body(10), sys_flag=kind)
+            self.world.producers.put(self.master, "T", 0, self.body(10), sys_flag=kind)
 
     @precondition(has_master)
     @rule(left=st.sampled_from([0, 8, 9, 20]))
@@ -280,7 +281,7 @@ class ReplicationMachine(RuleBasedStateMachine):
     @rule()
     def end_burst(self) -> None:
         with self.living():
-            self.world.end_burst(self.master)
+            self.world.producers.end_burst(self.master)
 
     @precondition(has_master)
     @rule()
@@ -289,7 +290,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         self.end_burst()
         if has_master(self):
             with self.living():
-                self.world.wait_again(self.master)
+                self.world.producers.wait_again(self.master)
 
     def maybe_end_burst(self, and_end: bool) -> None:
         if and_end and has_master(self):
@@ -329,17 +330,17 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(name=names, pages=st.integers(0, 6))
     def disk_fills_up(self, name: str, pages: int) -> None:
-        self.world.fill_disk(name, 4096 * pages)
+        self.world.disks.fill(name, 4096 * pages)
 
     @precondition(lambda machine: machine.world.faulty)
     @rule(name=names)
     def disk_has_space_again(self, name: str) -> None:
-        self.world.free_disk(name)
+        self.world.disks.free(name)
 
     @rule(name=names, method=st.sampled_from(["write", "sync", "sync_directory"]), call=st.integers(1, 6))
     def disk_call_fails(self, name: str, method: str, call: int) -> None:
         if self.world.is_open(name):
-            self.world.fail_call(name, method, call)
+            self.world.disks.fail_call(name, method, call)
 
     # ---- foreign peers --------------------------------------------------------------------------------------------
 
@@ -362,7 +363,7 @@ class ReplicationMachine(RuleBasedStateMachine):
             "beyond": request + encode_report(end + 500),
         }[report]
         with self.living():
-            self.world.forge(self.master, sent, is_new=is_new)
+            self.world.impostors.forge(self.master, sent, is_new=is_new)
 
     @precondition(has_pair)
     @rule(which=st.integers(0, 1), lie=lies)
@@ -370,7 +371,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         """A master that is none sends a slave what no master has."""
         slaves = self.world.slaves()
         with self.living():
-            self.world.lie(slaves[which % len(slaves)], _LIES[lie])
+            self.world.impostors.lie(slaves[which % len(slaves)], _LIES[lie])
 
     # ---- what is true ---------------------------------------------------------------------------------------------
 
@@ -378,14 +379,14 @@ class ReplicationMachine(RuleBasedStateMachine):
     def compare_units(self) -> None:
         with self.living():
             for name in self.world.masters():
-                self.world.end_burst(name)
+                self.world.producers.end_burst(name)
             self.world.compare_units()
 
     @rule(topic=st.sampled_from(["T", "Topic"]))
     def search(self, topic: str) -> None:
         with self.living():
             for name in self.world.masters():
-                self.world.end_burst(name)
+                self.world.producers.end_burst(name)
             self.world.search(topic, "k")
 
     @precondition(lambda machine: not machine.world.is_calm)
@@ -395,8 +396,8 @@ class ReplicationMachine(RuleBasedStateMachine):
             world = self.world
             world.heal()
             for name in NAMES[: len(world.replicas)]:
-                world.free_disk(name)
-                world.stay_alive(name)
+                world.disks.free(name)
+                world.disks.stay_alive(name)
                 if name != self.master and name in world.masters():
                     world.kill(name)
                 if name in world.faulty:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import attrs
 
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
+from rocketpy.store.ha.client import HAState
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.pair_world import PairWorld
 
@@ -36,5 +37,19 @@ def a_pair(role: BrokerRole = BrokerRole.SYNC_MASTER, **changes: object) -> Iter
 
 def put(world: PairWorld, body: bytes, *, master: str = "a") -> None:
     """Send a message in a burst of its own."""
-    assert world.put(master, "T", 0, body) is PutMessageStatus.PUT_OK
-    world.end_burst(master)
+    assert world.producers.put(master, "T", 0, body) is PutMessageStatus.PUT_OK
+    world.producers.end_burst(master)
+
+
+def alarm_of(world: PairWorld, slave: str = "b") -> str:
+    """Return what an operator is shown about a slave, empty when all is well."""
+    client = world.replica(slave).client
+    assert client is not None
+    return client.statistics().alarm
+
+
+def state_of(world: PairWorld, slave: str = "b") -> HAState:
+    """Return what a slave is doing."""
+    client = world.replica(slave).client
+    assert client is not None
+    return client.statistics().state

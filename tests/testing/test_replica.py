@@ -30,7 +30,7 @@ def test_offsets_begin_where_the_log_does() -> None:
 
 def test_a_death_in_a_disk_call_ends_the_process_as_a_kill_does() -> None:
     with a_pair() as world:
-        world.die_at_call("b", 1)
+        world.disks.die_at_call("b", 1)
         put(world, b"body")
         world.pass_time(1)
         assert not world.is_open("b")
