@@ -34,8 +34,8 @@ from rocketpy.broker.tables import Tables
 from rocketpy.broker.wiring import Wiring
 from rocketpy.clock import Clock
 from rocketpy.errors import StartError
+from rocketpy.protocol.host import pack_host
 from rocketpy.remoting.client import open_remoting_client
-from rocketpy.remoting.connection import pack_host
 from rocketpy.remoting.limits.descriptors import descriptor_limit
 from rocketpy.remoting.network import Listener, Network, SocketNetwork
 from rocketpy.remoting.server import RemotingServer

@@ -34,6 +34,18 @@ def encode_host(text: str) -> bytes:
         raise LocalProtocolError(f"host: expected ip:port, found {text!r}") from None
 
 
+def pack_host(address: str, port: int) -> bytes:
+    """Return the 8 or 20 bytes of a socket's address; an IPv4-mapped one becomes IPv4, a zone is left out.
+
+    >>> pack_host("::ffff:10.0.0.1", 1) == pack_host("10.0.0.1", 1)
+    True
+    """
+    host = address.partition("%")[0]
+    if host.startswith("::ffff:") and "." in host:
+        host = host[7:]
+    return encode_host(f"{host}:{port}")
+
+
 def host_of(address: str) -> str:
     """Return the host of ``host:port``. The port is after the last colon, so an IPv6 host needs no brackets.
 

@@ -13,29 +13,24 @@ It knows no sockets, no TLS and no request code.
 from __future__ import annotations
 
 import logging
-import socket
-import struct
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
-
-import trio
+from collections.abc import Awaitable, Callable
 
 from rocketpy.containment import Contained
 from rocketpy.errors import (
     RemoteProtocolError,
     RemotingSendRequestError,
-    RemotingTimeoutError,
     RemotingTooMuchRequestError,
 )
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import Frame, FrameReader, encode_frame
-from rocketpy.remoting.burst import Burst
+from rocketpy.protocol.host import pack_host
+from rocketpy.remoting.collaborators import RequestDispatcher, Transport
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.deferred import Deferred, Owed
+from rocketpy.remoting.pending_response import AwaitedResponse, PendingResponse
 from rocketpy.remoting.task_pool import TaskKind
 
-_PORT = struct.Struct(">i")
 _NO_FRAMES: list[Frame] = []
 
 _log = logging.getLogger("rocketpy.remoting")
@@ -43,68 +38,6 @@ _log = logging.getLogger("rocketpy.remoting")
 
 def _never() -> bool:
     return False
-
-
-class Transport(Protocol):
-    """Interface that a connection needs from the driver that owns its socket."""
-
-    def flush(self, connection: Connection) -> None:
-        """Send now what can be sent without waiting; never called while a burst is open."""
-        ...
-
-    def end(self, connection: Connection) -> None:
-        """Close the socket and remove the connection. Calls nothing that sends, for it may be called within a send."""
-        ...
-
-    def start_task(
-        self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object
-    ) -> bool:
-        """Run a task in the server's nursery; False at the limit per owner or in total."""
-        ...
-
-
-class RequestDispatcher(Protocol):
-    """Serves the requests of a connection's peer; ``dispatch.Dispatcher`` implements it."""
-
-    @property
-    def burst(self) -> Burst:
-        """The block that requests are served in."""
-        ...
-
-    @property
-    def fast_paths(self) -> Mapping[bytes, Callable[[Connection, bytes, bytes | None], int]]:
-        """Fast paths by the first bytes of a JSON header; each serves the request or declines it."""
-        ...
-
-    def dispatch(self, connection: Connection, serialize_type: int, header: bytes, body: bytes | None) -> None:
-        """Serve one frame; RemoteProtocolError when its header is garbage."""
-        ...
-
-    def answer_failure(self, connection: Connection, header: bytes, body: bytes | None, failure: Exception) -> None:
-        """Answer a request whose fast path raised."""
-        ...
-
-    async def run_deferred(
-        self,
-        connection: Connection,
-        owed: Owed,
-        function: Callable[..., Awaitable[RemotingCommand | bytes | Deferred]],
-        *arguments: object,
-    ) -> None:
-        """Give the answer that ``function`` returns; see :meth:`Connection.answer_later`."""
-        ...
-
-
-class PendingResponse(Protocol):
-    """A request that :meth:`Connection.request_nowait` sends, and what takes its response. Neither call awaits."""
-
-    def encode(self, opaque: int) -> bytes:
-        """Return the frame of the request."""
-        ...
-
-    def complete(self, response: RemotingCommand | None) -> None:
-        """Take the response; None when the connection ended before it came. Sends nothing itself."""
-        ...
 
 
 class Connection:
@@ -142,8 +75,8 @@ class Connection:
         self,
         *,
         address: tuple[str, int],
-        dispatcher: RequestDispatcher,
-        transport: Transport,
+        dispatcher: RequestDispatcher[Connection],
+        transport: Transport[Connection],
         limits: ConnectionLimits,
         now: float,
     ) -> None:
@@ -299,18 +232,12 @@ class Connection:
         Raises RemotingTimeoutError, RemotingSendRequestError when the connection ends first, and
         RemotingTooMuchRequestError above the bound on requests in flight.
         """
-        pending = _AwaitedResponse(request)
+        pending = AwaitedResponse(request, self.peer)
         opaque = self.request_nowait(pending)
         try:
-            with trio.move_on_after(timeout_s):
-                await pending.done.wait()
+            return await pending.wait(timeout_s)
         finally:
             self.forget(opaque)
-        if pending.response is not None:
-            return pending.response
-        if pending.done.is_set():
-            raise RemotingSendRequestError(f"the connection to {self.peer} ended before it answered")
-        raise RemotingTimeoutError(f"no answer from {self.peer} to request code {request.code} in {timeout_s:g} s")
 
     def close(self) -> None:
         """End the connection at once; queued frames are not sent, pending requests fail."""
@@ -456,31 +383,3 @@ class Connection:
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & 0x7FFFFFFF
         return opaque
-
-
-class _AwaitedResponse:
-    """A request of :meth:`Connection.request`: ``done`` without a response means that the connection ended."""
-
-    __slots__ = ("_request", "done", "response")
-
-    def __init__(self, request: RemotingCommand) -> None:
-        self._request = request
-        self.done = trio.Event()
-        self.response: RemotingCommand | None = None
-
-    def encode(self, opaque: int) -> bytes:
-        self._request.opaque = opaque
-        return encode_frame(self._request)
-
-    def complete(self, response: RemotingCommand | None) -> None:
-        self.response = response
-        self.done.set()
-
-
-def pack_host(address: str, port: int) -> bytes:
-    """Return 4 or 16 address bytes and the port as int32, as in stored records; IPv4-mapped addresses become IPv4."""
-    host = address.partition("%")[0]
-    if host.startswith("::ffff:") and "." in host:
-        host = host[7:]
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.inet_pton(family, host) + _PORT.pack(port)

@@ -11,7 +11,7 @@ from rocketpy.broker import tables
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.context import BrokerContext
 from rocketpy.clock import ManualClock
-from rocketpy.remoting.connection import pack_host
+from rocketpy.protocol.host import pack_host
 from rocketpy.runner import RunBlocking, run_inline
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.os_disk import OsDisk

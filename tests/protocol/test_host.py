@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy.errors import LocalProtocolError
-from rocketpy.protocol.host import decode_host, encode_host, host_of
+from rocketpy.protocol.host import decode_host, encode_host, host_of, pack_host
 
 PORTS = st.integers(-(2**31), 2**31 - 1).map(lambda port: port.to_bytes(4, "big", signed=True))
 
@@ -50,3 +50,16 @@ def test_anything_else_is_refused(text: str) -> None:
 )
 def test_the_host_ends_at_the_last_colon(address: str, host: str) -> None:
     assert host_of(address) == host
+
+
+@pytest.mark.parametrize(
+    ("address", "packed"),
+    [
+        ("127.0.0.1", bytes([127, 0, 0, 1])),
+        ("::ffff:127.0.0.1", bytes([127, 0, 0, 1])),
+        ("::1", bytes(15) + b"\1"),
+        ("fe80::1%eth0", b"\xfe\x80" + bytes(13) + b"\1"),
+    ],
+)
+def test_hosts_are_packed_for_records(address: str, packed: bytes) -> None:
+    assert pack_host(address, 1) == packed + b"\0\0\0\1"

@@ -13,7 +13,7 @@ from rocketpy.errors import RemotingSendRequestError, RemotingTimeoutError, Remo
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.config import ConnectionLimits
-from rocketpy.remoting.connection import Connection, pack_host
+from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import TOOK_LONG, Dispatcher
 from rocketpy.remoting.task_pool import TaskKind
 
@@ -87,19 +87,6 @@ def test_it_says_who_the_peer_is() -> None:
     assert connection.peer == "10.1.2.3:4567"
     assert connection.born_host == bytes([10, 1, 2, 3]) + (4567).to_bytes(4, "big")
     assert repr(connection) == "<Connection 10.1.2.3:4567>"
-
-
-@pytest.mark.parametrize(
-    ("address", "packed"),
-    [
-        ("127.0.0.1", bytes([127, 0, 0, 1])),
-        ("::ffff:127.0.0.1", bytes([127, 0, 0, 1])),
-        ("::1", bytes(15) + b"\1"),
-        ("fe80::1%eth0", b"\xfe\x80" + bytes(13) + b"\1"),
-    ],
-)
-def test_hosts_are_packed_for_records(address: str, packed: bytes) -> None:
-    assert pack_host(address, 1) == packed + b"\0\0\0\1"
 
 
 def test_serving_stops_at_the_budget_and_says_that_more_may_wait() -> None:

@@ -10,7 +10,7 @@ from rocketpy.broker.send.answers import Receipt, SendAnswers
 from rocketpy.protocol.codes import ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import decode_frame
-from rocketpy.remoting.connection import pack_host
+from rocketpy.protocol.host import pack_host
 from rocketpy.store.results import PutMessageStatus
 
 EXTRA = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}

@@ -17,11 +17,11 @@ from rocketpy.broker.transaction.half_message import (
 )
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.host import pack_host
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX, encode_properties
 from rocketpy.protocol.sysflag import COMPRESSED_FLAG, TRANSACTION_COMMIT_TYPE, TRANSACTION_PREPARED_TYPE
 from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
-from rocketpy.remoting.connection import pack_host
 
 HOST = pack_host("10.0.0.1", 4000)
 ORIGIN = "TRAN_PREPARED_QUEUE_OFFSET"

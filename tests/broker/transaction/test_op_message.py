@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.broker.transaction.op_message import Op, decode_ops, op_message
+from rocketpy.protocol.host import pack_host
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import encode_message
 from rocketpy.protocol.topic_name import TRANS_OP_HALF_TOPIC
-from rocketpy.remoting.connection import pack_host
 
 HOST = pack_host("127.0.0.1", 10911)
 

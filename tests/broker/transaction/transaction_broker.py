@@ -21,12 +21,13 @@ from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from rocketpy.protocol.host import pack_host
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_message, decode_messages
 from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE, TRANSACTION_PREPARED_TYPE
 from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.remoting.config import ConnectionLimits
-from rocketpy.remoting.connection import Connection, pack_host
+from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.runner import RunBlocking, run_inline
 from rocketpy.store.config import MessageStoreConfig
