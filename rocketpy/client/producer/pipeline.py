@@ -5,21 +5,20 @@ the timer. So a send costs no task, and thousands may be under way at once.
 
 Rule: attempts that are begun in some order, for one queue, leave in that order over one connection. What cannot leave
 at once waits in a *lane*, and what comes later for the same topic (while its route is unknown, or a large body is being
-compressed) or the same broker (while its connection is opened) waits until it has left. A lane has a task as long as it
-is not empty. If the look-up or the connection fails, all that wait in the lane fail with it. A repeated attempt is a
-new one: it has lost its position.
+compressed) or the same broker (while its connection is opened) waits until it has left. If the look-up or the
+connection fails, all that wait in the lane fail with it. A repeated attempt is a new one: it has lost its position.
 """
 
 from __future__ import annotations
 
-from collections import deque
-
 import trio
 
-from rocketpy.client.instance import ClientInstance, read_response
+from rocketpy.client.instance import ClientInstance
 from rocketpy.client.producer.attempt_hooks import AttemptHooks
 from rocketpy.client.producer.delivery import Delivery
+from rocketpy.client.producer.lanes import Lane, Lanes
 from rocketpy.client.producer.queue_choice import QueueChoice
+from rocketpy.client.producer.send_answer import read_send_result, stored_status
 from rocketpy.client.results import SendResult, SendStatus
 from rocketpy.client.route_finder import TopicTemplate
 from rocketpy.client.services.timeouts import Timeouts
@@ -36,18 +35,11 @@ from rocketpy.errors import (
     RemotingTooMuchRequestError,
 )
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.headers.send import SendMessageResponseHeader
 from rocketpy.protocol.message import MessageQueue
-from rocketpy.protocol.properties import PROPERTY_MSG_REGION, PROPERTY_TRACE_SWITCH
 from rocketpy.remoting.connection import Connection
 
-DEFAULT_REGION = "DefaultRegion"
 CONNECT_SECONDS = 3.0
 """Patience of a lane with its broker, Java's ``connectTimeoutMillis``; the sends in it have deadlines of their own."""
-_STORED = {int(status.value): status for status in SendStatus}
-
-Lane = deque[tuple[Delivery, int]]
-"""Sends and the number of the attempt that waits: one that has been given up meanwhile is skipped."""
 
 
 class Pipeline:
@@ -72,8 +64,8 @@ class Pipeline:
         self._hooks = hooks
         self._nursery = nursery
         self._under_way: dict[Delivery, None] = {}
-        self._topic_lanes: dict[str, Lane] = {}
-        self._broker_lanes: dict[str, Lane] = {}
+        self._topic_lanes = Lanes(nursery, self._serve_topic_lane)
+        self._broker_lanes = Lanes(nursery, self._serve_broker_lane)
         self._is_closed = False
 
     @property
@@ -120,16 +112,17 @@ class Pipeline:
             peer = connection.peer
             self._failed(delivery, RemotingSendRequestError(f"the connection to {peer} ended before it answered"))
             return
-        status = _STORED.get(response.code)
+        status = stored_status(response)
         if status is None:
+            # Not raised: a traceback would keep the send alive, and with it the failure that nothing asks for.
             self._failed(delivery, BrokerError(response.code, response.remark, delivery.address))
             return
         try:
-            result = _send_result(delivery, status, response)
+            result = read_send_result(delivery, status, response)
         except RemoteProtocolError as failure:
             self._fail(delivery, failure)
-            return
-        self._stored(delivery, result)
+        else:
+            self._stored(delivery, result)
 
     def expired(self, delivery: Delivery) -> None:
         """Give up an attempt: its time is over. While no other broker can be tried it goes on, as long as the send."""
@@ -173,10 +166,9 @@ class Pipeline:
         topic = delivery.request.topic
         lane = self._topic_lanes.get(topic)
         if lane is not None:
-            lane.append((delivery, delivery.attempts))
+            lane.add(delivery)
         elif delivery.request.needs_thread or not self._dispatch(delivery):
-            self._topic_lanes[topic] = deque(((delivery, delivery.attempts),))
-            self._nursery.start_soon(self._run_topic_lane, topic)
+            self._topic_lanes.open(topic, delivery)
 
     def _dispatch(self, delivery: Delivery) -> bool:
         """Choose the queue and send, or wait for the broker's connection; False when the route is not known."""
@@ -201,7 +193,7 @@ class Pipeline:
         delivery.brokers.append(broker)
         lane = self._broker_lanes.get(broker)
         if lane is not None:
-            lane.append((delivery, delivery.attempts))
+            lane.add(delivery)
             return True
         address = self._routes.table.publish_address(broker)
         if address is not None:
@@ -210,8 +202,7 @@ class Pipeline:
             if connection is not None and not connection.is_closed:
                 self._put_on_wire(delivery, address, connection)
                 return True
-        self._broker_lanes[broker] = deque(((delivery, delivery.attempts),))
-        self._nursery.start_soon(self._run_broker_lane, broker)
+        self._broker_lanes.open(broker, delivery)
         return True
 
     def _put_on_wire(self, delivery: Delivery, address: str, connection: Connection) -> None:
@@ -306,95 +297,45 @@ class Pipeline:
 
     # ---- lanes ----------------------------------------------------------------------------------------------------
 
-    async def _run_topic_lane(self, topic: str) -> None:
+    async def _serve_topic_lane(self, lane: Lane) -> None:
         """Send what waits for the route of a topic, or for the compression of a body before it."""
-        lane = self._topic_lanes[topic]
-        try:
-            while lane:
-                delivery, attempt = lane[0]
-                if delivery.waits_in(attempt):
-                    try:
-                        if delivery.queue is None:
-                            await self._routes.publish_queues(topic, self._template)
-                        if delivery.request.needs_thread:
-                            await delivery.request.compress_in_thread()
-                    except (ClientError, BrokerError, RemotingError, RemoteProtocolError) as failure:
-                        for each in self._take_waiting(lane):
-                            self._fail(each, failure)
-                        continue
-                    except LocalProtocolError as failure:
-                        if delivery.waits_in(attempt):
-                            self._leave(delivery)
-                            self._fail(delivery, failure)
-                lane.popleft()
-                if delivery.waits_in(attempt):
-                    self._dispatch(delivery)
-        finally:
-            del self._topic_lanes[topic]
+        while (delivery := lane.first()) is not None:
+            try:
+                if delivery.queue is None:
+                    await self._routes.publish_queues(lane.name, self._template)
+                if delivery.request.needs_thread:
+                    await delivery.request.compress_in_thread()
+            except (ClientError, BrokerError, RemotingError, RemoteProtocolError) as failure:
+                for each in lane.take_all():
+                    self._leave(each)
+                    self._fail(each, failure)
+                continue
+            except LocalProtocolError as failure:
+                if lane.take_first():
+                    self._leave(delivery)
+                    self._fail(delivery, failure)
+                continue
+            if lane.take_first():
+                self._dispatch(delivery)
 
-    async def _run_broker_lane(self, broker: str) -> None:
+    async def _serve_broker_lane(self, lane: Lane) -> None:
         """Connect to a broker, and send what waits for that."""
-        lane = self._broker_lanes[broker]
-        try:
-            while lane:
-                delivery, attempt = lane[0]
-                if not delivery.waits_in(attempt):
-                    lane.popleft()
-                    continue
-                assert delivery.chosen is not None
-                try:
-                    address, connection = await self._connect(delivery.chosen)
-                except (ClientError, BrokerError, RemotingError, RemoteProtocolError) as failure:
-                    for each in self._take_waiting(lane):
-                        self._failed(each, _again(failure))
-                    continue
-                while lane and not connection.is_closed:
-                    delivery, attempt = lane.popleft()
-                    if delivery.waits_in(attempt):
-                        self._put_on_wire(delivery, address, connection)
-        finally:
-            del self._broker_lanes[broker]
+        while (delivery := lane.first()) is not None:
+            assert delivery.chosen is not None
+            try:
+                address, connection = await self._connect(delivery.chosen)
+            except (ClientError, BrokerError, RemotingError, RemoteProtocolError) as failure:
+                for each in lane.take_all():
+                    self._leave(each)
+                    self._failed(each, _again(failure))
+                continue
+            while (following := lane.first()) is not None and not connection.is_closed:
+                lane.take_first()
+                self._put_on_wire(following, address, connection)
 
     async def _connect(self, queue: MessageQueue) -> tuple[str, Connection]:
         address = self._instance.broker_port_of(await self._routes.publish_address(queue))
         return address, await self._remoting.connect(address, CONNECT_SECONDS)
-
-    def _take_waiting(self, lane: Lane) -> list[Delivery]:
-        """Empty a lane; return those whose attempt still waited in it, ended."""
-        waiting = [delivery for delivery, attempt in lane if delivery.waits_in(attempt)]
-        lane.clear()
-        for delivery in waiting:
-            self._leave(delivery)
-        return waiting
-
-
-def _send_result(delivery: Delivery, status: SendStatus, response: RemotingCommand) -> SendResult:
-    """Return what a broker has stored; RemoteProtocolError when a required field is missing."""
-    fields, queue = response.ext_fields or {}, delivery.chosen
-    assert queue is not None
-    try:
-        offset_msg_id, queue_id, queue_offset = fields["msgId"], int(fields["queueId"]), int(fields["queueOffset"])
-    except (KeyError, ValueError):
-        header = read_response(response, SendMessageResponseHeader)
-        offset_msg_id, queue_id, queue_offset = header.msg_id, header.queue_id, header.queue_offset
-    if not (0 <= queue_id < 2**31 and 0 <= queue_offset < 2**63):
-        raise RemoteProtocolError(
-            f"send to {delivery.request.topic}: expected a queue id and an offset, "
-            f"found {queue_id:.9g} and {queue_offset:.19g}"
-        )
-    topic = delivery.request.message.topic  # as the program knows it, without the namespace
-    if queue_id != queue.queue_id or topic != queue.topic:
-        queue = MessageQueue(topic, queue.broker_name, queue_id)
-    return SendResult(
-        status,
-        delivery.request.msg_id,
-        offset_msg_id,
-        queue,
-        queue_offset,
-        fields.get(PROPERTY_MSG_REGION) or DEFAULT_REGION,
-        fields.get("transactionId"),
-        fields.get(PROPERTY_TRACE_SWITCH) != "false",
-    )
 
 
 def _again(failure: Exception) -> ClientError | BrokerError | RemotingError:
