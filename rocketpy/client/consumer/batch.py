@@ -85,9 +85,13 @@ class MessageBatch:
 
         The acknowledgement counts even if the call is cancelled.
         """
+        self.done_nowait()
+        await trio.lowlevel.checkpoint()
+
+    def done_nowait(self) -> None:
+        """Acknowledge the messages as :meth:`done`, without letting other tasks run."""
         if self._settlement is not None:
             self._settlement.settle(self)
-        await trio.lowlevel.checkpoint()
 
     async def retry_later(self, delay_level: int = 0, *, messages: Sequence[MessageExt] | None = None) -> None:
         """Have messages, by default all that are not settled, delivered again later, to any member of the group.

@@ -235,9 +235,10 @@ class Consumer:
             raise StopAsyncIteration from None
 
     async def _join(self, *, is_orderly: bool) -> _Member:
-        async with self._joining:
-            if self._member is None:
-                self._member = await self._new_member(is_orderly)
+        if self._member is None:  # not under the lock otherwise: each batch comes by here
+            async with self._joining:
+                if self._member is None:
+                    self._member = await self._new_member(is_orderly)
         if self._member.group.is_orderly != is_orderly:
             raise ClientError(UNSPECIFIED, f"the consumer of group {self._group_name} cannot be orderly and concurrent")
         return self._member
@@ -340,7 +341,7 @@ class BatchIterator:
     async def __anext__(self) -> MessageBatch:
         """Acknowledge the batch before, and wait for the next."""
         if self._acknowledges and self._current is not None:
-            await self._current.done()
+            self._current.done_nowait()
         self._current = None
         self._current = await self._consumer._next_batch()
         return self._current
