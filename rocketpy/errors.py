@@ -11,6 +11,7 @@ Messages say what was expected, what was found and where; they have no trailing 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from enum import IntEnum
 
 _SHOWN_CHARACTERS_MAX = 8_192
 
@@ -110,8 +111,21 @@ class RemotingTooMuchRequestError(RemotingError):
     """A bound on requests in flight or buffered bytes is reached; nothing was sent."""
 
 
+class ClientErrorCode(IntEnum):
+    """Codes of :class:`ClientError`, as in RocketMQ's class of that name; -1 stands for all others."""
+
+    BROKER_NOT_EXIST_EXCEPTION = 10003
+    NO_NAME_SERVER_EXCEPTION = 10004
+    NOT_FOUND_TOPIC_EXCEPTION = 10005
+    REQUEST_TIMEOUT_EXCEPTION = 10006
+    CREATE_REPLY_MESSAGE_EXCEPTION = 10007
+
+
 class ClientError(RocketpyError):
-    """A client call failed before or without a broker's answer (no route, no nameserver, an invalid message)."""
+    """A client call failed before or without a broker's answer (no route, no nameserver, an invalid message).
+
+    ``response_code`` is a :class:`ClientErrorCode`, or -1.
+    """
 
     def __init__(self, response_code: int, message: str) -> None:
         super().__init__(f"CODE: {response_code}  DESC: {message}")

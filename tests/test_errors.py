@@ -11,6 +11,7 @@ from rocketpy import errors
 from rocketpy.errors import (
     BrokerError,
     ClientError,
+    ClientErrorCode,
     DamagedStoreError,
     DescriptorShortageError,
     DiskFullError,
@@ -27,7 +28,11 @@ from rocketpy.errors import (
     single_failures,
 )
 
-ALL = [each for _, each in inspect.getmembers(errors, inspect.isclass) if each.__module__ == errors.__name__]
+ALL = [
+    each
+    for _, each in inspect.getmembers(errors, inspect.isclass)
+    if each.__module__ == errors.__name__ and each is not ClientErrorCode
+]
 
 
 def test_everything_raised_on_purpose_has_one_root() -> None:

@@ -14,11 +14,10 @@ from contextlib import contextmanager
 import typer
 
 from rocketpy.cli.printing import print_line
-from rocketpy.errors import ClientError, RocketpyError, single_failures
+from rocketpy.errors import ClientError, ClientErrorCode, RocketpyError, single_failures
 
 FAILED = 1
 INTERRUPTED = 130
-NO_ROUTE = 10005
 
 
 class CommandError(RocketpyError):
@@ -50,7 +49,7 @@ def naming_topic(topic: str, name_servers: str) -> Iterator[None]:
     try:
         yield
     except ClientError as failure:
-        if failure.response_code != NO_ROUTE:
+        if failure.response_code != ClientErrorCode.NOT_FOUND_TOPIC_EXCEPTION:
             raise
         raise CommandError(
             f"no topic named {topic!r} at {name_servers} ('rocketpy topic list' shows what is there): {failure}"

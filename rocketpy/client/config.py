@@ -9,11 +9,10 @@ from collections.abc import Sequence
 
 import attrs
 
-from rocketpy.errors import ClientError
+from rocketpy.errors import ClientError, ClientErrorCode
 from rocketpy.protocol.signature import SessionCredentials
 from rocketpy.remoting.config import TlsClientConfig
 
-NO_NAME_SERVER = 10004
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
 DEFAULT_INSTANCE_NAME = "DEFAULT"
 DEFAULT_ADMIN_TIMEOUT_MS = 5_000
@@ -24,7 +23,7 @@ def _addresses(value: str | Sequence[str]) -> tuple[str, ...]:
     parts = value.split(";") if isinstance(value, str) else list(value)
     addresses = tuple(dict.fromkeys(part.strip().rpartition("/")[2] for part in parts if part.strip()))
     if not addresses:
-        raise ClientError(NO_NAME_SERVER, "No name server address, please set it.")
+        raise ClientError(ClientErrorCode.NO_NAME_SERVER_EXCEPTION, "No name server address, please set it.")
     return addresses
 
 

@@ -21,7 +21,7 @@ import trio
 from rocketpy.client.broker_requests import ANY_GROUP, BrokerRequests
 from rocketpy.client.namespace import NO_NAMESPACE, Namespace
 from rocketpy.clock import Clock
-from rocketpy.errors import ClientError, LocalProtocolError, RemoteProtocolError, RequestError
+from rocketpy.errors import ClientError, ClientErrorCode, LocalProtocolError, RemoteProtocolError, RequestError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.compression import compression_type, decompress
@@ -42,7 +42,6 @@ from rocketpy.remoting.connection import Connection
 
 REPLY_TOPIC_POSTFIX = "REPLY_TOPIC"
 REPLY_MESSAGE_FLAG = "reply"
-CREATE_REPLY_MESSAGE_FAILED = 10007
 
 _log = logging.getLogger("rocketpy.client")
 
@@ -62,7 +61,7 @@ def reply_to(request: MessageExt, body: bytes) -> ReplyMessage:
     cluster = request.properties.get(PROPERTY_CLUSTER)
     if cluster is None:
         raise ClientError(
-            CREATE_REPLY_MESSAGE_FAILED,
+            ClientErrorCode.CREATE_REPLY_MESSAGE_EXCEPTION,
             f"create reply message fail, requestMessage error, property[{PROPERTY_CLUSTER}] is null.",
         )
     names = (PROPERTY_CORRELATION_ID, PROPERTY_MESSAGE_REPLY_TO_CLIENT, PROPERTY_MESSAGE_TTL)

@@ -17,13 +17,11 @@ import trio
 
 from rocketpy.client.name_servers import NameServers
 from rocketpy.client.routes import RouteTable, publish_queues, route_like, subscribe_queues
-from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError
+from rocketpy.errors import BrokerError, ClientError, ClientErrorCode, RemoteProtocolError, RemotingError
 from rocketpy.protocol.bodies.route import MASTER_ID, TopicRouteData
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.topic_name import AUTO_CREATE_TOPIC_KEY_TOPIC
 
-BROKER_NOT_EXIST = 10003
-NO_ROUTE = 10005
 SHOWN_BROKERS = 5
 """How many brokers an error names."""
 
@@ -150,12 +148,12 @@ class RouteFinder:
 
 def no_route(topic: str, reason: str) -> ClientError:
     """Return the error for a topic without a route that can be used, and why there is none."""
-    return ClientError(NO_ROUTE, f"No route info of this topic: {topic}: {reason}")
+    return ClientError(ClientErrorCode.NOT_FOUND_TOPIC_EXCEPTION, f"No route info of this topic: {topic}: {reason}")
 
 
 def no_broker(broker_name: str) -> ClientError:
     """Return the error for a broker that no nameserver knows."""
-    return ClientError(BROKER_NOT_EXIST, f"The broker[{broker_name}] not exist")
+    return ClientError(ClientErrorCode.BROKER_NOT_EXIST_EXCEPTION, f"The broker[{broker_name}] not exist")
 
 
 def _why_not_writable(route: TopicRouteData) -> str:

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from rocketpy.cli.outcome import CommandError, naming_topic, outcome
-from rocketpy.errors import BrokerError, ClientError, RemotingConnectError
+from rocketpy.errors import BrokerError, ClientError, ClientErrorCode, RemotingConnectError
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_bugs_keep_their_trace() -> None:
 
 def test_a_topic_without_a_route_is_explained() -> None:
     with pytest.raises(CommandError, match=r"no topic named 'T' at a:1 .*CODE: 10005"), naming_topic("T", "a:1"):
-        raise ClientError(10005, "No route info of this topic: T")
+        raise ClientError(ClientErrorCode.NOT_FOUND_TOPIC_EXCEPTION, "No route info of this topic: T")
     for other in (ClientError(10003, "The broker[b] not exist"), BrokerError(17, "no", "a:1")):
         with pytest.raises(type(other)) as caught, naming_topic("T", "a:1"):
             raise other

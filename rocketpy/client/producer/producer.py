@@ -49,6 +49,7 @@ from rocketpy.client.validators import UNSPECIFIED, check_group
 from rocketpy.errors import (
     BrokerError,
     ClientError,
+    ClientErrorCode,
     RemotingError,
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
@@ -61,9 +62,6 @@ from rocketpy.protocol.properties import (
     PROPERTY_MESSAGE_REPLY_TO_CLIENT,
     PROPERTY_MESSAGE_TTL,
 )
-
-REQUEST_TIMEOUT = 10006
-"""The message was sent, but no reply came."""
 
 
 @asynccontextmanager
@@ -224,7 +222,7 @@ class Producer:
                 await waiting.arrived.wait()
             if waiting.reply is None:
                 raise ClientError(
-                    REQUEST_TIMEOUT,
+                    ClientErrorCode.REQUEST_TIMEOUT_EXCEPTION,
                     f"send request message to <{message.topic}> OK, but wait reply message timeout, "
                     f"{timeout_s * 1000:g} ms.",
                 )
