@@ -52,6 +52,7 @@ class SendMessageContext:
     communication_mode: CommunicationMode
     message_type: MessageType
     body_size: int
+    """Bytes, as they travel."""
     born_host: str
     begin_timestamp_ms: int
     send_result: SendResult | None = None

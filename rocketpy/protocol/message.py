@@ -89,7 +89,7 @@ class MessageExt:
     """A stored message. Not frozen only because a consumer makes many of them and freezing doubles the price.
 
     ``body`` is what the sender compressed or not, depending on how the record was decoded; ``body_crc`` and
-    ``store_size`` are of the record as stored. Hosts are ``ip:port``, an IPv6 address in brackets.
+    ``store_size`` (bytes) are of the record as stored. Hosts are ``ip:port``, an IPv6 address in brackets.
     """
 
     topic: str

@@ -69,7 +69,7 @@ class ResetAdmin:
     async def reset_online(
         self, topic: str, group: str, timestamp: int, *, is_force: bool = True, for_c: bool = False
     ) -> dict[MessageQueue, int]:
-        """Have the members of a group go on from a time; return the new offset of each queue.
+        """Have the members of a group go on from a wall time in ms; return the new offset of each queue.
 
         Without ``is_force`` only backwards. ``for_c`` for members that are C++ clients. BrokerError 206 when no member
         is online, 1 when the group has no offset in the topic.
@@ -82,7 +82,7 @@ class ResetAdmin:
         return {queue: offset for table in tables.values() for queue, offset in table.items()}
 
     async def reset_offline(self, topic: str, group: str, timestamp: int, *, force: bool = True) -> list[RollbackStats]:
-        """Set the offsets of a group at the brokers; without ``force`` only backwards.
+        """Set the offsets of a group at the brokers to a wall time in ms; without ``force`` only backwards.
 
         A queue in which the group has no offset yet counts from its first message on.
         """

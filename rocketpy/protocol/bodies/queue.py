@@ -12,7 +12,10 @@ from rocketpy.protocol.headers.codec import Int32, Int64
 
 @attrs.frozen
 class ConsumeQueueData:
-    """A unit; ``eval`` is whether the group's filter lets it through, ``msg`` why it could not be judged."""
+    """A unit, with the size of its record in bytes.
+
+    ``eval`` is whether the group's filter lets it through, ``msg`` why it could not be judged.
+    """
 
     physic_offset: Int64 = 0
     physic_size: Int32 = 0

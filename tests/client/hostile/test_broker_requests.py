@@ -78,13 +78,18 @@ async def at_work(world: World) -> AsyncIterator[tuple[Client, Consumer, Connect
     async def handler(batch: MessageBatch) -> None:
         handled.extend(each.body for each in batch)
 
+    world.cluster.add_topic("Other", 1)
     async with (
         open_client(world.address, environment=world.environment) as client,
         client.transaction_producer("p", check=check),
         client.consumer("g", TOPIC, config=FIRST) as consumer,
+        client.consumer("orderly", "Other") as orderly,
+        client.lite_pull_consumer("lite", "Other") as lite,
         trio.open_nursery() as nursery,
     ):
+        await lite.poll(0)
         await nursery.start(consumer.run, handler)
+        await nursery.start(orderly.run_orderly, handler)
         await trio.sleep(1)
         yield client, consumer, world.cluster.broker.peers[0], handled
         nursery.cancel_scope.cancel()
@@ -116,6 +121,10 @@ async def test_garbage_is_answered_with_an_error_or_not_at_all(
     cases += [(None, None), ({}, b"{}")]
     cases += [({**NAMES, name: text}, None) for name in NAMES for text in TEXTS[:-1] if text != "\ud800"]
     cases += [({key: value for key, value in NAMES.items() if key != name}, None) for name in NAMES]
+    for group in ("orderly", "lite"):
+        names = {**NAMES, "consumerGroup": group, "group": group}
+        cases += [(names, body) for body in (None, *BODIES)]
+        cases += [({**names, name: "-1"}, None) for name in names]
     async with at_work(world) as (client, consumer, broker, handled):
         assigned = consumer.assigned
         answers: set[int | None] = set()

@@ -13,6 +13,7 @@ from rocketpy.client.client import open_client
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.lite_pull.config import LitePullConfig
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.client.producer.transaction import LocalTransactionState, Transaction
 from rocketpy.errors import RemotingError
@@ -26,6 +27,8 @@ from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeBroker, Scripted
 from tests.client.hostile.conftest import World
 
+LITE = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+DAY_MS = 24 * 3600 * 1000
 FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 NONSENSE = (True, 0, "CONSUME_SUCCESS", [], {}, object(), LocalTransactionState.COMMIT_MESSAGE)
 
@@ -146,6 +149,59 @@ async def test_a_handler_that_never_ends_keeps_one_task_and_its_messages_come_ag
         nursery.cancel_scope.cancel()
 
 
+async def test_an_orderly_handler_that_raises_is_called_again_with_the_same_message(
+    world: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    broker = world.cluster.broker
+    fill(broker)
+    handled: list[bytes] = []
+
+    async def handler(batch: MessageBatch) -> None:
+        body = batch.messages[0].body
+        handled.append(body)
+        if body == b"0" and handled.count(body) < 4:
+            raise ZeroDivisionError
+
+    async with (
+        open_client(world.address, environment=world.environment) as client,
+        client.consumer("g", TOPIC, config=FIRST) as consumer,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(consumer.run_orderly, handler)
+        await trio.sleep(2.5)
+        assert broker.progress.get(("g", TOPIC, 0), 0) == 0
+        await trio.sleep(10)
+        nursery.cancel_scope.cancel()
+    assert [body for body in handled if body in (b"0", b"2")] == [b"0"] * 4 + [b"2"]
+    assert broker.progress["g", TOPIC, 0] == 2
+
+
+async def test_an_orderly_handler_that_never_ends_stops_its_queue_only(
+    world: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    """As in Java it has no time limit. The consumer can leave meanwhile, and gives the lock back."""
+    broker = world.cluster.broker
+    fill(broker, 8)
+    handled: list[bytes] = []
+
+    async def handler(batch: MessageBatch) -> None:
+        if batch.messages[0].body == b"2":
+            await trio.sleep_forever()
+        handled.append(batch.messages[0].body)
+
+    async with (
+        open_client(world.address, environment=world.environment) as client,
+        client.consumer("g", TOPIC, config=FIRST) as consumer,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(consumer.run_orderly, handler)
+        await trio.sleep(300)
+        assert sorted(handled) == [b"0", b"1", b"3", b"5", b"7"]
+        nursery.cancel_scope.cancel()
+    assert (broker.progress["g", TOPIC, 0], broker.progress["g", TOPIC, 1]) == (1, 4)
+    assert not broker.locks
+
+
 @pytest.mark.parametrize("is_orderly", [False, True])
 async def test_a_handler_that_cancels_itself_has_handled_nothing(
     world: World, autojump_clock: trio.testing.MockClock, is_orderly: bool
@@ -226,6 +282,28 @@ async def test_a_blocked_event_loop_fails_what_was_under_way_and_nothing_after(
         nursery.cancel_scope.cancel()
 
 
+async def test_a_blocked_event_loop_and_a_clock_that_is_set_lose_no_message_of_a_poll(
+    world: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    broker = world.cluster.broker
+    fill(broker, 8)
+    polled: list[bytes] = []
+    async with (
+        open_client(world.address, environment=world.environment) as client,
+        client.lite_pull_consumer("g", TOPIC, config=LITE) as consumer,
+    ):
+        for moved_ms in (0, -40 * DAY_MS, 60 * DAY_MS, -1, 0, 0):
+            world.clock.advance_ms(moved_ms)
+            polled += [each.body for each in await consumer.poll(20.0)]
+            autojump_clock.jump(100)
+            broker.put(TOPIC, 0, b"more")
+        while messages := await consumer.poll(20.0):
+            polled += [each.body for each in messages]
+        await consumer.commit()
+    assert sorted(polled) == sorted([b"%d" % number for number in range(8)] + [b"more"] * 6)
+    assert (broker.progress["g", TOPIC, 0], broker.progress["g", TOPIC, 1]) == (10, 4)
+
+
 # ---- transactions --------------------------------------------------------------------------------------------------
 
 
@@ -273,7 +351,6 @@ async def test_a_wall_clock_that_is_set_changes_nothing(world: World, autojump_c
     async def handler(batch: MessageBatch) -> None:
         handled.extend(each.body for each in batch)
 
-    day_ms = 24 * 3600 * 1000
     async with (
         open_client(world.address, environment=world.environment, config=ClientConfig()) as client,
         client.producer("p") as producer,
@@ -282,7 +359,7 @@ async def test_a_wall_clock_that_is_set_changes_nothing(world: World, autojump_c
     ):
         nursery.start_soon(consumer.run_orderly, handler)
         ids, versions = [], []
-        for step, moved_ms in enumerate((0, -40 * day_ms, -1, 60 * day_ms, -10 * 365 * day_ms, 20 * 365 * day_ms)):
+        for step, moved_ms in enumerate((0, -40 * DAY_MS, -1, 60 * DAY_MS, -10 * 365 * DAY_MS, 20 * 365 * DAY_MS)):
             world.clock.advance_ms(moved_ms)
             for _ in range(10):
                 ids.append((await producer.send(Message(TOPIC, b"%d" % step))).msg_id)

@@ -32,6 +32,7 @@ from rocketpy.remoting.connection import Connection
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeBroker, Spoil
 from tests.client.hostile.conftest import World
+from tests.client.hostile.test_roles import MEMBERS
 
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
@@ -143,25 +144,20 @@ async def test_a_pull_is_a_protocol_error(world: World, autojump_clock: trio.tes
         assert len((await consumer.pull(QUEUE, 0)).messages) == 3
 
 
-@pytest.mark.parametrize("is_orderly", [False, True])
+@pytest.mark.parametrize("role", MEMBERS)
 @pytest.mark.parametrize("kind", sorted(SPOILED.keys() - {"a body of gigabytes"}))
 async def test_a_group_pulls_again_and_consumes_the_other_queues_meanwhile(
-    world: World, autojump_clock: trio.testing.MockClock, kind: str, is_orderly: bool
+    world: World, autojump_clock: trio.testing.MockClock, kind: str, role: str
 ) -> None:
     broker = world.cluster.broker
     fill(broker)
     broker.spoil = of_queue(SPOILED[kind])
     handled: list[bytes] = []
-
-    async def handler(batch: MessageBatch) -> None:
-        handled.extend(each.body for each in batch)
-
     async with (
         open_client(world.address, environment=world.environment) as client,
-        client.consumer("g", TOPIC, config=FIRST) as consumer,
         trio.open_nursery() as nursery,
     ):
-        nursery.start_soon(consumer.run_orderly if is_orderly else consumer.run, handler)
+        nursery.start_soon(MEMBERS[role], client, handled)
         await trio.sleep(20)
         assert sorted(handled) == [b"of queue 1, %d" % number for number in range(3)]
         assert broker.progress.get(("g", TOPIC, 0), 0) == 0
