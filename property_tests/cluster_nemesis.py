@@ -91,12 +91,20 @@ class Nemesis:
         if not host.is_running or name in self._held:
             return
         self._held.add(name)
-        at = trio.current_time()
+        at = began_at = trio.current_time()
         await end(host)
         is_stop = end is SimHost.stop  # which still answers what had come before
         is_clean = is_stop and host.failure is None
         at = trio.current_time() if is_stop else at
-        self.history.ends.append(End(at, name, is_clean=is_clean, is_wiped=end is _kill_and_wipe))
+        self.history.ends.append(
+            End(
+                at,
+                name,
+                is_clean=is_clean,
+                is_wiped=end is _kill_and_wipe,
+                stopping_since=began_at if is_stop else None,
+            )
+        )
         await trio.sleep(operation.seconds)
         self._held.discard(name)
         await self._start(name)
@@ -123,10 +131,10 @@ class Nemesis:
         if not all(self.hosts[each].is_running for each in pair) or self._held & set(pair) or name in self._wiped:
             return
         self._held |= set(pair)
-        self.history.promotions.append((trio.current_time(), name))
         for each in pair:
             self.history.ends.append(End(trio.current_time(), each))
-            await self.hosts[each].kill()
+            await self.hosts[each].kill()  # which waits for calls of a slow disk; the other one serves meanwhile
+        self.history.promotions.append((trio.current_time(), name))
         first, second = (self.brokers[each] for each in pair)
         roles = [(each.settings.broker.broker_id, each.settings.store.broker_role) for each in (second, first)]
         for broker, (broker_id, role) in zip((first, second), roles, strict=True):

@@ -74,6 +74,7 @@ class End:
     broker: str
     is_clean: bool = False
     is_wiped: bool = False
+    stopping_since: float | None = None
 
 
 @attrs.define

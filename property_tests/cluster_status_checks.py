@@ -45,11 +45,18 @@ def _unavailable(history: History, sent: Sent) -> Iterator[str]:
 
 
 def _timed_out(history: History, sent: Sent) -> Iterator[str]:
-    """The answer comes when the time is over: no earlier, and no later if nothing hinders master and client."""
+    """The answer comes when the time is over: no later if nothing hinders master and client, and no earlier unless the
+    master stops, which answers what waits.
+    """
     assert sent.answered_at is not None
     assert sent.broker is not None
     took_s = sent.answered_at - (sent.asked_at if sent.attempted_at is None else sent.attempted_at)
-    if took_s < SLAVE_TIMEOUT_S:
+    has_stopped = any(
+        end.stopping_since is not None and end.stopping_since <= sent.answered_at <= end.at
+        for end in history.ends
+        if end.broker.partition("/")[0] == sent.broker
+    )
+    if took_s < SLAVE_TIMEOUT_S and not has_stopped:
         yield f"status: {sent} after {took_s:.3f} s"
     latest_s = SLAVE_TIMEOUT_S + _TOLERANCE_S + _DISK_CALLS * history.plan.disk_delay_s
     if took_s > latest_s and not _is_disturbed(history, sent, {sent.broker, sent.producer}, but=f"{sent.broker}/1"):
