@@ -20,7 +20,7 @@ import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
  * A push consumer that prints a "message" for each; open takes namesrv, group, topic, namespace, expression or sql,
  * from (a ConsumeFromWhere) and timestamp, model (CLUSTERING, BROADCASTING), listener (concurrent, orderly), strategy (AVG, AVG_BY_CIRCLE, CONSISTENT_HASH), fails (so
  * many times each message fails, and comes again after a second), tries (after so many it is a dead letter), replies (true:
- * each message is answered with its body turned round).
+ * each message is answered with its body turned round), trace (true) and traceTopic.
  */
 final class ConsumerRole implements Roles.Role {
     private final String name;
@@ -34,7 +34,8 @@ final class ConsumerRole implements Roles.Role {
 
     @Override
     public void open(JSONObject settings) throws Exception {
-        consumer = new DefaultMQPushConsumer(settings.getString("namespace"), settings.getString("group"), null, strategy(settings));
+        consumer = new DefaultMQPushConsumer(
+            settings.getString("namespace"), settings.getString("group"), null, strategy(settings), settings.getBooleanValue("trace"), settings.getString("traceTopic"));
         consumer.setNamesrvAddr(settings.getString("namesrv"));
         consumer.setInstanceName(name);
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(given(settings, "from", "CONSUME_FROM_FIRST_OFFSET")));
@@ -91,7 +92,7 @@ final class ConsumerRole implements Roles.Role {
     }
 
     private void openReplier(JSONObject settings) throws Exception {
-        replier = new DefaultMQProducer(settings.getString("group") + "_replier");
+        replier = new DefaultMQProducer(settings.getString("namespace"), settings.getString("group") + "_replier");
         replier.setNamesrvAddr(settings.getString("namesrv"));
         replier.setMqClientApiTimeout(30_000);
         replier.setInstanceName(name + "-replier");

@@ -3,7 +3,7 @@ import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** A lite pull consumer that polls, prints a "message" for each, and commits when it closes; open takes namesrv, group, topic. */
+/** A lite pull consumer that polls, prints a "message" for each, and commits when it closes; open takes namesrv, group, namespace, topic. */
 final class LiteRole implements Roles.Role {
     private final String name;
     private DefaultLitePullConsumer consumer;
@@ -16,7 +16,7 @@ final class LiteRole implements Roles.Role {
 
     @Override
     public void open(JSONObject settings) throws Exception {
-        consumer = new DefaultLitePullConsumer(settings.getString("group"));
+        consumer = new DefaultLitePullConsumer(settings.getString("namespace"), settings.getString("group"), null);
         consumer.setNamesrvAddr(settings.getString("namesrv"));
         consumer.setInstanceName(name);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

@@ -15,7 +15,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * A producer; open takes namesrv, group, namespace, compress (ZLIB, LZ4, ZSTD). Modes of send: sync, async, oneway,
+ * A producer; open takes namesrv, group, namespace, compress (ZLIB, LZ4, ZSTD), trace (true) and traceTopic. Modes of send: sync, async, oneway,
  * batch; hash (the key "shard" chooses the queue as SelectMessageQueueByHash does); transaction (the properties "first" and
  * "then" say what the local transaction and a check of it come to: commit, rollback or unknown; a check prints
  * "checked"); request (prints "replied" with the reply, or "failed").
@@ -32,7 +32,8 @@ final class ProducerRole implements Roles.Role {
     public void open(JSONObject settings) throws Exception {
         synchronized (ProducerRole.class) { // the compressor is chosen when the producer is made, by a property
             System.setProperty("rocketmq.message.compressType", settings.containsKey("compress") ? settings.getString("compress") : "ZLIB");
-            producer = new TransactionMQProducer(settings.getString("namespace"), settings.getString("group"));
+            producer = new TransactionMQProducer(
+                settings.getString("namespace"), settings.getString("group"), null, settings.getBooleanValue("trace"), settings.getString("traceTopic"));
         }
         producer.setNamesrvAddr(settings.getString("namesrv"));
         producer.setMqClientApiTimeout(30_000);

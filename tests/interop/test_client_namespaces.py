@@ -1,0 +1,178 @@
+"""Our client and Java's in one namespace: they share topics and groups, and neither sees a name with the namespace."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import AsyncIterator, Iterator
+
+import attrs
+import pytest
+import trio
+
+from rocketpy.client import Client, LitePullConfig, LocalTransactionState, Message, MessageBatch, MessageExt, reply_to
+from tests.interop.clients import WAIT_S, ToSend
+from tests.interop.cluster import Cluster
+from tests.interop.conftest import TARGET
+from tests.interop.our_client import FROM_FIRST, PATIENT_PRODUCER, open_our_client, open_our_consumer
+from tests.interop.roles import Roles
+
+pytestmark = pytest.mark.java
+
+NAMESPACE = "tenant"
+
+
+@pytest.fixture(scope="module", params=["target", *(["java-broker"] if TARGET != "java" else [])])
+def any_cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The broker under test, and Java's."""
+    found = request.getfixturevalue("cluster" if request.param == "target" else "java_cluster")
+    assert isinstance(found, Cluster)
+    return found
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
+    """Java's producers and consumers."""
+    with Roles("java", tmp_path_factory.mktemp("namespaces-java")) as roles:
+        yield roles
+
+
+@pytest.fixture
+async def ours(any_cluster: Cluster) -> AsyncIterator[Client]:
+    """A client of ours in the namespace."""
+    async with open_our_client(any_cluster.namesrv, namespace=NAMESPACE) as client:
+        yield client
+
+
+def new_topic(cluster: Cluster, name: str) -> str:
+    """Create a topic of the namespace; return its name without it."""
+    cluster.create_topic(f"{NAMESPACE}%{name}_{cluster.kind}")
+    return f"{name}_{cluster.kind}"
+
+
+async def test_members_of_one_group_share_its_queues(any_cluster: Cluster, java: Roles, ours: Client) -> None:
+    topic, namesrv = new_topic(any_cluster, "shared"), any_cluster.namesrv
+    bodies = [b"%d" % number for number in range(16)]
+    async with (
+        open_our_consumer(ours, "shared_c", topic) as (consumer, collected),
+        java.consumer(namesrv, "shared_c", topic, namespace=NAMESPACE) as theirs,
+    ):
+        with trio.fail_after(WAIT_S):
+            while sum(each.topic == topic for each in consumer.assigned) != 2:
+                await trio.sleep(0.05)
+        queues = [each for each in consumer.assigned if each.topic == topic]
+        async with (
+            ours.producer("shared_p", config=PATIENT_PRODUCER) as producer,
+            java.producer(namesrv, "shared_p", namespace=NAMESPACE) as foreign,
+        ):
+            for body in bodies[:8]:
+                sent = await producer.send(Message(topic, body))
+                assert sent.message_queue.topic == topic
+            await foreign.send([ToSend(topic=topic, body=each) for each in bodies[8:]])
+        with trio.fail_after(WAIT_S):
+            while len(collected.messages) + len(theirs.messages()) < len(bodies):
+                await trio.sleep(0.05)
+    assert sorted([*collected.bodies, *(each.body for each in theirs.messages())]) == sorted(bodies)
+    assert {each.topic for each in collected.messages} == {each.topic for each in theirs.messages()} == {topic}
+    assert set(collected.queues) <= set(queues)
+
+
+@pytest.mark.parametrize("consumer", ["ours", "java"])
+async def test_what_fails_comes_again_and_is_a_dead_letter_for_both(
+    any_cluster: Cluster, java: Roles, ours: Client, consumer: str
+) -> None:
+    topic, namesrv, group = new_topic(any_cluster, f"retry_{consumer}"), any_cluster.namesrv, f"retry_{consumer}"
+    async with ours.producer("retry_p", config=PATIENT_PRODUCER) as producer:
+        await producer.send(Message(topic, b"x"))
+    if consumer == "ours":
+        config = attrs.evolve(FROM_FIRST, max_reconsume_times=1)
+        async with open_our_consumer(ours, group, topic, config=config, fails=9) as (_, collected):
+            found = [(each.topic, each.reconsume_times) for each in await collected.wait(2)]
+            await wait_dead_letter(any_cluster, group)
+    else:
+        async with java.consumer(namesrv, group, topic, namespace=NAMESPACE, fails=9, tries=1) as failing:
+            found = [(each.topic, each.reconsume_times) for each in await failing.wait_messages(2)]
+            await wait_dead_letter(any_cluster, group)
+    assert found == [(topic, 0), (topic, 1)]
+    dead_letters = f"%DLQ%{group}"
+    async with (
+        open_our_consumer(ours, f"{group}_dead", dead_letters) as (_, ours_dead),
+        java.consumer(namesrv, f"{group}_java_dead", dead_letters, namespace=NAMESPACE) as javas_dead,
+    ):
+        (mine,), (theirs,) = await ours_dead.wait(1), await javas_dead.wait_messages(1)
+    assert (mine.topic, mine.body) == (theirs.topic, theirs.body) == (dead_letters, b"x")
+
+
+async def wait_dead_letter(cluster: Cluster, group: str) -> None:
+    """Wait until the dead letter queue of a group of the namespace has a route."""
+    await trio.to_thread.run_sync(cluster.wait_route, f"%DLQ%{NAMESPACE}%{group}")
+
+
+async def test_a_transaction_of_each_reaches_a_consumer_of_the_other(
+    any_cluster: Cluster, java: Roles, ours: Client
+) -> None:
+    topic, namesrv = new_topic(any_cluster, "transactions"), any_cluster.namesrv
+    checked: list[str] = []
+
+    async def check(message: MessageExt) -> LocalTransactionState:
+        checked.append(message.topic)
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    async with (
+        ours.transaction_producer("our_t", check=check) as producer,
+        java.producer(namesrv, "their_t", namespace=NAMESPACE) as foreign,
+        open_our_consumer(ours, "our_tc", topic) as (_, collected),
+        java.consumer(namesrv, "their_tc", topic, namespace=NAMESPACE) as theirs,
+    ):
+        async with producer.transaction(Message(topic, b"ours")) as transaction:
+            await transaction.commit()
+        await foreign.send([ToSend(topic=topic, body=b"theirs", properties={"first": "commit"})], "transaction")
+        assert [each.topic for each in await collected.wait(2)] == [topic, topic]
+        assert collected.bodies == sorted(each.body for each in await theirs.wait_messages(2)) == [b"ours", b"theirs"]
+    assert set(checked) <= {topic}
+
+
+async def test_each_answers_the_requests_of_the_other(any_cluster: Cluster, java: Roles, ours: Client) -> None:
+    mine, theirs = new_topic(any_cluster, "asked_ours"), new_topic(any_cluster, "asked_java")
+    namesrv = any_cluster.namesrv
+    async with (
+        java.consumer(namesrv, "java_replies", theirs, namespace=NAMESPACE, replies=True),
+        ours.consumer("our_replies", mine, config=FROM_FIRST) as consumer,
+        ours.producer("our_requester", config=PATIENT_PRODUCER) as producer,
+        java.producer(namesrv, "java_requester", namespace=NAMESPACE) as foreign,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def answer(batch: MessageBatch) -> None:
+            for each in batch:
+                await producer.send(reply_to(each, each.body[::-1]))
+
+        await nursery.start(consumer.run, answer)
+        reply = await producer.request(Message(theirs, b"hello"), timeout_s=WAIT_S)
+        assert (reply.body, reply.topic.endswith("_REPLY_TOPIC"), "%" in reply.topic) == (b"olleh", True, False)
+        (line,) = await foreign.request([ToSend(topic=mine, body=b"hello")])
+        assert b64decode(str(line["body"])) == b"olleh"
+        nursery.cancel_scope.cancel()
+
+
+async def test_lite_pull_consumers_of_one_group_share_its_queues(
+    any_cluster: Cluster, java: Roles, ours: Client
+) -> None:
+    topic, namesrv = new_topic(any_cluster, "lite"), any_cluster.namesrv
+    config = LitePullConfig(consume_from_where=FROM_FIRST.consume_from_where)
+    async with (
+        ours.lite_pull_consumer("lite_c", topic, config=config) as consumer,
+        java.consumer(namesrv, "lite_c", topic, namespace=NAMESPACE, kind="lite") as theirs,
+        ours.producer("lite_p", config=PATIENT_PRODUCER) as producer,
+    ):
+        with trio.fail_after(WAIT_S):
+            while len(consumer.assigned) != 2:
+                await trio.sleep(0.05)
+        for queue in await producer.publish_queues(topic):
+            await producer.send(Message(topic, b"%d" % queue.queue_id), queue=queue)
+        found: list[MessageExt] = []
+        with trio.fail_after(WAIT_S):
+            while len(found) < 2:
+                found += await consumer.poll()
+        bodies = [each.body for each in (*found, *(await theirs.wait_messages(2)))]
+    assert sorted(bodies) == [b"0", b"1", b"2", b"3"]
+    assert {each.topic for each in found} == {each.topic for each in theirs.messages()} == {topic}
