@@ -27,11 +27,14 @@ PRINTED = {
     "filter": r"50 in the east\nan order is created\nan order is paid\n",
     "group": r"10 messages\n",
     "lite_pull": r"10 messages\nagain: message \d\n",
+    "namespace": r"blue reads from Namespace: for blue\ngreen reads from Namespace: for green\n"
+    r"blue%Namespace green%Namespace\n",
     "ordered": "".join(rf"order {number}: created, paid, shipped\n" for number in (1, 2, 3)),
     "plain": r"(message [012]\n){3}",
     "request_reply": r"HELLO\n",
     "retry": r"attempt 1: an impossible order\nattempt 2: an impossible order\ndead letter: an impossible order\n",
     "simple": r"(SEND_OK \d+\n){3}7 more\n",
+    "trace": r"sent by trace_producer: stored\nhandled by trace: SUCCESS\n",
     "transaction": r"(the broker asks about order 3\n)+consumed: order 1, order 3\n",
 }
 """What a program prints that needs no other argument than the nameserver, as a regular expression."""

@@ -16,10 +16,11 @@ from rocketpy import client
 from rocketpy.client import ConsumerConfig, Message, ProducerConfig, aio
 from rocketpy.client.consumer.config import MAX_RECONSUME_TIMES
 from rocketpy.client.consumer.consumer import TASKS
+from rocketpy.client.trace.trace_dispatcher import FLUSH_SECONDS, QUEUE_ENTRIES_MAX
 from rocketpy.client.validators import GROUP_LENGTH_MAX
 from rocketpy.errors import BrokerError, BrokersError
 from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX
-from rocketpy.protocol.topic_name import RETRY_PREFIX, TOPIC_LENGTH_MAX
+from rocketpy.protocol.topic_name import RETRY_PREFIX, TOPIC_LENGTH_MAX, TRACE_TOPIC
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
@@ -74,7 +75,7 @@ def test_links_lead_somewhere_and_imports_work() -> None:
 
 def test_the_names_on_the_page_are_public() -> None:
     public = [getattr(client, name) for name in client.__all__] + [BrokerError, BrokersError]
-    known = {*client.__all__, "until_end"}
+    known = {*client.__all__, "until_end", TRACE_TOPIC}
     for each in public:
         known.update(dir(each))
         if attrs.has(each):
@@ -101,6 +102,8 @@ def test_the_figures_on_the_page_are_the_defaults() -> None:
         f"{TOPIC_LENGTH_MAX} characters; {GROUP_LENGTH_MAX}, "
         f"of which {TOPIC_LENGTH_MAX - len(RETRY_PREFIX)} leave room for `{RETRY_PREFIX}`",
         f"tasks={TASKS}",
+        f"up to {QUEUE_ENTRIES_MAX:,} sends and batches wait",
+        f"at most {FLUSH_SECONDS:g} s.",
         f"| {len(MessageStoreConfig().message_delay_level.split())}, up to two hours",
     ):
         assert text in PAGE, text
