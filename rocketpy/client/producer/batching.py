@@ -8,13 +8,17 @@ Rule: messages of one topic and queue leave in the order in which they were pass
 of their topic. As with any pipelined send this is their order in the queue as long as nothing fails: a batch that is
 tried again goes to another broker, one with a chosen queue is not tried again.
 
+A selector chooses the queue when its message is passed, and the message is collected for that queue. Where the queues
+of the topic are not known yet, :meth:`BatchingProducer.send_nowait` sends it alone, after what was collected for the
+topic.
+
 The settings have the names and defaults of RocketMQ 5 (``ProduceAccumulator``); 4.9 has no such thing. A delayed
 message cannot be in a batch and is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import trio
@@ -23,6 +27,7 @@ from rocketpy.client.begun import Done, begun_by
 from rocketpy.client.producer.delivery import Delivery
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.retry_rules import RetryRules, one_attempt
+from rocketpy.client.producer.selectors import QueueSelector, select_queue
 from rocketpy.client.producer.send_request import SendRequest, SendRequestMaker
 from rocketpy.client.producer.send_window import SendWindow
 from rocketpy.client.results import SendResult
@@ -81,6 +86,8 @@ class BatchingProducer:
         self,
         *,
         maker: SendRequestMaker,
+        known_queues: Callable[[str], Sequence[MessageQueue]],
+        find_queues: Callable[[str], Awaitable[object]],
         start: Callable[[Delivery], None],
         timer: Timer,
         window: SendWindow,
@@ -93,6 +100,8 @@ class BatchingProducer:
                 UNSPECIFIED, f"a batch needs some time and bytes, found {max_delay_ms:g} ms and {max_bytes} bytes"
             )
         self._maker = maker
+        self._known_queues = known_queues
+        self._find_queues = find_queues
         self._start = start
         self._timer = timer
         self._window = window
@@ -104,14 +113,14 @@ class BatchingProducer:
         self._ended = trio.Event()
         self._is_closed = False
 
-    async def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
+    async def send(self, message: Message, *, queue: MessageQueue | QueueSelector | None = None) -> SendResult:
         """Send a message in a batch; return the offset at which it is stored. Waits for room, the batch, the answer.
 
         Raises as :meth:`Producer.send`. Cancelled while it waits for the answer, the message is sent all the same.
         """
         return await (await self.send_soon(message, queue=queue))
 
-    def send_nowait(self, message: Message, *, queue: MessageQueue | None = None) -> PendingSend:
+    def send_nowait(self, message: Message, *, queue: MessageQueue | QueueSelector | None = None) -> PendingSend:
         """Send a message in a batch without waiting; await the result for its outcome, when you like.
 
         Raises ClientError for a message that no batch can hold, and RemotingTooMuchRequestError when too many messages
@@ -124,15 +133,17 @@ class BatchingProducer:
         self._window.enter(size)
         return self._collect(message, queue)
 
-    def _begin_send_soon(self, message: Message, *, queue: MessageQueue | None = None) -> Done | None:
-        if not self._window.has_room(len(message.body)):
+    def _begin_send_soon(self, message: Message, *, queue: MessageQueue | QueueSelector | None = None) -> Done | None:
+        if not self._window.has_room(len(message.body)) or self._must_ask(message, queue):
             return None
         return Done(self.send_nowait(message, queue=queue))
 
     @begun_by(_begin_send_soon)
-    async def send_soon(self, message: Message, *, queue: MessageQueue | None = None) -> PendingSend:
+    async def send_soon(self, message: Message, *, queue: MessageQueue | QueueSelector | None = None) -> PendingSend:
         """Wait until there is room for a message, then send it as :meth:`send_nowait` does."""
         self._check(message, queue)
+        if self._must_ask(message, queue):
+            await self._find_queues(message.topic)
         await self._window.wait_and_enter(len(message.body))
         return self._collect(message, queue)
 
@@ -151,18 +162,26 @@ class BatchingProducer:
 
     # ---- private --------------------------------------------------------------------------------------------------
 
-    def _check(self, message: Message, queue: MessageQueue | None) -> None:
+    def _must_ask(self, message: Message, queue: MessageQueue | QueueSelector | None) -> bool:
+        """Whether a selector has no queues to choose from yet."""
+        is_selector = queue is not None and not isinstance(queue, MessageQueue)
+        return is_selector and not self._known_queues(message.topic)
+
+    def _check(self, message: Message, queue: MessageQueue | QueueSelector | None) -> None:
         if self._is_closed:
             raise ClientError(UNSPECIFIED, "the batching producer is closed")
         self._maker.check_batchable(message)
-        if queue is not None and queue.topic != message.topic:
+        if isinstance(queue, MessageQueue) and queue.topic != message.topic:
             raise ClientError(
                 ResponseCode.MESSAGE_ILLEGAL, f"message's topic not equal mq's topic: {message.topic} and {queue.topic}"
             )
 
-    def _collect(self, message: Message, queue: MessageQueue | None) -> PendingSend:
+    def _collect(self, message: Message, wanted: MessageQueue | QueueSelector | None) -> PendingSend:
         """Add a message, which the window has counted, to its batch."""
         try:
+            if self._must_ask(message, wanted):
+                return self._send_alone(message, wanted)
+            queue = self._chosen(message, wanted)
             properties = self._maker.with_own_properties(message)
             item = self._maker.batch_item(message, properties)
         except ClientError:
@@ -174,15 +193,14 @@ class BatchingProducer:
         if batch is not None and (batch.size + size > self._max_bytes or len(batch.items) >= BATCH_MESSAGES_MAX):
             self._send_batch(batch)
             batch = None
-        pending = PendingSend()
         if size > self._max_bytes:
             self._send_others(message.topic, queue)
-            self._send(self._maker.message(message), queue, [(message, properties)], [pending], is_batch=False)
-            return pending
+            return self._send_alone(message, queue)
         if batch is None:
             self._send_others(message.topic, queue)
             batch = self._collected[key] = _Batch(key, self._send_batch)
             self._timer.start(batch, self._max_delay_s)
+        pending = PendingSend()
         batch.keyed.append((message, properties))
         batch.items.append(item)
         batch.pending.append(pending)
@@ -196,6 +214,22 @@ class BatchingProducer:
             if other is not None:
                 self._send_batch(other)
 
+    def _chosen(self, message: Message, queue: MessageQueue | QueueSelector | None) -> MessageQueue | None:
+        """Return the queue that a selector chooses; ClientError when it fails."""
+        if queue is None or isinstance(queue, MessageQueue):
+            return queue
+        return select_queue(queue, self._known_queues(message.topic), message)
+
+    def _send_alone(self, message: Message, queue: MessageQueue | QueueSelector | None) -> PendingSend:
+        """Send a message that is in no batch; what a selector may overtake leaves before it."""
+        pending = PendingSend()
+        if queue is not None and not isinstance(queue, MessageQueue):
+            for batch in [each for each in self._collected.values() if each.key[0] == message.topic]:
+                self._send_batch(batch)
+        request = self._maker.message(message)
+        self._send(request, queue, [(message, {})], [pending], is_batch=False)
+        return pending
+
     def _send_batch(self, batch: _Batch) -> None:
         del self._collected[batch.key]
         self._timer.stop(batch, self._max_delay_s)
@@ -205,7 +239,7 @@ class BatchingProducer:
     def _send(
         self,
         request: SendRequest,
-        queue: MessageQueue | None,
+        wanted: MessageQueue | QueueSelector | None,
         keyed: list[tuple[Message, dict[str, str]]],
         pending: list[PendingSend],
         *,
@@ -219,11 +253,11 @@ class BatchingProducer:
         def share(result: SendResult | None, failure: Exception | None) -> None:
             _share(keyed, pending, result, failure, is_batch=is_batch)
 
-        if queue is not None:
-            queue = self._maker.wrapped(queue)
-        delivery = Delivery(
-            request, self._rules if queue is None else self._once, queue=queue, is_async=True, on_end=end
-        )
+        rules = self._rules if wanted is None else self._once
+        if isinstance(wanted, MessageQueue):
+            delivery = Delivery(request, rules, queue=self._maker.wrapped(wanted), is_async=True, on_end=end)
+        else:
+            delivery = Delivery(request, rules, selector=wanted, is_async=True, on_end=end)
         delivery.pending.then(share)
         self._under_way += 1
         try:

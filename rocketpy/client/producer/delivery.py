@@ -7,10 +7,9 @@ from typing import Protocol
 
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.retry_rules import RetryRules
-from rocketpy.client.producer.selectors import QueueSelector
+from rocketpy.client.producer.selectors import QueueSelector, select_queue
 from rocketpy.client.producer.send_request import SendRequest
 from rocketpy.client.results import SendResult
-from rocketpy.client.validators import UNSPECIFIED
 from rocketpy.errors import BrokerError, ClientError, RemotingError
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import encode_frame
@@ -124,12 +123,7 @@ class Delivery:
         topic = self.request.message.topic
         if topic != self.request.topic:
             queues = [MessageQueue(topic, each.broker_name, each.queue_id) for each in queues]
-        try:
-            selected = self.selector(queues, self.request.message)
-        except Exception as failure:
-            raise ClientError(UNSPECIFIED, f"select message queue threw exception: {failure!r}") from failure
-        if selected is None:
-            raise ClientError(UNSPECIFIED, "select message queue return null.")
+        selected = select_queue(self.selector, queues, self.request.message)
         if topic != self.request.topic:
             return MessageQueue(self.request.topic, selected.broker_name, selected.queue_id)
         return selected

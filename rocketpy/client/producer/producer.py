@@ -303,6 +303,8 @@ class Producer:
         """
         batching = BatchingProducer(
             maker=self._maker,
+            known_queues=self._known_queues,
+            find_queues=self.publish_queues,
             start=self._pipeline.start,
             timer=self._timeouts,
             window=self._window,
@@ -329,6 +331,11 @@ class Producer:
             self._pipeline.close()
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    def _known_queues(self, topic: str) -> list[MessageQueue]:
+        """Return the queues that :meth:`send` chooses from, none while they are not known."""
+        queues = self._instance.routes.table.publish_queues(wrap_namespace(self._maker.namespace, topic))
+        return [MessageQueue(topic, each.broker_name, each.queue_id) for each in queues]
 
     async def _become_known(self, topic: str, timeout_s: float) -> None:
         """Before the first request of a topic: a broker that does not know this client cannot pass the reply on.

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
+from rocketpy.client.validators import UNSPECIFIED
+from rocketpy.errors import ClientError
 from rocketpy.protocol.java_hash import java_hash
 from rocketpy.protocol.message import Message, MessageQueue
 
@@ -41,6 +43,17 @@ def queue_by_random(randomness: Random | None = None) -> QueueSelector:
         return queues[random.randrange(len(queues))]
 
     return select
+
+
+def select_queue(selector: QueueSelector, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+    """Return the queue that a selector chooses; ClientError when it fails, as in Java."""
+    try:
+        selected = selector(queues, message)
+    except Exception as failure:
+        raise ClientError(UNSPECIFIED, f"select message queue threw exception: {failure!r}") from failure
+    if selected is None:
+        raise ClientError(UNSPECIFIED, "select message queue return null.")
+    return selected
 
 
 def java_hash_of(key: str | int) -> int:

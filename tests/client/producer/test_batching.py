@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -31,6 +31,7 @@ from rocketpy.client.producer.delivery import Delivery
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.producer import Producer
 from rocketpy.client.producer.retry_rules import sync_rules
+from rocketpy.client.producer.selectors import queue_by_hash
 from rocketpy.client.producer.send_request import SendRequestMaker
 from rocketpy.client.producer.send_window import SendWindow
 from rocketpy.client.results import SendResult, SendStatus
@@ -109,6 +110,55 @@ async def test_waits_and_topics_do_not_mix(cluster: FakeCluster) -> None:
             batches.send_nowait(Message("Other", b"%d" % n))
     assert [each.body for each in cluster.broker.queues[TOPIC, 0]] == [b"0", b"1", b"2", b"3"]
     assert len(cluster.broker.asked(BATCH)) == 5
+
+
+async def test_a_selector_chooses_the_queue_for_which_a_message_is_collected(cluster: FakeCluster) -> None:
+    async with batching_of(cluster) as (_, batches):
+        first = await batches.send(Message(TOPIC, b"first"), queue=queue_by_hash(2))
+        pending = [batches.send_nowait(Message(TOPIC, b"%d" % n), queue=queue_by_hash(n)) for n in range(8)]
+        pending.append(await batches.send_soon(Message(TOPIC, b"8"), queue=QUEUE))
+        results = [await each for each in pending]
+    assert first.message_queue.queue_id == 2
+    assert [each.message_queue.queue_id for each in results] == [0, 1, 2, 3, 0, 1, 2, 3, 0]
+    assert [each.body for each in cluster.broker.queues[TOPIC, 0]] == [b"0", b"4", b"8"]
+    assert len(cluster.broker.asked(BATCH)) == 5, "queue and selector share a batch"
+    assert cluster.broker.asked(RequestCode.SEND_MESSAGE_V2) == []
+
+
+async def test_without_known_queues_a_selected_message_goes_alone_after_those_of_its_topic(
+    cluster: FakeCluster,
+) -> None:
+    async with batching_of(cluster, batch_max_delay_ms=60_000) as (_, batches):
+        batches.send_nowait(Message(TOPIC, b"before"), queue=QUEUE)
+        pending = batches.send_nowait(Message(TOPIC, b"alone"), queue=queue_by_hash(0))
+        assert (await pending).message_queue == QUEUE
+        await until(lambda: len(cluster.broker.queues[TOPIC, 0]) == 2)
+    assert [each.body for each in cluster.broker.queues[TOPIC, 0]] == [b"before", b"alone"]
+    assert len(cluster.broker.asked(RequestCode.SEND_MESSAGE_V2)) == 1
+
+
+@pytest.mark.parametrize("fault", ["no queue", "an exception"])
+async def test_a_selector_that_fails_refuses_its_message_and_takes_no_room(cluster: FakeCluster, fault: str) -> None:
+    def select(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+        if fault == "no queue":
+            return None  # type: ignore[return-value]
+        raise ZeroDivisionError
+
+    config = ProducerConfig(back_pressure_for_async_send_num=1)
+    async with open_producer(cluster.address, producer=config) as producer, producer.batching() as batches:
+        await producer.send(Message(TOPIC, b"the queues are known"))
+        with pytest.raises(ClientError, match="select message queue"):
+            batches.send_nowait(Message(TOPIC, b"x"), queue=select)
+        with pytest.raises(ClientError, match="select message queue"):
+            await batches.send(Message(TOPIC, b"x"), queue=select)
+        await batches.send(Message(TOPIC, b"there is room"))
+
+
+async def test_a_selector_of_a_topic_without_route_fails_in_time(cluster: FakeCluster) -> None:
+    cluster.name_server.routes.clear()
+    async with batching_of(cluster) as (_, batches):
+        with pytest.raises(ClientError, match="No route info"):
+            await batches.send(Message(TOPIC, b"x"), queue=queue_by_hash(1))
 
 
 async def test_a_refusal_is_that_of_each_message(cluster: FakeCluster) -> None:
@@ -244,6 +294,8 @@ class BatchingMachine(RuleBasedStateMachine):
         self.window = SendWindow(count_max=100_000, size_max=1 << 30)
         self.producer = self.producer_class(
             maker=SendRequestMaker(instance=instance, group="g", config=config),  # type: ignore[arg-type]
+            known_queues=lambda topic: [each for each in QUEUES if each is not None and each.topic == topic],
+            find_queues=trio.sleep_forever,  # type: ignore[arg-type]
             start=self._leave,
             timer=self.timer,
             window=self.window,
@@ -258,13 +310,16 @@ class BatchingMachine(RuleBasedStateMachine):
         self.left[delivery.queue] += bodies
         self.leaving.append(delivery)
 
-    @rule(queue=st.sampled_from(QUEUES), size=st.sampled_from([1, 1, 100, 600]), wait=st.booleans())
-    def send(self, queue: MessageQueue | None, size: int, wait: bool) -> None:
+    @rule(
+        queue=st.sampled_from(QUEUES), size=st.sampled_from([1, 1, 100, 600]), wait=st.booleans(), selects=st.booleans()
+    )
+    def send(self, queue: MessageQueue | None, size: int, wait: bool, selects: bool) -> None:
         body = b"%d " % self.count + bytes(size)
         self.count += 1
         message = Message(queue.topic if queue else TOPIC, body, {} if wait else {"WAIT": "false"})
         self.passed[queue].append(body)
-        self.results.append((queue, body, self.producer.send_nowait(message, queue=queue)))
+        selector = (lambda queues, message: queues[queues.index(queue)]) if selects and queue else queue
+        self.results.append((queue, body, self.producer.send_nowait(message, queue=selector)))
 
     @precondition(lambda self: self.timer.entries)
     @rule(data=st.data())

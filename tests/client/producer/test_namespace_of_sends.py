@@ -40,11 +40,12 @@ async def test_every_kind_of_send_has_the_namespace(cluster: FakeCluster) -> Non
         ]
         async with producer.batching() as batches:
             results.append(await batches.send(Message(TOPIC, b"x"), queue=QUEUE))
+            results.append(await batches.send(Message(TOPIC, b"x"), queue=queue_by_hash(1)))
         assert QUEUE in await producer.publish_queues(TOPIC)
         with pytest.raises(ClientError, match="not equal"):
             await producer.send(Message(TOPIC, b"x"), queue=MessageQueue("Other", "broker-a", 0))
         await producer.send_oneway(Message(TOPIC, b"x"), queue=QUEUE)
-        await until(lambda: len(cluster.broker.queues[WRAPPED, 1]) == 6)
+        await until(lambda: len(cluster.broker.queues[WRAPPED, 1]) == 7)
     assert {each.message_queue for each in results} == {QUEUE}
     assert {each.properties["INSTANCE_ID"] for each in cluster.broker.messages(WRAPPED)} == {"NS"}
     for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
