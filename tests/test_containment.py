@@ -97,7 +97,7 @@ BROAD_CATCHES = {
     "client/producer/transaction.py::_checked": "a program's check of a transaction: its failure is UNKNOW, as in Java",
     "client/producer/transaction.py::_run": "a program's local transaction: its failure is UNKNOW, as in Java",
     "client/producer/transaction.py::transaction": "a local transaction that failed is UNKNOW; raised again",
-    "client/producer/delivery.py::select": "a program's queue selector: its failure becomes a ClientError, as in Java",
+    "client/producer/selectors.py::select_queue": "a program's selector: its failure becomes a ClientError, as in Java",
     "client/consumer/concurrently.py::_consume": "a handler of the program: its messages are consumed again",
     "client/consumer/direct_consumption.py::consume": "a handler of the program: the failure becomes an answer",
     "client/consumer/orderly.py::_status_of": "a handler of the program: its messages are consumed again",
