@@ -35,6 +35,7 @@ from rocketpy.client.hooks import (
     SendMessageHook,
 )
 from rocketpy.client.instance import ClientInstance, open_client_instance
+from rocketpy.client.namespace import Namespace
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.producer import Producer, producer_role
 from rocketpy.client.producer.transaction import Check, TransactionProducer, transaction_producer_role
@@ -72,6 +73,14 @@ class Client:
     def client_id(self) -> str:
         """The name by which brokers know this client: ``address@instance_name``."""
         return self._instance.client_id
+
+    def with_namespace(self, name: str) -> str:
+        """Return a topic or group as brokers know it: for administration, which is of the whole cluster."""
+        return Namespace(self._instance.namespace).wrap(name)
+
+    def without_namespace(self, name: str) -> str:
+        """Return a topic or group that administration names as this client's roles do."""
+        return Namespace(self._instance.namespace).unwrap(name)
 
     @asynccontextmanager
     async def producer(

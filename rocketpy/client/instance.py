@@ -9,6 +9,7 @@ of them, where Java shares one instance among all of a process that have the sam
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -79,6 +80,7 @@ class ClientInstance:
         self.address = environment.network.local_address()
         self.client_ip = config.client_ip or self.address
         self.client_id = "@".join(filter(None, (self.client_ip, self._instance_name(), config.unit_name)))
+        self.trace_dispatcher_numbers = itertools.count(1)
         self.remoting = remoting
         self.name_servers = NameServers(config.name_servers, request=self.request, randomness=self.randomness)
         self.broker_requests = BrokerRequests(remoting)

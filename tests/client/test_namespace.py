@@ -223,6 +223,19 @@ async def test_a_lite_pull_consumer_names_queues_without_the_namespace(client: C
     assert set(groups) <= {"NS%g", "NS%h"}, "the second commits what it has polled if its end finds the time"
 
 
+async def test_administration_has_complete_names_which_the_client_knows(client: Client) -> None:
+    admin = client.admin()
+    await admin.topics.create(client.with_namespace("T"), queue_nums=1)
+    assert "NS%T" in await admin.topics.names()
+    async with client.producer("p") as producer:
+        while len(await producer.publish_queues("T")) != 1:
+            await trio.sleep(0.01)
+        sent = await producer.send(Message("T", b"x", {"KEYS": "k"}))
+    found = await admin.messages.find(client.with_namespace("T"), sent.msg_id)
+    assert client.without_namespace(found.topic) == "T"
+    assert client.without_namespace("Other%T") == "Other%T"
+
+
 async def test_clients_of_two_namespaces_do_not_meet(real: RealCluster, client: Client) -> None:
     async with (
         open_client(real.address, config=ClientConfig(namespace="Other")) as other,

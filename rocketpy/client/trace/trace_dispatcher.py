@@ -29,6 +29,7 @@ from rocketpy.client.producer.producer import producer_role
 from rocketpy.client.results import SendResult
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.trace.trace_data import TraceRecord, keys_of, write_trace
+from rocketpy.client.validators import check_group
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.message import Message
 from rocketpy.protocol.properties import PROPERTY_KEYS
@@ -41,9 +42,8 @@ WAIT_TIME_THRESHOLD_SECONDS = 0.5
 SENDERS = 10
 SEND_TIMEOUT_MS = 5_000
 MESSAGE_BYTES_MAX = 128_000
-MESSAGE_FULL_BYTES = MESSAGE_BYTES_MAX - 10_000
 KEYS_FULL_BYTES = 28_000
-"""A message with keys of this length gets no more records: properties have 32767 bytes, others are among them."""
+"""Limit of the keys of a message: properties have 32767 bytes, others are among them."""
 _GROUP_LENGTH_MAX = 200
 FLUSH_SECONDS = 3.0
 """Time that the end of a role may wait for traces."""
@@ -82,12 +82,13 @@ async def open_trace_dispatcher(
 ) -> AsyncIterator[TraceDispatcher]:
     """Send traces for a role of a client while the block runs; its end sends what waits, see ``FLUSH_SECONDS``.
 
-    Open it around the role, whose last hooks are called when it ends.
+    Open it around the role, whose last hooks are called when it ends. ClientError for an illegal group.
     """
+    check_group(group)
     dispatcher = TraceDispatcher(customized_trace_topic or TRACE_TOPIC)
     closing = trio.Event()
-    # Java numbers the dispatchers of a process. Here a client has one for each group and role.
-    inner_group = f"{GROUP_NAME_PREFIX}-{group[:_GROUP_LENGTH_MAX]}-{role.value}-1"
+    number = next(instance.trace_dispatcher_numbers)
+    inner_group = f"{GROUP_NAME_PREFIX}-{group[:_GROUP_LENGTH_MAX]}-{role.value}-{number}"
     async with unwrapped(trio.open_nursery()) as nursery:
         nursery.start_soon(_serve, dispatcher, instance, inner_group, closing)
         try:
@@ -190,26 +191,18 @@ class TraceDispatcher:
 
         Entries leave the queue one by one, so that those of a message that is not made yet still count.
         """
-        texts: list[str] = []
-        keys: dict[str, None] = {}
-        text_size = keys_size = 0
+        message = _TraceMessage()
         while self._queue:
             records = self._queue.popleft()
             self._queued_records -= len(records)
             self._unsent_records += len(records)
             for record in records:
-                text = write_trace(record)
-                texts.append(text)
-                text_size += len(text.encode())
-                for key in keys_of(record):
-                    if key not in keys:
-                        keys[key] = None
-                        keys_size += len(key.encode()) + 1
-                if text_size >= MESSAGE_FULL_BYTES or keys_size >= KEYS_FULL_BYTES:
-                    yield "".join(texts), " ".join(keys), len(texts)
-                    texts, keys, text_size, keys_size = [], {}, 0, 0
-        if texts:
-            yield "".join(texts), " ".join(keys), len(texts)
+                if not message.add(record):
+                    yield message.text, message.keys, message.count
+                    message = _TraceMessage()
+                    message.add(record)
+        if message.count:
+            yield message.text, message.keys, message.count
 
     async def _send(self, sender: TraceSender, text: str, keys: str, count: int) -> None:
         try:
@@ -223,3 +216,42 @@ class TraceDispatcher:
         self._unsent_records -= count
         if not self._queue and not self._unsent_records:
             self._idle.set()
+
+
+class _TraceMessage:
+    """Records that travel together. The first is taken whatever its size: of its keys as many as fit, its id before."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._keys: dict[str, None] = {}
+        self._text_size = self._keys_size = 0
+
+    def add(self, record: TraceRecord) -> bool:
+        """Take a record; False when it no longer fits."""
+        text = write_trace(record)
+        text_size = len(text.encode())
+        sizes = {key: len(key.encode()) + 1 for key in keys_of(record) if key not in self._keys}
+        if self._texts:
+            if self._text_size + text_size > MESSAGE_BYTES_MAX:
+                return False
+            if self._keys_size + sum(sizes.values()) > KEYS_FULL_BYTES:
+                return False
+        self._texts.append(text)
+        self._text_size += text_size
+        for key, size in sizes.items():
+            if self._keys_size + size <= KEYS_FULL_BYTES:
+                self._keys[key] = None
+                self._keys_size += size
+        return True
+
+    @property
+    def count(self) -> int:
+        return len(self._texts)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
+
+    @property
+    def keys(self) -> str:
+        return " ".join(self._keys)

@@ -5,7 +5,8 @@ its answer to a send, or in a message). A send that failed leaves no trace. Grou
 
 Compatibility: ``SendMessageTraceHookImpl``, ``EndTransactionTraceHookImpl`` and ``ConsumeMessageTraceHookImpl``
 (4.9.8). Each message of a batch has a record of its own; Java's has one for the batch, under an id that no message has.
-A consumer of the trace topic is not traced, which in Java would have no end.
+A consumer of the trace topic is not traced, which in Java would have no end; topics whose names begin with that of the
+trace topic are, which they are not in Java.
 """
 
 from __future__ import annotations
@@ -206,7 +207,7 @@ class ConsumeMessageTraceHook:
 
 def _is_traces_own(traces: TraceQueue, topic: str) -> bool:
     """Whether messages of a topic are traces themselves."""
-    return topic.startswith(traces.trace_topic)
+    return topic == traces.trace_topic
 
 
 def _offset_ids(result: SendResult, count: int) -> list[str | None]:

@@ -15,6 +15,7 @@ from rocketpy.client.trace.trace_data import SubAfterTrace, read_traces
 from rocketpy.client.trace.trace_dispatcher import (
     FLUSH_SECONDS,
     GROUP_NAME_PREFIX,
+    MESSAGE_BYTES_MAX,
     QUEUE_ENTRIES_MAX,
     QUEUE_RECORDS_MAX,
     SENDERS,
@@ -126,6 +127,28 @@ async def test_a_message_is_full_by_its_body_or_its_keys(autojump_clock: MockClo
         assert len(bodies) == 2
         assert max(bodies) <= 128_000
     assert len(sender.ids) == 108
+
+
+async def test_no_keys_are_too_long_for_a_message(autojump_clock: MockClock) -> None:
+    """Those that do not fit beside others go to the next message; of a single record as many as fit, its id first."""
+    sender = Sender()
+    async with running(sender) as dispatcher:
+        dispatcher.append([record(number, keys=f"{number}" * 20_000) for number in range(3)])
+        dispatcher.append([record(3, keys=f"{'x' * 32_000} short")])
+        await trio.sleep(1)
+    keys = [message.properties["KEYS"].split() for _, message in sender.sent]
+    assert keys == [*([f"id{number}", f"{number}" * 20_000] for number in range(3)), ["id3", "short"]]
+    assert sender.ids == ["id0", "id1", "id2", "id3"]
+
+
+async def test_a_long_record_does_not_make_a_message_too_long(autojump_clock: MockClock) -> None:
+    sender = Sender()
+    async with running(sender) as dispatcher:
+        dispatcher.append([record(number, keys="x" * 27_000) for number in range(6)])
+        await trio.sleep(1)
+    bodies = [len(message.body) for _, message in sender.sent]
+    assert len(bodies) == 2
+    assert max(bodies) <= MESSAGE_BYTES_MAX
 
 
 async def test_what_has_no_room_is_dropped_and_counted(

@@ -125,6 +125,10 @@ def test_what_is_not_stored_not_wanted_or_a_trace_itself_has_no_record() -> None
     assert records_of_send(sent(Message("RMQ_SYS_TRACE_TOPIC", b"1", {"UNIQ_KEY": "A"}))) == []
 
 
+def test_a_topic_whose_name_begins_with_that_of_the_trace_topic_is_traced() -> None:
+    assert len(records_of_send(sent(Message("RMQ_SYS_TRACE_TOPIC_OF_MINE", b"1", {"UNIQ_KEY": "A"})))) == 1
+
+
 def test_a_verdict_has_a_record() -> None:
     traces = Traces()
     hook = EndTransactionTraceHook(traces, Hands())
