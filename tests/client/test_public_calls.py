@@ -132,6 +132,33 @@ async def test_cancelled_anywhere_a_client_leaves_no_connection_or_lock_and_lose
     assert isinstance(last, REFUSED.get(name, object))
 
 
+MOMENTS_MS = [number / 2 for number in range(36)]
+"""After the beginning of a call, in virtual time: a round trip takes one, and the longest of these calls eleven."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Transaction.commit", "Consumer.run", "Consumer.run_orderly", "MessageBatch.done", "LitePullConsumer.commit"],
+)
+async def test_cancelled_at_any_moment_a_client_leaves_no_connection_or_lock_and_loses_no_acknowledgement(
+    name: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Also while a service of the client waits for an answer, and the program does nothing."""
+    async with open_lying_world() as (cluster, environment):
+        async with open_caller(cluster, environment) as closed:
+            pass
+        await trio.sleep(CLOSING_SECONDS)
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        for moment_ms in MOMENTS_MS:
+            with trio.move_on_after(moment_ms / 1000) as scope:
+                async with open_caller(cluster, environment) as caller:
+                    await made(name, attrs.evolve(closed, client=caller.client))
+            await trio.sleep(CLOSING_SECONDS)
+            assert trio.lowlevel.current_statistics().tasks_living == tasks
+            assert_kept(cluster, closed)
+        assert not scope.cancelled_caught, "the last one completes"
+
+
 async def used(caller: Caller) -> None:
     """Send and pull: the client works, and has its connections."""
     async with caller.client.producer("honest") as producer, caller.client.pull_consumer("honest") as consumer:

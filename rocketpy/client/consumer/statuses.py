@@ -1,7 +1,8 @@
 """Results of a handler for a batch of messages.
 
 Compatibility: ``ConsumeConcurrentlyStatus`` and ``ConsumeOrderlyStatus`` (4.9.8). A handler that returns None has
-succeeded here, because a Python function without ``return`` does; in Java it has failed.
+succeeded here, because a Python function without ``return`` does; in Java it has failed. One that returns anything but
+None or a status of its kind has failed, which Java's types do not allow.
 """
 
 from __future__ import annotations
