@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import attrs
 import pytest
 import trio
 
-from rocketpy.client.client import open_client, open_producer, open_pull_consumer
-from rocketpy.client.consumer.pull_consumer import PullConsumer
-from rocketpy.client.producer.producer import Producer
+from rocketpy.client.client import open_client, open_producer
 from rocketpy.errors import RemotingError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
@@ -82,15 +78,12 @@ async def test_the_tables_of_codes_are_what_a_cluster_answers(tmp_path: Path) ->
             )
 
 
-@pytest.mark.parametrize("open_role", [open_producer, open_pull_consumer])
-async def test_a_client_without_the_role_says_so(
-    open_role: Callable[..., AbstractAsyncContextManager[object]], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_client_without_the_role_says_so(caplog: pytest.LogCaptureFixture) -> None:
     """A broker asks its clients too: what a client has no role for is answered so, or not at all if oneway."""
     expected = sorted(codes_of_members())
-    async with open_fake_cluster() as cluster, open_role(cluster.address, group="asked") as client:
+    async with open_fake_cluster() as cluster, open_producer(cluster.address, group="asked") as client:
         with trio.fail_after(PATIENCE_SECONDS):
-            await _touch_broker(client)
+            await client.send(Message("TBW102", b"x"))
             (peer,) = cluster.broker.peers
             for code in expected:
                 if code in ONEWAY_OF_BROKERS:
@@ -123,16 +116,6 @@ async def test_a_member_of_a_group_serves_what_the_table_says() -> None:
 def codes_of_members() -> set[int]:
     """The codes that only a member of a group serves."""
     return {code for code, row in rows("Clients").items() if row.test.startswith("tests/client/consumer/")}
-
-
-async def _touch_broker(client: object) -> None:
-    """Have a client of ours connect to its broker."""
-    if isinstance(client, Producer):
-        await client.send(Message("TBW102", b"x"))
-    else:
-        assert isinstance(client, PullConsumer)
-        (queue, *_) = await client.queues("TBW102")
-        await client.max_offset(queue)
 
 
 def test_every_code_has_a_row_under_its_name() -> None:

@@ -140,12 +140,15 @@ class Client:
             yield opened
 
     @asynccontextmanager
-    async def pull_consumer(self, group: str, *, config: PullConfig | None = None) -> AsyncIterator[PullConsumer]:
+    async def pull_consumer(
+        self, group: str, *topics: str, config: PullConfig | None = None
+    ) -> AsyncIterator[PullConsumer]:
         """Open a consumer that pulls single queues; at the end of the block it is unregistered from the brokers.
 
+        Of ``topics`` it has a share of the queues, as a member of the group; it may pull any other queue too.
         ClientError for an illegal group, or one that this client has a consumer of.
         """
-        async with pull_consumer_role(self._instance, group, config or PullConfig()) as consumer:
+        async with pull_consumer_role(self._instance, group, topics, config or PullConfig()) as consumer:
             yield consumer
 
     @asynccontextmanager
@@ -232,6 +235,7 @@ async def open_pull_consumer(
     name_servers: str | Sequence[str] = DEFAULT_NAME_SERVER,
     *,
     group: str,
+    topics: Sequence[str] = (),
     config: ClientConfig | None = None,
     consumer: PullConfig | None = None,
     environment: ClientEnvironment | None = None,
@@ -239,7 +243,7 @@ async def open_pull_consumer(
     """Open a client with one pull consumer, see :meth:`Client.pull_consumer`."""
     async with (
         open_client(name_servers, config=config, environment=environment) as client,
-        client.pull_consumer(group, config=consumer) as opened,
+        client.pull_consumer(group, *topics, config=consumer) as opened,
     ):
         yield opened
 

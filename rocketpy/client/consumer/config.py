@@ -21,10 +21,26 @@ MAX_RECONSUME_TIMES_ORDERLY = 2**31 - 1
 
 @attrs.frozen(kw_only=True)
 class PullConfig:
-    """Settings of a pull consumer. Times in milliseconds."""
+    """Settings of a pull consumer. Times in milliseconds.
 
+    ``message_model`` and ``allocate_message_queue_strategy`` decide which queues it has of the topics that it is opened
+    with. ``max_reconsume_times`` is for messages that it gives back. ``local_offset_store_dir`` is where a broadcasting
+    consumer keeps its offsets.
+    """
+
+    message_model: MessageModel = MessageModel.CLUSTERING
+    allocate_message_queue_strategy: AllocateMessageQueueStrategy = attrs.field(factory=AllocateAveragely)
     consumer_pull_timeout: int = 10_000
     """How long an answer may take, on top of the time for which the broker may hold the pull."""
+    max_reconsume_times: int = MAX_RECONSUME_TIMES
+    persist_consumer_offset_interval: int = 5_000
+    """How often offsets that were committed without being stored are stored."""
+    local_offset_store_dir: Path = attrs.field(factory=lambda: Path.home() / ".rocketmq_offsets", converter=Path)
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether every member has every queue."""
+        return self.message_model is MessageModel.BROADCASTING
 
 
 class _Range:

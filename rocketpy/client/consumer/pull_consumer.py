@@ -1,9 +1,13 @@
 """Pulls messages queue by queue: ``async with open_pull_consumer("127.0.0.1:9876", group="g") as consumer``.
 
 The caller decides which queues to read from which offset, and commits its progress.
-:meth:`PullConsumer.open_messages` reads all queues of a topic as one stream.
+:meth:`PullConsumer.open_messages` reads all queues of a topic as one stream. A consumer that is opened with topics
+shares their queues with the other members of its group (:attr:`PullConsumer.assigned`), and
+:meth:`PullConsumer.run_pull_task` calls a function of the program for each of them.
 
-Compatibility: ``DefaultMQPullConsumer`` (4.9.8).
+Compatibility: ``DefaultMQPullConsumer`` and ``MQPullConsumerScheduleService`` (4.9.8). A commit is stored when it
+returns, unless the program wants it stored later; in Java it is stored later, and only of queues that a rebalance has
+given.
 """
 
 from __future__ import annotations
@@ -11,45 +15,96 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import trio
+
 from rocketpy.client.consumer.config import PullConfig
+from rocketpy.client.consumer.group.assignment_changes import AssignmentIterator
+from rocketpy.client.consumer.message_selector import MessageSelector, subscription_to
 from rocketpy.client.consumer.message_stream import MessageStream, StreamPlan, open_message_stream
+from rocketpy.client.consumer.offsets.offset_store import OffsetStore
+from rocketpy.client.consumer.offsets.opening import open_offset_store
+from rocketpy.client.consumer.pull_consumer_member import PullMember
 from rocketpy.client.consumer.queue.pull_plan import PullRequest
 from rocketpy.client.consumer.queue.requests import QueueRequests
+from rocketpy.client.consumer.scheduled_pull import PullTask, ScheduledPull
+from rocketpy.client.consumer.send_back import SendBack
 from rocketpy.client.consumer.start import Start, offset_of_start
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.namespace import Namespace
 from rocketpy.client.results import PullResult
+from rocketpy.client.scope import unwrapped
 from rocketpy.client.validators import check_group
-from rocketpy.protocol.bodies.heartbeat import SUB_ALL, ConsumerData, ConsumeType, SubscriptionData
-from rocketpy.protocol.message import MessageQueue
+from rocketpy.errors import LocalProtocolError
+from rocketpy.protocol.bodies.heartbeat import EXPRESSION_TYPE_TAG, SUB_ALL, SubscriptionData
+from rocketpy.protocol.message import MessageExt, MessageQueue
 from rocketpy.protocol.selector.tag import parse_tag_expression
 from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG, PULL_SUSPEND_FLAG
 
 
 @asynccontextmanager
-async def pull_consumer_role(instance: ClientInstance, group: str, config: PullConfig) -> AsyncIterator[PullConsumer]:
+async def pull_consumer_role(
+    instance: ClientInstance, group: str, topics: Sequence[str], config: PullConfig
+) -> AsyncIterator[PullConsumer]:
     """Open a pull consumer in a client; at the end of the block it is unregistered from the brokers."""
     group = Namespace(instance.namespace).wrap(group)
     check_group(group)
-    consumer = PullConsumer(instance=instance, group=group, config=config)
-    instance.heartbeats.add_consumer(group, consumer._consumer_data)
-    try:
-        yield consumer
-    finally:
-        await instance.heartbeats.remove_consumer(group)
+    requests = QueueRequests(instance=instance, group=group)
+    store = await open_offset_store(
+        instance,
+        group,
+        requests,
+        is_broadcasting=config.is_broadcasting,
+        local_directory=config.local_offset_store_dir,
+    )
+    async with unwrapped(trio.open_nursery()) as nursery:
+        consumer = PullConsumer(
+            instance=instance,
+            group=group,
+            topics=topics,
+            config=config,
+            requests=requests,
+            store=store,
+            nursery=nursery,
+        )
+        await consumer._member.join()
+        try:
+            yield consumer
+        finally:
+            nursery.cancel_scope.cancel()
+            await consumer._member.leave()
 
 
 class PullConsumer:
     """Consumer of single queues. Created by :meth:`Client.pull_consumer`; may be used by many tasks concurrently."""
 
-    def __init__(self, *, instance: ClientInstance, group: str, config: PullConfig) -> None:
+    def __init__(
+        self,
+        *,
+        instance: ClientInstance,
+        group: str,
+        topics: Sequence[str],
+        config: PullConfig,
+        requests: QueueRequests,
+        store: OffsetStore,
+        nursery: trio.Nursery,
+    ) -> None:
         self._instance = instance
         self._routes = instance.routes
         self._config = config
         self._group = group
         self._namespace = Namespace(instance.namespace)
         self._subscriptions: dict[str, SubscriptionData] = {}
-        self._requests = QueueRequests(instance=instance, group=group)
+        self._requests = requests
+        self._store = store
+        self._member = PullMember(
+            instance=instance,
+            group=group,
+            topics=topics,
+            config=config,
+            store=store,
+            pulled=lambda: self._subscriptions,
+            nursery=nursery,
+        )
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the topic's readable queues, in order; ClientError 10005 when no broker has the topic."""
@@ -61,11 +116,13 @@ class PullConsumer:
         queue: MessageQueue,
         queue_offset: int,
         *,
-        expression: str = "*",
+        expression: str | MessageSelector = SUB_ALL,
         max_msg_nums: int = 32,
         suspend_ms: int = 0,
     ) -> PullResult:
         """Pull once. With ``suspend_ms`` the broker waits that long for a message before it says NO_NEW_MSG.
+
+        ``expression`` selects by tags, or is a :class:`MessageSelector`.
 
         Raises BrokerError for a refusal (unknown topic, no permission, a bad expression) and RemotingError.
         """
@@ -80,6 +137,7 @@ class PullConsumer:
                 max_msg_nums=max_msg_nums,
                 suspend_ms=suspend_ms,
                 timeout_s=(suspend_ms + self._config.consumer_pull_timeout) / 1000,
+                sub_version=0 if subscription.expression_type == EXPRESSION_TYPE_TAG else subscription.sub_version,
             )
         )
 
@@ -97,14 +155,26 @@ class PullConsumer:
 
     async def consumer_offset(self, queue: MessageQueue) -> int | None:
         """Return the group's committed progress, None when it has none."""
-        return await self._requests.consumer_offset(self._namespace.wrap_queue(queue))
+        queue = self._namespace.wrap_queue(queue)
+        known = self._store.table.get(queue)
+        return await self._store.fetch(queue) if known is None else known
 
-    async def commit(self, queue: MessageQueue, consumer_offset: int) -> None:
+    async def commit(self, queue: MessageQueue, consumer_offset: int, *, persist: bool = True) -> None:
         """Record the group's progress: the next offset to read. Durable on the broker within its flush interval.
 
-        A slave takes it while there is no master, and brings it home.
+        A slave takes it while there is no master, and brings it home. Without ``persist`` it is only noted, and stored
+        within ``persist_consumer_offset_interval``, at the end of the block, or when a rebalance takes the queue; of a
+        topic that the consumer was opened with, it is stored only if the queue is assigned. A broadcasting consumer
+        has a file for its offsets.
         """
-        await self._requests.commit(self._namespace.wrap_queue(queue), consumer_offset)
+        queue = self._namespace.wrap_queue(queue)
+        if persist and not self._config.is_broadcasting:
+            self._store.table.forget(queue)  # what was noted before must not come after it
+            await self._requests.commit(queue, consumer_offset)
+            return
+        self._store.table.update(queue, consumer_offset, increase_only=False)
+        if persist:
+            await self._store.persist([queue])
 
     async def start_offset(self, queue: MessageQueue, start: Start | str | int) -> int:
         """Return the queue offset at which reading begins; the short forms of a start are those of :meth:`Start.of`."""
@@ -143,21 +213,70 @@ class PullConsumer:
         async with open_message_stream(self, plan) as stream:
             yield stream
 
+    async def send_message_back(self, message: MessageExt, delay_level: int = 0, *, group: str | None = None) -> bool:
+        """Give a message back, to be consumed again by members with handlers; False when no broker has taken it.
+
+        ``delay_level`` 0 lets the broker choose (later with each retry), -1 makes it a dead letter. ``group``
+        takes the place of the consumer's own. Pull consumers get it again only if they pull ``%RETRY%GROUP``.
+        """
+        back = SendBack(
+            instance=self._instance,
+            group=group or self._group,
+            max_reconsume_times=self._config.max_reconsume_times,
+            randomness=self._instance.randomness,
+        )
+        return await back.send_back(message, delay_level)
+
+    # ---- a share of topics ----------------------------------------------------------------------------------------
+
+    @property
+    def assigned(self) -> list[MessageQueue]:
+        """The queues that this member of the group has now, in order, of the topics that it was opened with."""
+        return sorted(self._member.queues.assigned)
+
+    async def wait_assigned(self) -> list[MessageQueue]:
+        """Return the queues after the first rebalance; LocalProtocolError if it was opened without topics."""
+        self._check_registered()
+        await self._member.queues.wait_assigned()
+        return self.assigned
+
+    def assignment_changes(self) -> AssignmentIterator:
+        """Iterate over the changes of the assigned queues, beginning with those that are assigned now.
+
+        It ends with the consumer. LocalProtocolError if it was opened without topics.
+        """
+        self._check_registered()
+        return aiter(self._member.rebalance.changes)
+
+    async def run_pull_task(self, topic: str, task: PullTask) -> None:
+        """Call ``task(queue)`` for each assigned queue of a topic, again and again, until cancelled.
+
+        The task pulls the queue once, commits, and returns the seconds until its next call, None for 0.2. If it fails,
+        that is logged, and it is called again after a second. A queue that a rebalance takes is called for no longer; a
+        call that runs then comes to its end. LocalProtocolError for a topic that the consumer was not opened with.
+        """
+        self._check_registered(topic)
+        await ScheduledPull(topic, task).run(self.assignment_changes())
+
     # ---- private --------------------------------------------------------------------------------------------------
 
-    def _consumer_data(self) -> ConsumerData:
-        """Return what heartbeats say of the consumer."""
-        return ConsumerData(
-            group_name=self._group,
-            consume_type=ConsumeType.CONSUME_ACTIVELY.value,
-            subscription_data_set=list(self._subscriptions.values()),
-        )
+    def _check_registered(self, topic: str | None = None) -> None:
+        topics = self._member.topics
+        if not topics or topic not in (None, *topics):
+            wanted = "a topic" if topic is None else topic
+            raise LocalProtocolError(f"expected a consumer that was opened with {wanted}, found one with {topics}")
 
-    def _subscribe(self, topic: str, expression: str) -> SubscriptionData:
+    def _subscribe(self, topic: str, expression: str | MessageSelector) -> SubscriptionData:
         """Announce the subscription in heartbeats, so that operators see the consumer; return it."""
         subscription = self._subscriptions.get(topic)
-        if subscription is None or subscription.sub_string != (expression or SUB_ALL):
-            subscription = parse_tag_expression(topic, expression, sub_version=self._instance.clock.timestamp_ms())
+        selector = MessageSelector.by_tag(expression) if isinstance(expression, str) else expression
+        wanted = (selector.expression or SUB_ALL, selector.expression_type)
+        if subscription is None or (subscription.sub_string, subscription.expression_type) != wanted:
+            now_ms = self._instance.clock.timestamp_ms()
+            if isinstance(expression, str):
+                subscription = parse_tag_expression(topic, expression, sub_version=now_ms)
+            else:
+                subscription = subscription_to(topic, expression, sub_version=now_ms)
             self._subscriptions[topic] = subscription
             self._instance.heartbeats.wake()
         return subscription

@@ -8,6 +8,7 @@ import trio
 from rocketpy.client.client import open_pull_consumer
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.config import PullConfig
+from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.pull_consumer import PullConsumer
 from rocketpy.client.results import PullStatus
 from rocketpy.errors import BrokerError, ClientError, RemotingError, RemotingTimeoutError
@@ -182,6 +183,40 @@ async def until_moved(consumer: PullConsumer) -> None:
                 await trio.sleep(0.01)
             else:
                 return
+
+
+async def test_an_sql_filter_is_the_brokers_and_has_its_version(cluster: FakeCluster) -> None:
+    async with open_pull_consumer(cluster.address, group="g") as consumer:
+        for expression in ("a > 5", "a > 5", "a > 6"):
+            await consumer.pull(QUEUE, 0, expression=MessageSelector.by_sql(expression))
+        await consumer.pull(QUEUE, 0, expression=MessageSelector.by_tag("A"))
+        with pytest.raises(ClientError, match="expression is empty"):
+            await consumer.pull(QUEUE, 0, expression=MessageSelector.by_sql(" "))
+    pulls = [read_header(each, PullMessageRequestHeader) for each in cluster.broker.asked(RequestCode.PULL_MESSAGE)]
+    assert [(each.expression_type, each.subscription) for each in pulls] == [
+        ("SQL92", "a > 5"),
+        ("SQL92", "a > 5"),
+        ("SQL92", "a > 6"),
+        ("TAG", "A"),
+    ]
+    assert 0 < pulls[0].sub_version == pulls[1].sub_version <= pulls[2].sub_version
+    assert pulls[3].sub_version == 0
+
+
+@pytest.mark.parametrize("group", [None, "other"])
+async def test_a_message_is_given_back_for_the_consumers_group_or_another(
+    cluster: FakeCluster, group: str | None
+) -> None:
+    stored = cluster.broker.put(TOPIC, 0, b"failed")
+    async with open_pull_consumer(cluster.address, group="g") as consumer:
+        (message,) = (await consumer.pull(QUEUE, 0)).messages
+        assert await consumer.send_message_back(message, 4, group=group)
+        cluster.broker.refuse(RequestCode.CONSUMER_SEND_MSG_BACK, ResponseCode.SYSTEM_ERROR)
+        cluster.broker.refuse(RequestCode.SEND_MESSAGE_V2, ResponseCode.SYSTEM_ERROR)
+        assert not await consumer.send_message_back(message, group=group)
+    (header,) = cluster.broker.sent_back
+    assert (header.offset, header.group, header.delay_level) == (stored.physical_offset, group or "g", 4)
+    assert header.max_reconsume_times == 16
 
 
 # ---- offsets -------------------------------------------------------------------------------------------------------
