@@ -46,7 +46,8 @@ async def pull_consumer_role(
     instance: ClientInstance, group: str, topics: Sequence[str], config: PullConfig
 ) -> AsyncIterator[PullConsumer]:
     """Open a pull consumer in a client; at the end of the block it is unregistered from the brokers."""
-    group = Namespace(instance.namespace).wrap(group)
+    namespace = Namespace(instance.namespace)
+    group = namespace.wrap(group)
     check_group(group)
     requests = QueueRequests(instance=instance, group=group)
     store = await open_offset_store(
@@ -60,7 +61,7 @@ async def pull_consumer_role(
         consumer = PullConsumer(
             instance=instance,
             group=group,
-            topics=topics,
+            topics=[namespace.wrap(each) for each in topics],
             config=config,
             requests=requests,
             store=store,
@@ -221,7 +222,7 @@ class PullConsumer:
         """
         back = SendBack(
             instance=self._instance,
-            group=group or self._group,
+            group=self._group if group is None else self._namespace.wrap(group),
             max_reconsume_times=self._config.max_reconsume_times,
             randomness=self._instance.randomness,
         )
@@ -232,7 +233,7 @@ class PullConsumer:
     @property
     def assigned(self) -> list[MessageQueue]:
         """The queues that this member of the group has now, in order, of the topics that it was opened with."""
-        return sorted(self._member.queues.assigned)
+        return self._namespace.unwrap_queues(sorted(self._member.queues.assigned))
 
     async def wait_assigned(self) -> list[MessageQueue]:
         """Return the queues after the first rebalance; LocalProtocolError if it was opened without topics."""
@@ -246,7 +247,7 @@ class PullConsumer:
         It ends with the consumer. LocalProtocolError if it was opened without topics.
         """
         self._check_registered()
-        return aiter(self._member.rebalance.changes)
+        return AssignmentIterator(self._member.rebalance.changes, self._namespace)
 
     async def run_pull_task(self, topic: str, task: PullTask) -> None:
         """Call ``task(queue)`` for each assigned queue of a topic, again and again, until cancelled.
@@ -261,7 +262,7 @@ class PullConsumer:
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _check_registered(self, topic: str | None = None) -> None:
-        topics = self._member.topics
+        topics = [self._namespace.unwrap(each) for each in self._member.topics]
         if not topics or topic not in (None, *topics):
             wanted = "a topic" if topic is None else topic
             raise LocalProtocolError(f"expected a consumer that was opened with {wanted}, found one with {topics}")

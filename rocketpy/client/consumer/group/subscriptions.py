@@ -9,7 +9,8 @@ makes a new version, and pulls are refused with SUBSCRIPTION_NOT_LATEST until th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from rocketpy.client.consumer.message_selector import MessageSelector, subscription_to
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
@@ -37,18 +38,28 @@ class Subscriptions:
         """Return the subscription to a topic."""
         return self._by_topic.get(topic)
 
-    def add(self, topic: str, selector: str | MessageSelector) -> None:
-        """Subscribe, or change a subscription; ClientError for an expression that cannot be meant."""
+    def add(self, topic: str, selector: str | MessageSelector) -> SubscriptionData:
+        """Subscribe, or change a subscription, and return it; ClientError for an expression that cannot be meant."""
         self._version = max(self._version + 1, self._timestamp_ms())
         self._by_topic[topic] = subscription_to(topic, selector, sub_version=self._version)
+        return self._by_topic[topic]
 
     def remove(self, topic: str) -> None:
         """Unsubscribe; a topic that is not subscribed to is ignored."""
         self._by_topic.pop(topic, None)
 
-    def put_back(self, topic: str, before: SubscriptionData | None) -> None:
-        """Undo a change of a subscription that no broker has learned of; ``before`` is what there was."""
-        if before is None:
-            self.remove(topic)
-        else:
-            self._by_topic[topic] = before
+    @contextmanager
+    def kept_on_failure(self, topics: Iterable[str]) -> Iterator[None]:
+        """Undo what the block has changed of the subscriptions to these topics, if it fails or is cancelled."""
+        before = {topic: self._by_topic.get(topic) for topic in topics}
+        is_done = False
+        try:
+            yield
+            is_done = True
+        finally:
+            if not is_done:
+                for topic, subscription in before.items():
+                    if subscription is None:
+                        self.remove(topic)
+                    else:
+                        self._by_topic[topic] = subscription

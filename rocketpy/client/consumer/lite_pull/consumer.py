@@ -145,20 +145,12 @@ class LitePullConsumer:
         topic = self._namespace.wrap(topic)
         async with self._changing:
             self._check(is_chosen=False)
-            before = self._subscriptions.get(topic)
-            self._subscriptions.add(topic, selector)
-            is_understood = False
-            try:
+            with self._subscriptions.kept_on_failure([topic]):
+                added = self._subscriptions.add(topic, selector)
                 if self._member is None:
                     await self._join(None)
                 else:
-                    added = self._subscriptions.get(topic)
-                    assert added is not None, "it has just been added"
                     await self._member.membership.check_filter(added)
-                is_understood = True
-            finally:
-                if not is_understood:
-                    self._subscriptions.put_back(topic, before)
             await self._announce_change()
 
     async def unsubscribe(self, topic: str) -> None:
@@ -182,18 +174,12 @@ class LitePullConsumer:
         selectors = {self._namespace.wrap(topic): selector for topic, selector in (expressions or {}).items()}
         async with self._changing:
             self._check(is_chosen=True)
-            before = {topic: self._subscriptions.get(topic) for topic in {queue.topic for queue in chosen}}
-            is_done = False
-            try:
-                for topic, subscription in before.items():
-                    if subscription is None or topic in selectors:
+            topics = {queue.topic for queue in chosen}
+            with self._subscriptions.kept_on_failure(topics):
+                for topic in topics:
+                    if topic in selectors or self._subscriptions.get(topic) is None:
                         self._subscriptions.add(topic, selectors.get(topic, SUB_ALL))
                 await self._choose(chosen)
-                is_done = True
-            finally:
-                if not is_done:
-                    for topic, subscription in before.items():
-                        self._subscriptions.put_back(topic, subscription)
 
     @property
     def assigned(self) -> list[MessageQueue]:
@@ -270,9 +256,8 @@ class LitePullConsumer:
                 UNSPECIFIED,
                 f"Seek offset illegal, seek offset = {queue_offset}, min offset = {lowest}, max offset = {highest}",
             )
-        self._check_assigned(queue).seek(
-            self._namespace.wrap_queue(queue), queue_offset
-        )  # again: it may have gone meanwhile
+        # Checked again: the queue may have gone meanwhile.
+        self._check_assigned(queue).seek(self._namespace.wrap_queue(queue), queue_offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Go on at the oldest message that exists; ClientError for a queue that is not assigned."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rocketpy.client.consumer.group.subscriptions import Subscriptions
 
 
@@ -28,3 +30,19 @@ def test_a_topic_can_be_left() -> None:
     subscriptions.remove("unknown")
     assert subscriptions.get("T") is None
     assert subscriptions.values == []
+
+
+def test_what_a_block_that_fails_has_changed_is_undone() -> None:
+    subscriptions = Subscriptions(lambda: 1)
+    subscriptions.add("T", "A")
+    subscriptions.add("V", "*")
+    before = subscriptions.values
+    with pytest.raises(ZeroDivisionError), subscriptions.kept_on_failure(["T", "U"]):
+        subscriptions.add("T", "B")
+        subscriptions.add("U", "C")
+        raise ZeroDivisionError
+    assert subscriptions.values == before
+    with subscriptions.kept_on_failure(["T", "U"]):
+        assert subscriptions.add("T", "B") is subscriptions.get("T")
+        subscriptions.add("U", "C")
+    assert {each.topic: each.sub_string for each in subscriptions.values} == {"T": "B", "V": "*", "U": "C"}

@@ -77,6 +77,45 @@ async def test_filters_are_the_brokers(tmp_path: Path) -> None:
                     assert sorted(found) == [3, 4, 5]
 
 
+async def test_the_program_sees_nothing_of_the_namespace(tmp_path: Path) -> None:
+    async with (
+        open_real_cluster(tmp_path) as cluster,
+        open_client(cluster.address, config=ClientConfig(namespace="NS")) as client,
+        open_client(cluster.address) as outside,
+    ):
+        with trio.fail_after(PATIENCE_SECONDS):
+            async with client.producer("p") as producer:
+                queues = [(await producer.send(Message(TOPIC, b"%d" % each))).message_queue for each in range(2)]
+            async with client.lite_pull_consumer("g", TOPIC, config=FIRST) as consumer:
+                assert (await anext(consumer.assignment_changes())).assigned == tuple(await consumer.wait_assigned())
+                await see_queues(consumer, queues)
+                assert {each.topic for each in await anext(consumer.queue_changes(TOPIC))} == {TOPIC}
+                await consumer.unsubscribe(TOPIC)
+                await until(lambda: consumer.assigned == [])
+            async with client.lite_pull_consumer("chosen", config=FIRST) as consumer:
+                await consumer.assign(queues, expressions={TOPIC: "*"})
+                await see_queues(consumer, queues)
+            for group in ("NS%g", "NS%chosen"):
+                table = (await outside.admin().offsets.progress(group, f"NS%{TOPIC}")).offset_table
+                assert sum(each.consumer_offset for each in table.values()) == 2
+
+
+async def see_queues(consumer: LitePullConsumer, queues: list[MessageQueue]) -> None:
+    """Poll two messages, one of each queue, twice, and commit them."""
+    for _ in range(2):
+        polled = [message for _ in queues for message in await consumer.poll()]
+        assert {each.topic for each in polled} == {TOPIC}
+        assert {each.body for each in polled} == {b"0", b"1"}
+        for queue in queues:
+            assert await consumer.offset_for_timestamp(queue, 0) == await consumer.min_offset(queue) == 0
+            await consumer.seek(queue, 0)
+    consumer.pause(queues)
+    assert consumer.paused == sorted(queues)
+    consumer.resume(queues)
+    await consumer.commit(dict.fromkeys(queues, 1))
+    assert [await consumer.committed(each) for each in queues] == [1, 1]
+
+
 async def test_a_broker_that_crashes_and_restarts_is_polled_again() -> None:
     config = ClientConfig(poll_name_server_interval=100, pull_time_delay_when_exception=20, mq_client_api_timeout=500)
     with open_broker_in_thread(BrokerOptions(settings={"defaultTopicQueueNums": 1})) as broker:
