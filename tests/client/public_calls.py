@@ -211,6 +211,38 @@ def _pulling(call: Callable[[Any], Awaitable[object]]) -> Call:
     return make
 
 
+def _pulling_a_share(call: Callable[[Caller, Any], Awaitable[object]]) -> Call:
+    async def make(caller: Caller) -> object:
+        async with caller.client.pull_consumer(GROUP, TOPIC) as consumer:
+            with trio.move_on_after(HANDLED_SECONDS):
+                return await call(caller, consumer)
+        return None
+
+    return make
+
+
+async def _run_pull_task(caller: Caller, consumer: Any) -> None:
+    """Pull each queue once, and note its progress: the end of the consumer stores it."""
+
+    async def task(queue: MessageQueue) -> float:
+        result = await consumer.pull(queue, await consumer.consumer_offset(queue) or 0)
+        caller.delivered.extend(result.messages)
+        await consumer.commit(queue, result.next_begin_offset, persist=False)
+        caller.acknowledged.extend(result.messages)
+        if result.messages:
+            nursery.cancel_scope.cancel()
+        return HANDLED_SECONDS
+
+    async with trio.open_nursery() as nursery:
+        await consumer.run_pull_task(TOPIC, task)
+
+
+async def _send_message_back(consumer: Any) -> bool:
+    result = await consumer.pull(QUEUE, 0)
+    back: bool = await consumer.send_message_back(result.messages[0])
+    return back
+
+
 async def _streamed(consumer: Any, *, commits: bool, until_end: bool = True) -> list[bytes]:
     bodies: list[bytes] = []
     async with consumer.open_messages(TOPIC, start="beginning", until_end=until_end) as stream:
@@ -367,6 +399,8 @@ CLIENT_CALLS: dict[str, Call] = {
     "LitePullConsumer.unsubscribe": _polling(_resubscribed),
     "LitePullConsumer.wait_assigned": _polling(lambda caller, consumer: consumer.wait_assigned()),
     "QueueChanges.__anext__": _polling(lambda caller, consumer: anext(consumer.queue_changes(TOPIC))),
+    "PullConsumer.run_pull_task": _pulling_a_share(_run_pull_task),
+    "PullConsumer.wait_assigned": _pulling_a_share(lambda caller, consumer: consumer.wait_assigned()),
     "PullConsumer.queues": _pulling(lambda consumer: consumer.queues(TOPIC)),
     "PullConsumer.pull": _pulling(lambda consumer: consumer.pull(QUEUE, 0, suspend_ms=1000)),
     "PullConsumer.min_offset": _pulling(lambda consumer: consumer.min_offset(QUEUE)),
@@ -374,6 +408,7 @@ CLIENT_CALLS: dict[str, Call] = {
     "PullConsumer.search_offset": _pulling(lambda consumer: consumer.search_offset(QUEUE, 1)),
     "PullConsumer.consumer_offset": _pulling(lambda consumer: consumer.consumer_offset(QUEUE)),
     "PullConsumer.commit": _pulling(lambda consumer: consumer.commit(QUEUE, 1)),
+    "PullConsumer.send_message_back": _pulling(_send_message_back),
     "PullConsumer.start_offset": _pulling(lambda consumer: consumer.start_offset(QUEUE, -1)),
     "PullConsumer.open_messages": _pulling(lambda consumer: _streamed(consumer, commits=False, until_end=False)),
     "MessageStream.__anext__": _pulling(lambda consumer: _streamed(consumer, commits=False)),

@@ -100,6 +100,7 @@ WHOLE_LIVES = (
     "MessageBatch.done",
     "MessageBatch.retry_later",
     "LitePullConsumer.commit",
+    "PullConsumer.run_pull_task",
     "MessageStream.commit",
     "AdminClient.create_topic",
 )
