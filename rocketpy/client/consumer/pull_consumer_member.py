@@ -42,8 +42,12 @@ class BalancedQueues:
         return self._assigned
 
     async def wait_assigned(self) -> None:
-        """Return when the first rebalance is over."""
+        """Return when the first rebalance is over, or the member leaves."""
         await self._first_change.wait()
+
+    def let_go(self) -> None:
+        """Wait for no rebalance any more: the member leaves."""
+        self._first_change.set()
 
     async def change(self, dropped: Sequence[MessageQueue], added: Sequence[MessageQueue]) -> bool:
         """Give queues up, their offsets stored, then take others."""
@@ -122,6 +126,7 @@ class PullMember:
         """Store what is committed and unregister; bounded in time, also when cancelled."""
         with self._leaving:
             self.rebalance.changes.close()
+            self.queues.let_go()
             with trio.move_on_after(LEAVE_SECONDS, shield=True):
                 await self._store.persist(self._storable())
             await self._membership.leave()

@@ -83,6 +83,18 @@ async def test_a_broadcasting_one_has_every_queue_and_a_file_for_its_offsets(
     assert cluster.broker.progress == {}
 
 
+async def test_waiting_for_queues_ends_with_the_consumer(cluster: FakeCluster) -> None:
+    cluster.broker.be_silent(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with (
+            trio.open_nursery() as nursery,
+            open_pull_consumer(cluster.address, group="g", topics=[TOPIC]) as consumer,
+        ):
+            nursery.start_soon(consumer.wait_assigned)
+            nursery.start_soon(consumer.run_pull_task, TOPIC, _never)
+            await until(lambda: cluster.broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
+
+
 async def test_offsets_that_are_only_noted_are_stored_later(cluster: FakeCluster) -> None:
     progress = cluster.broker.progress
     async with member(cluster) as consumer:
@@ -91,17 +103,20 @@ async def test_offsets_that_are_only_noted_are_stored_later(cluster: FakeCluster
         await consumer.commit(MessageQueue("Other", "broker-a", 0), 3, persist=False)
         assert progress == {}
         assert await consumer.consumer_offset(QUEUES[0]) == 1
+        changes = consumer.assignment_changes()
+        await anext(changes)
         let_another_join(cluster)
-        await until(lambda: progress == {("g", TOPIC, 0): 1})
-        await until(lambda: consumer.assigned == QUEUES[2:])
+        assert (await anext(changes)).assigned == tuple(QUEUES[2:])
+        assert progress == {("g", TOPIC, 0): 1}
         progress["g", TOPIC, 0] = 9  # by its new owner
         assert await consumer.consumer_offset(QUEUES[0]) == 9
         await consumer.commit(QUEUES[0], 5, persist=False)
     assert progress == {("g", TOPIC, 0): 9, ("g", TOPIC, 2): 2, ("g", "Other", 0): 3}
 
     async with member(cluster, PullConfig(persist_consumer_offset_interval=20)) as consumer:
-        await consumer.commit(QUEUES[2], 7, persist=False)
-        await until(lambda: progress["g", TOPIC, 2] == 7)
+        (queue, *_) = consumer.assigned
+        await consumer.commit(queue, 7, persist=False)
+        await until(lambda: progress.get(("g", TOPIC, queue.queue_id)) == 7)
 
 
 async def test_a_commit_that_is_stored_is_not_undone_by_one_that_was_noted_before(cluster: FakeCluster) -> None:

@@ -124,7 +124,7 @@ class AssignedQueues:
         return [each.process_queue for each in self._assigned.values()]
 
     async def wait_assigned(self) -> None:
-        """Return when the first rebalance is over."""
+        """Return when the first rebalance is over, or the member leaves."""
         await self._first_change.wait()
 
     async def change(self, dropped: Sequence[MessageQueue], added: Sequence[MessageQueue]) -> bool:
@@ -141,6 +141,14 @@ class AssignedQueues:
             is_complete = await self._take(added) and is_complete
         self._first_change.set()
         return is_complete
+
+    def hand_on_nothing(self, queues: Iterable[MessageQueue]) -> None:
+        """Stop reading queues that the next rebalance gives up; what has been pulled of them is not consumed."""
+        for queue in queues:
+            assigned = self._assigned.get(queue)
+            if assigned is not None:
+                assigned.scope.cancel()
+                assigned.process_queue.is_leaving = True
 
     def move_to(self, queue: MessageQueue, queue_offset: int) -> None:
         """Begin an assigned queue anew at an offset: what is in flight is forgotten, results no longer count."""
@@ -167,6 +175,7 @@ class AssignedQueues:
         A handler of an orderly queue has a little time to come to its end, and then its result counts. A lock is given
         back only when no handler has messages of its queue: one that resists its cancellation keeps the lock.
         """
+        self._first_change.set()
         leaving = list(self._assigned.values())
         for assigned in leaving:
             assigned.scope.cancel()

@@ -154,11 +154,13 @@ class LitePullConsumer:
             await self._announce_change()
 
     async def unsubscribe(self, topic: str) -> None:
-        """Give a topic up; its queues go with a rebalance, which is soon."""
+        """Give a topic up: nothing more of it is polled, and its queues go with a rebalance, which is soon."""
         async with self._changing:
             self._check_running()
-            self._subscriptions.remove(self._namespace.wrap(topic))
+            topic = self._namespace.wrap(topic)
+            self._subscriptions.remove(topic)
             if self._member is not None:
+                self._member.queues.hand_on_nothing([each for each in self._assigned if each.topic == topic])
                 await self._announce_change()
 
     async def assign(
@@ -166,6 +168,7 @@ class LitePullConsumer:
     ) -> None:
         """Read these queues and no others, without regard to other members; ``expressions`` filter a topic.
 
+        What has been pulled of others is not polled any more.
         ValueError without a queue, ClientError for a bad expression and for a consumer that has subscribed.
         """
         chosen = self._namespace.wrap_queues(queues)
@@ -190,6 +193,7 @@ class LitePullConsumer:
         """Return the queues after the first rebalance; LocalProtocolError before a subscription."""
         self._check_running()
         await self._joined.queues.wait_assigned()
+        self._check_running()
         return self.assigned
 
     def assignment_changes(self) -> AssignmentIterator:
@@ -379,6 +383,7 @@ class LitePullConsumer:
             await self._join(chosen)
             return
         assert self._member.chosen is not None, "it has been checked"
+        self._member.queues.hand_on_nothing(set(self._member.queues.assigned).difference(queues))
         self._member.chosen.choose(queues)
         self._member.sought.keep_only(queues)
         self._gate.resume_queues(self._gate.paused.difference(queues))

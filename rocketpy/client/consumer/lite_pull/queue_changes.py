@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from rocketpy.errors import RocketpyError
+from rocketpy.errors import LocalProtocolError, RocketpyError
 from rocketpy.protocol.message import MessageQueue
 
 _log = logging.getLogger("rocketpy.client")
@@ -20,7 +20,8 @@ _log = logging.getLogger("rocketpy.client")
 class QueueChanges:
     """Iterator over the queues of a topic, for one task: at once, and then each time that they have changed.
 
-    It asks a nameserver at every interval. The first failure to ask is raised, a later one is logged.
+    It asks a nameserver at every interval. The first failure to ask is raised, a later one is logged; the end of the
+    consumer is raised as LocalProtocolError.
     """
 
     def __init__(self, topic: str, *, fetch: Callable[[str], Awaitable[list[MessageQueue]]], interval_ms: int) -> None:
@@ -38,6 +39,8 @@ class QueueChanges:
             await trio.sleep(self._interval_s)
             try:
                 found = await self._fetch(self._topic)
+            except LocalProtocolError:
+                raise  # there will be no answer any more
             except RocketpyError as failure:
                 _log.warning("looking for changes of the queues of %s: %s", self._topic, failure)
                 continue

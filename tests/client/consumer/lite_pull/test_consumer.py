@@ -292,6 +292,67 @@ async def test_queues_of_the_programs_choice_replace_those_before(cluster: FakeC
             await consumer.seek(QUEUES[0], 0)
 
 
+async def test_nothing_is_polled_of_queues_that_the_program_has_just_given_up(cluster: FakeCluster) -> None:
+    put(cluster, 2, 0)
+    async with chosen(cluster, QUEUES[0], pull_batch_size=1) as consumer:
+        await until(lambda: cluster.broker.waiting)
+        await consumer.assign([QUEUES[1]])
+        assert await bodies(consumer, 0) == []
+        await consumer.assign([QUEUES[0]])
+        assert [await bodies(consumer) for _ in range(2)] == [[0], [1]], "they were not lost"
+
+
+async def test_nothing_is_polled_of_a_topic_that_has_just_been_given_up(cluster: FakeCluster) -> None:
+    put(cluster, 2, 0)
+    async with polling(cluster) as consumer:
+        await until(lambda: len(cluster.broker.waiting) == 4)
+        await consumer.unsubscribe(TOPIC)
+        assert await bodies(consumer, 0) == []
+        await consumer.subscribe(TOPIC)
+        assert await bodies(consumer) == [0, 1]
+
+
+async def test_what_a_rebalance_takes_is_neither_polled_nor_committed(cluster: FakeCluster) -> None:
+    for queue_id in range(4):
+        put(cluster, 2, queue_id)
+    async with polling(cluster) as consumer:
+        await until(lambda: len(cluster.broker.waiting) == 4)
+        (first, *_) = await consumer.poll()
+        await consumer.commit(persist=False)
+        changes = consumer.assignment_changes()
+        await anext(changes)
+        cluster.broker.other_members = ["0.0.0.0@before", "0.0.0.1@before"]
+        header = NotifyConsumerIdsChangedRequestHeader("g")
+        cluster.broker.peers[0].oneway(make_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
+        (kept,) = (await anext(changes)).assigned
+        polled = [each.queue_id for _ in range(4) for each in await consumer.poll(0)]
+        assert set(polled) <= {kept.queue_id}
+        cluster.broker.progress[("g", TOPIC, first.queue_id)] = 1  # by its new owner
+        await consumer.commit(dict.fromkeys(QUEUES, 2))
+    assert {queue_id: offset for (_, _, queue_id), offset in cluster.broker.progress.items()} == {
+        first.queue_id: 2 if first.queue_id == kept.queue_id else 1,
+        kept.queue_id: 2,
+    }
+
+
+async def test_waiting_for_queues_ends_with_the_consumer(cluster: FakeCluster) -> None:
+    cluster.broker.be_silent(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+
+    async def wait(consumer: LitePullConsumer) -> None:
+        with pytest.raises(LocalProtocolError, match="The consumer not running"):
+            await consumer.wait_assigned()
+        ended.set()
+
+    ended = trio.Event()
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with trio.open_nursery() as nursery:
+            async with open_lite_pull_consumer(cluster.address, group="g", topics=(TOPIC,)) as consumer:
+                nursery.start_soon(wait, consumer)
+                await until(lambda: cluster.broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
+                assert not ended.is_set()
+            await ended.wait()
+
+
 async def test_the_queues_of_a_topic_are_watched(cluster: FakeCluster) -> None:
     config = LitePullConfig(topic_metadata_check_interval=20)
     with trio.fail_after(PATIENCE_SECONDS):

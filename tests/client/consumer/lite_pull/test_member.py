@@ -77,6 +77,30 @@ async def test_filters_are_the_brokers(tmp_path: Path) -> None:
                     assert sorted(found) == [3, 4, 5]
 
 
+async def test_a_topic_that_is_deleted_and_made_again_is_polled_from_its_beginning(tmp_path: Path) -> None:
+    async with open_real_cluster(tmp_path) as cluster, open_client(cluster.address) as client:
+        with trio.fail_after(PATIENCE_SECONDS):
+            admin = client.admin()
+            await send(client, TOPIC, 40)
+            async with client.lite_pull_consumer("g", TOPIC, config=FIRST) as consumer:
+                found: list[int] = []
+                await poll_into(found, consumer, 40)
+                await consumer.commit()
+                await admin.topics.delete(TOPIC, cluster="DefaultCluster")
+                assert await consumer.poll(0.1) == []
+                await consumer.commit()
+                await admin.topics.create(TOPIC, queue_nums=4)
+                while {await consumer.committed(each) for each in consumer.assigned} != {0}:
+                    assert await consumer.poll(0.05) == []
+                    await consumer.commit()
+                await send(client, TOPIC, 8, begin=40)
+                found = []
+                await poll_into(found, consumer, 8)
+                assert sorted(found) == list(range(40, 48))
+                await consumer.commit()
+                assert [await consumer.committed(each) for each in consumer.assigned] == [2] * 4
+
+
 async def test_the_program_sees_nothing_of_the_namespace(tmp_path: Path) -> None:
     async with (
         open_real_cluster(tmp_path) as cluster,

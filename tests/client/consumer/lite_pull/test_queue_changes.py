@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from rocketpy.client.consumer.lite_pull.queue_changes import QueueChanges
-from rocketpy.errors import ClientError, RemotingTimeoutError, RocketpyError
+from rocketpy.errors import ClientError, LocalProtocolError, RemotingTimeoutError, RocketpyError
 from rocketpy.protocol.message import MessageQueue
 
 QUEUES = [MessageQueue("T", "b", each) for each in range(3)]
@@ -54,3 +54,10 @@ async def test_the_first_failure_is_the_programs(autojump_clock: MockClock) -> N
     with pytest.raises(ClientError, match="No route info"):
         await anext(changes)
     assert await anext(changes) == QUEUES
+
+
+async def test_the_end_of_the_consumer_is_not_waited_out(autojump_clock: MockClock) -> None:
+    changes = NameServer(QUEUES, LocalProtocolError("The consumer not running")).changes
+    assert await anext(changes) == QUEUES
+    with trio.fail_after(100), pytest.raises(LocalProtocolError):
+        await anext(changes)
