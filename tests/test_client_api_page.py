@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-import typing
 from pathlib import Path
 
 import attrs
 import pytest
 
 from rocketpy import client
-from rocketpy.client import AdminClient
 from tests.java_client_api import CALLS, EXTENSIONS, SETTINGS
+from tests.public_name import find_public_name
 
 ROOT = Path(__file__).parent.parent
 SECTION = (ROOT / "docs" / "compatibility.md").read_text().split("\n## Client API\n", 1)[1].split("\n## ", 1)[0]
@@ -68,14 +66,7 @@ def test_every_interface_of_java_has_one_row() -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_our_name_is_there(name: str) -> None:
     """An attribute of a public class, a field of a configuration, or ``call(parameter)``."""
-    path, _, parameter = name.rstrip(")").partition("(")
-    first, *rest = path.split(".")
-    found: object = AdminClient(instance=typing.cast(typing.Any, None)) if first == "admin" else getattr(client, first)
-    for each in rest:
-        of_instances = inspect.isclass(found) and attrs.has(found) and each in attrs.fields_dict(found)
-        found = None if of_instances else getattr(found, each)
-    if parameter:
-        assert parameter in inspect.signature(typing.cast(typing.Callable[..., object], found)).parameters
+    find_public_name(name)
 
 
 @pytest.mark.parametrize("row", [row for row in SETTING_ROWS if row.default], ids=lambda row: row.java[0])
