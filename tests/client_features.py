@@ -33,6 +33,7 @@ FAULTS = "a scripted broker makes the faults"
 MESSAGES = "interop/test_client_messages.py::"
 GROUPS = "interop/test_client_groups.py::"
 CONVERSATIONS = "interop/test_client_conversations.py::"
+ALONE = "interop/test_client_alone.py::"
 CLIENT = "client/"
 PRODUCER = "client/producer/"
 CONSUMER = "client/consumer/"
@@ -91,6 +92,9 @@ START = GROUPS + "test_a_new_group_begins_where_java_s_begins"
 GIVEN_BACK = GROUPS + "test_what_a_member_gave_back_another_client_s_member_gets"
 AGAIN = GROUPS + "test_a_message_that_failed_comes_again_with_the_properties_that_java_gives_it"
 DEAD = GROUPS + "test_a_dead_letter_of_each_client_is_read_by_the_others"
+LITE_SHARES = GROUPS + "test_lite_pull_members_of_java_and_ours_share_a_group_and_go_on_where_the_other_stopped"
+RAISES = CONVERSATIONS + "test_a_local_transaction_that_raises_is_asked_about_and_a_hook_sees_each_verdict"
+ITS_FILE = ALONE + "test_a_broadcasting_member_goes_on_where_its_file_says"
 OFFSETS = GROUPS + "test_a_group_goes_on_where_another_client_s_member_stopped"
 
 FEATURES = (
@@ -290,7 +294,8 @@ FEATURES = (
         "local transaction raises",
         ours=("TransactionProducer.send_in_transaction", "TransactionSendResult.local_transaction_state"),
         alone=PRODUCER + "test_transaction.py::test_a_local_transaction_that_fails_is_unknow_and_says_why",
-        absent=f"{INNER}; what is unknown is checked as in T03",
+        java_broker=RAISES,
+        absent=INNER,
     ),
     Feature(
         "T06",
@@ -307,6 +312,7 @@ FEATURES = (
             PRODUCER + "test_transaction.py::test_a_hook_sees_each_verdict_and_cannot_stop_it",
             CLIENT + "test_golden_requests.py::test_a_transaction_is_half_sent_and_ended",
         ),
+        java_broker=RAISES,
         absent=f"{INNER}; ids are compared with Java's recorded frames",
     ),
     Feature(
@@ -509,7 +515,8 @@ FEATURES = (
             CONSUMER + "queue/test_flow_limits.py::test_limits_of_a_topic_are_shared_by_its_queues",
             CONSUMER + "queue/test_reader.py::test_too_much_in_flight_waits_for_an_acknowledgement",
         ),
-        absent=f"{INNER}; {FEWER_PULLS}",
+        java_broker=ALONE + "test_a_queue_is_not_pulled_while_too_much_of_it_is_in_flight",
+        absent=INNER,
     ),
     Feature(
         "C16",
@@ -543,7 +550,8 @@ FEATURES = (
         "offsets in a file",
         ours="ConsumerConfig.local_offset_store_dir",
         alone=CONSUMER + "offsets/test_local_offset_store.py::test_the_file_is_byte_for_byte_that_of_java",
-        absent="Java's file is compared as recorded; Go's has another form; a broker does not see it",
+        java_broker=ITS_FILE,
+        absent="Java's file is compared as recorded; Go's has another form",
     ),
     Feature(
         "C20",
@@ -564,6 +572,8 @@ FEATURES = (
             LITE_PULL + "test_polls_return_one_pull_each_in_order",
             LITE_PULL + "test_pulls_have_the_flags_and_times_of_java",
         ),
+        java=LITE_SHARES,
+        java_broker=LITE_SHARES,
         absent="Go 2.1 has no such consumer",
     ),
     Feature(
@@ -581,6 +591,7 @@ FEATURES = (
             LITE_PULL + "test_a_paused_queue_is_not_pulled_until_it_goes_on",
             LITE_PULL + "test_a_commit_stores_all_queues_or_those_that_are_named_or_the_programs_own_offsets",
         ),
+        java_broker=ALONE + "test_a_lite_pull_consumer_seeks_pauses_and_commits_in_queues_of_its_choice",
         absent=INNER,
     ),
     Feature(
@@ -593,7 +604,9 @@ FEATURES = (
             LITE_PULL + "test_the_program_learns_of_its_queues",
             LITE_PULL + "test_the_queues_of_a_topic_are_watched",
         ),
-        absent=f"{INNER}; what is told of is the rebalance of C01",
+        java=LITE_SHARES,
+        java_broker=LITE_SHARES,
+        absent="Go 2.1 has no member that this consumer could share with",
     ),
     Feature(
         "C24",
@@ -623,8 +636,7 @@ FEATURES = (
         ),
         java=("interop/test_live_consumers.py::test_mqadmin_asks_a_consumer_of_ours", SHARES),
         go=SHARES,
-        java_broker=SHARES,
-        absent="Java's broker is asked for 40 and 307 each time, for the others with `ROCKETPY_INTEROP_TARGET=java`",
+        java_broker=(SHARES, ALONE + "test_a_member_is_asked_for_its_offsets_handed_a_message_and_reset"),
     ),
     Feature(
         "C26",

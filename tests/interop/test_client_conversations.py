@@ -12,6 +12,7 @@ import trio
 
 from rocketpy.client import (
     Client,
+    EndTransactionContext,
     LocalTransactionState,
     MessageBatch,
     MessageExt,
@@ -192,6 +193,43 @@ async def test_a_check_is_answered_by_another_client_of_the_group(
     assert collected.bodies == sorted(
         f"{each} unknown commit".encode() for each in ("java", "go", "ours for java", "ours for go")
     )
+
+
+class Verdicts:
+    """A hook that notes the verdicts of a producer, and whether a broker has asked for them."""
+
+    hook_name = "verdicts"
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, bool]] = []
+
+    def end_transaction(self, context: EndTransactionContext) -> None:
+        """Note one."""
+        self.found.append((context.transaction_state.name, context.from_transaction_check))
+
+
+async def test_a_local_transaction_that_raises_is_asked_about_and_a_hook_sees_each_verdict(
+    checking: Cluster, ours: Client
+) -> None:
+    topic = checking.create_topic("raised")
+    verdicts, checked = Verdicts(), Checked()
+
+    async def fail(transaction: Transaction) -> LocalTransactionState:
+        raise ValueError("the test wants it")
+
+    async with (
+        open_our_consumer(ours, "raised", topic) as (_, collected),
+        ours.transaction_producer(
+            "raised", check=checked, config=PATIENT_PRODUCER, end_transaction_hooks=[verdicts]
+        ) as producer,
+    ):
+        result = await producer.send_in_transaction(our_message(half(topic, "ours", "raises", "commit")), fail)
+        (message,) = await collected.wait(1)
+    assert result.local_transaction_state is LocalTransactionState.UNKNOW
+    assert message.body == b"ours raises commit"
+    assert message.properties["UNIQ_KEY"] == result.send_result.msg_id
+    assert verdicts.found[:2] == [("UNKNOW", False), ("COMMIT_MESSAGE", True)]
+    assert checked.bodies[0] == message.body
 
 
 # ---- request-reply ---------------------------------------------------------------------------------------------------
