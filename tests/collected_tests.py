@@ -23,7 +23,7 @@ class CollectedTest:
     fixtures: frozenset[str]
     """All that the cases use, directly or not; but those that a fixture looks up while it runs."""
     parameters: frozenset[str]
-    """The ids of parameters."""
+    """The ids of the cases."""
 
 
 def collect(files: Iterable[str]) -> Mapping[str, CollectedTest]:
@@ -52,7 +52,7 @@ class _Collector:
             note["marks"] += [mark.name for mark in item.iter_markers()]
             note["fixtures"] += item.fixturenames
             callspec = getattr(item, "callspec", None)
-            note["parameters"] += callspec._idlist if callspec else []
+            note["parameters"] += [callspec.id] if callspec else []
 
 
 def main() -> int:

@@ -59,4 +59,4 @@ def test_every_test_is_there_and_runs_with_what_its_column_says(collected: Mappi
 
 def runs_with_java_broker(test: CollectedTest) -> bool:
     """Return whether a case of a test has Java's broker each time, not only as the target."""
-    return JAVA_BROKER in test.parameters or bool(OF_JAVA_BROKERS & test.fixtures)
+    return any(JAVA_BROKER in each for each in test.parameters) or bool(OF_JAVA_BROKERS & test.fixtures)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 import attrs
@@ -247,6 +247,14 @@ async def test_lite_pull_members_of_java_and_ours_share_a_group_and_go_on_where_
 # ---- order -----------------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def before_a_lock_expires() -> Iterator[None]:
+    """Fail if the block takes so long that a lock which was not given back would be free: a minute."""
+    begun = trio.current_time()
+    yield
+    assert trio.current_time() - begun < 55
+
+
 async def test_orderly_members_of_java_and_ours_keep_the_order_of_each_queue_through_a_handover(
     cluster: Cluster, java: Roles, ours: Client
 ) -> None:
@@ -255,11 +263,13 @@ async def test_orderly_members_of_java_and_ours_keep_the_order_of_each_queue_thr
     shares = Shares(ours.admin(), group, topic, AllocateAveragely(), queues=4)
     async with open_our_consumer(ours, group, topic, orderly=True) as (_, collected):
         async with java.consumer(cluster.namesrv, group, topic, listener="orderly") as member:
-            await shares.wait(members=2)
+            with before_a_lock_expires():
+                await shares.wait(members=2)
             await send(ours, numbered(topic, 80))
             await collected.wait(40)
             theirs = await member.wait_messages(40)
-        await shares.wait(members=1)
+        with before_a_lock_expires():
+            await shares.wait(members=1)
         async with java.producer(cluster.namesrv, "orderly_java") as producer:
             await producer.send(numbered(topic, 40, first=80), "hash")
         await collected.wait(80)
@@ -299,12 +309,13 @@ async def test_an_orderly_member_of_go_goes_on_where_ours_stopped_and_ours_where
                 await producer.send(numbered(topic, 40, first=40 * turn), "orderly")
         else:
             await send(ours, numbered(topic, 40, first=40 * turn))
-        if turn == 1:
-            async with go.consumer(cluster.namesrv, group, topic, listener="orderly") as member:
-                found.append(await member.wait_messages(40))
-        else:
-            async with open_our_consumer(ours, group, topic, orderly=True) as (_, collected):
-                found.append(await collected.wait(40))
+        with before_a_lock_expires():
+            if turn == 1:
+                async with go.consumer(cluster.namesrv, group, topic, listener="orderly") as member:
+                    found.append(await member.wait_messages(40))
+            else:
+                async with open_our_consumer(ours, group, topic, orderly=True) as (_, collected):
+                    found.append(await collected.wait(40))
     for turn, messages in enumerate(found):
         assert along_queues(messages) == {
             queue_id: list(range(40 * turn + queue_id, 40 * turn + 40, 4)) for queue_id in range(4)
