@@ -120,8 +120,8 @@ async def test_a_queue_is_not_pulled_while_too_much_of_it_is_in_flight(client: C
             return await in_flight() > 4
 
         await eventually(is_full)
-        # Another pull would have come meanwhile.
-        assert [await in_flight() for _ in range(20)] == [6] * 20
+        found = [await in_flight() for _ in range(20)]  # another pull would have come meanwhile
+        assert set(found) in ({5}, {6}), "a pull has one message or two"
         goes_on.set()
 
         async def is_everything_seen() -> bool:
