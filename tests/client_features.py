@@ -34,6 +34,8 @@ MESSAGES = "interop/test_client_messages.py::"
 GROUPS = "interop/test_client_groups.py::"
 CONVERSATIONS = "interop/test_client_conversations.py::"
 ALONE = "interop/test_client_alone.py::"
+TRACES = "interop/test_client_traces.py::"
+NAMESPACES = "interop/test_client_namespaces.py::"
 CLIENT = "client/"
 PRODUCER = "client/producer/"
 CONSUMER = "client/consumer/"
@@ -95,6 +97,13 @@ DEAD = GROUPS + "test_a_dead_letter_of_each_client_is_read_by_the_others"
 LITE_SHARES = GROUPS + "test_lite_pull_members_of_java_and_ours_share_a_group_and_go_on_where_the_other_stopped"
 RAISES = CONVERSATIONS + "test_a_local_transaction_that_raises_is_asked_about_and_a_hook_sees_each_verdict"
 ITS_FILE = ALONE + "test_a_broadcasting_member_goes_on_where_its_file_says"
+RECORDS = TRACES + "test_our_records_are_like_javas_and_each_is_read"
+SHOWN = TRACES + "test_mqadmin_shows_what_our_client_has_traced"
+NAMESPACE_GROUPS = NAMESPACES + "test_members_of_one_group_share_its_queues"
+NAMESPACE_FAILURES = NAMESPACES + "test_what_fails_comes_again_and_is_a_dead_letter_for_both"
+NAMESPACE_TRANSACTIONS = NAMESPACES + "test_a_transaction_of_each_reaches_a_consumer_of_the_other"
+NAMESPACE_REQUESTS = NAMESPACES + "test_each_answers_the_requests_of_the_other"
+NAMESPACE_LITE = NAMESPACES + "test_lite_pull_consumers_of_one_group_share_its_queues"
 OFFSETS = GROUPS + "test_a_group_goes_on_where_another_client_s_member_stopped"
 
 FEATURES = (
@@ -215,7 +224,9 @@ FEATURES = (
             PRODUCER + "test_namespace_of_sends.py::test_every_kind_of_send_has_the_namespace",
             CLIENT + "test_namespace.py::test_clients_of_two_namespaces_do_not_meet",
         ),
-        absent="Java's and Go's clients are not run beside it",
+        java=(NAMESPACE_TRANSACTIONS, NAMESPACE_REQUESTS),
+        java_broker=(NAMESPACE_TRANSACTIONS, NAMESPACE_REQUESTS),
+        absent="Go's client is not run with a namespace",
     ),
     Feature(
         "P15",
@@ -259,7 +270,9 @@ FEATURES = (
             CLIENT + "test_hooks.py::test_a_hook_sees_before_and_after",
             CLIENT + "test_hooks.py::test_what_is_forbidden_reaches_the_sender_and_no_broker",
         ),
-        absent="hooks are inside a program. Java's traces are compared byte by byte as recorded",
+        java=(RECORDS, TRACES + "test_transactions_leave_the_same_records"),
+        java_broker=(RECORDS, SHOWN, TRACES + "test_transactions_leave_the_same_records"),
+        absent="hooks are inside a program; Go's client is not run with traces",
     ),
     Feature(
         "T01",
@@ -572,8 +585,8 @@ FEATURES = (
             LITE_PULL + "test_polls_return_one_pull_each_in_order",
             LITE_PULL + "test_pulls_have_the_flags_and_times_of_java",
         ),
-        java=LITE_SHARES,
-        java_broker=LITE_SHARES,
+        java=(LITE_SHARES, NAMESPACE_LITE),
+        java_broker=(LITE_SHARES, NAMESPACE_LITE),
         absent="Go 2.1 has no such consumer",
     ),
     Feature(
@@ -654,7 +667,9 @@ FEATURES = (
             CONSUMER + "test_consume_hooks.py::test_what_a_filter_hook_removes_counts_as_consumed",
             CLIENT + "trace/test_tracing.py::test_each_style_of_consumption_is_traced",
         ),
-        absent="hooks are inside a program. Java's traces are compared byte by byte as recorded",
+        java=RECORDS,
+        java_broker=(RECORDS, SHOWN),
+        absent="hooks are inside a program; Go's client is not run with traces",
     ),
     Feature(
         "C27",
@@ -664,11 +679,14 @@ FEATURES = (
             CLIENT + "test_namespace.py::test_a_consumer_handles_its_own_topic_and_dead_letters_keep_the_namespace",
             CLIENT + "test_end_to_end.py::test_a_cluster_that_takes_tls_only_and_known_clients_only",
         ),
+        java=(NAMESPACE_GROUPS, NAMESPACE_FAILURES),
         java_broker=(
+            NAMESPACE_GROUPS,
+            NAMESPACE_FAILURES,
             "interop/test_acl.py::test_our_client_signs_for_javas_broker",
             "interop/test_tls.py::test_our_client_sends_and_pulls_over_tls_from_java",
         ),
-        absent="ACL and TLS are between a client and a broker",
+        absent="ACL and TLS are between a client and a broker; Go's client is not run with a namespace",
     ),
 )
 
