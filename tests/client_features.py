@@ -34,6 +34,7 @@ MESSAGES = "interop/test_client_messages.py::"
 GROUPS = "interop/test_client_groups.py::"
 CONVERSATIONS = "interop/test_client_conversations.py::"
 ALONE = "interop/test_client_alone.py::"
+LITE = "interop/test_lite_pull.py::"
 TRACES = "interop/test_client_traces.py::"
 NAMESPACES = "interop/test_client_namespaces.py::"
 CLIENT = "client/"
@@ -94,7 +95,11 @@ START = GROUPS + "test_a_new_group_begins_where_java_s_begins"
 GIVEN_BACK = GROUPS + "test_what_a_member_gave_back_another_client_s_member_gets"
 AGAIN = GROUPS + "test_a_message_that_failed_comes_again_with_the_properties_that_java_gives_it"
 DEAD = GROUPS + "test_a_dead_letter_of_each_client_is_read_by_the_others"
-LITE_SHARES = GROUPS + "test_lite_pull_members_of_java_and_ours_share_a_group_and_go_on_where_the_other_stopped"
+LITE_SHARES = LITE + "test_a_group_is_shared_with_a_member_of_java_and_handed_over_both_ways"
+LITE_COMMITS = LITE + "test_what_is_polled_is_committed_by_a_later_poll_as_by_one_of_java"
+LITE_SEEKS = LITE + "test_queues_that_are_assigned_are_sought_paused_and_looked_up"
+PULL_TASKS = LITE + "test_pull_tasks_share_a_group_with_a_member_of_java"
+PULL_BACK = LITE + "test_a_message_that_was_pulled_is_given_back_to_members_with_handlers"
 RAISES = CONVERSATIONS + "test_a_local_transaction_that_raises_is_asked_about_and_a_hook_sees_each_verdict"
 ITS_FILE = ALONE + "test_a_broadcasting_member_goes_on_where_its_file_says"
 RECORDS = TRACES + "test_our_records_are_like_javas_and_each_is_read"
@@ -585,8 +590,8 @@ FEATURES = (
             LITE_PULL + "test_polls_return_one_pull_each_in_order",
             LITE_PULL + "test_pulls_have_the_flags_and_times_of_java",
         ),
-        java=(LITE_SHARES, NAMESPACE_LITE),
-        java_broker=(LITE_SHARES, NAMESPACE_LITE),
+        java=(LITE_SHARES, LITE_COMMITS, NAMESPACE_LITE),
+        java_broker=(LITE_SHARES, LITE_COMMITS, NAMESPACE_LITE),
         absent="Go 2.1 has no such consumer",
     ),
     Feature(
@@ -604,18 +609,24 @@ FEATURES = (
             LITE_PULL + "test_a_paused_queue_is_not_pulled_until_it_goes_on",
             LITE_PULL + "test_a_commit_stores_all_queues_or_those_that_are_named_or_the_programs_own_offsets",
         ),
-        java_broker=ALONE + "test_a_lite_pull_consumer_seeks_pauses_and_commits_in_queues_of_its_choice",
+        java_broker=LITE_SEEKS,
         absent=INNER,
     ),
     Feature(
         "C23",
         "queue listener",
-        ours=("LitePullConsumer.assignment_changes", "LitePullConsumer.queue_changes"),
+        ours=(
+            "LitePullConsumer.assignment_changes",
+            "LitePullConsumer.queue_changes",
+            "PullConsumer.assignment_changes",
+        ),
         alone=(
             CONSUMER + "group/test_assignment_changes.py::"
             "test_an_iterator_begins_with_what_is_assigned_and_waits_for_what_changes",
             LITE_PULL + "test_the_program_learns_of_its_queues",
             LITE_PULL + "test_the_queues_of_a_topic_are_watched",
+            CONSUMER + "test_pull_consumer_member.py::"
+            "test_it_shares_the_queues_of_its_topics_and_the_program_sees_each_change",
         ),
         java=LITE_SHARES,
         java_broker=LITE_SHARES,
@@ -623,18 +634,28 @@ FEATURES = (
     ),
     Feature(
         "C24",
-        "classic pull",
-        ours=("PullConsumer.pull", "PullConsumer.commit", "PullConsumer.open_messages"),
+        "classic pull, schedule service",
+        ours=(
+            "PullConsumer.pull",
+            "PullConsumer.commit",
+            "PullConsumer.send_message_back",
+            "PullConsumer.run_pull_task",
+        ),
         alone=(
             PULL + "test_a_pull_says_what_is_there_and_where_to_go_on",
             PULL + "test_a_held_pull_is_answered_by_the_next_message",
+            CONSUMER + "test_pull_consumer_member.py::test_offsets_that_are_only_noted_are_stored_later",
+            CONSUMER + "test_scheduled_pull.py::test_queues_are_called_concurrently_as_they_come_and_go",
             CLIENT + "test_golden_requests.py::test_a_pull_of_one_queue",
         ),
+        java=PULL_TASKS,
         java_broker=(
+            PULL_TASKS,
+            PULL_BACK,
             "interop/test_rocketpy_client.py::test_single_messages_and_batches_arrive",
             "interop/test_rocketpy_client.py::test_following_progress_tags_and_offsets",
         ),
-        absent=f"{INNER}; it is in no group",
+        absent="Go 2.1 has no member that this consumer could share with",
     ),
     Feature(
         "C25",

@@ -11,9 +11,6 @@ import trio
 
 from rocketpy.client import (
     Client,
-    ConsumeFromWhere,
-    LitePullConfig,
-    LitePullConsumer,
     Message,
     MessageBatch,
     MessageExt,
@@ -27,8 +24,6 @@ from tests.interop.conftest import BROKERS, chosen_cluster, unique_name
 from tests.interop.our_client import FROM_FIRST, PATIENT_PRODUCER, open_our_client, open_our_consumer
 
 pytestmark = pytest.mark.java
-
-LITE = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, auto_commit=False)
 
 
 @pytest.fixture(scope="module", params=BROKERS)
@@ -58,45 +53,11 @@ async def send(client: Client, topic: str, count: int, *, first: int = 0) -> lis
     return [each.offset_msg_id for each in sent]
 
 
-async def polled(consumer: LitePullConsumer, count: int) -> list[int]:
-    """Poll so many messages and return their numbers."""
-    found: list[int] = []
-    with trio.fail_after(WAIT_S):
-        while len(found) < count:
-            found += [int(each.body) for each in await consumer.poll()]
-    return found
-
-
 async def eventually(condition: Callable[[], Awaitable[object]]) -> None:
     """Wait until something is so."""
     with trio.fail_after(WAIT_S):
         while not await condition():
             await trio.sleep(0.02)
-
-
-async def test_a_lite_pull_consumer_seeks_pauses_and_commits_in_queues_of_its_choice(
-    client: Client, queue: MessageQueue
-) -> None:
-    await send(client, queue.topic, 20)
-    async with client.lite_pull_consumer("chosen", config=LITE) as consumer:
-        await consumer.assign([queue])
-        assert await consumer.committed(queue) == 0  # a broker's own answer while the topic's beginning is in memory
-        assert await polled(consumer, 20) == list(range(20))
-        await consumer.seek(queue, 15)
-        assert await polled(consumer, 5) == [15, 16, 17, 18, 19]
-        await consumer.seek_to_begin(queue)
-        assert (await polled(consumer, 1))[0] == 0
-        await consumer.seek_to_end(queue)
-        consumer.pause([queue])
-        await send(client, queue.topic, 5, first=20)
-        assert await consumer.poll(0.3) == []
-        consumer.resume([queue])
-        assert await polled(consumer, 5) == [20, 21, 22, 23, 24]
-        await consumer.commit({queue: 22})
-        assert await consumer.committed(queue) == 22
-    async with client.lite_pull_consumer("chosen", config=LITE) as consumer:
-        await consumer.assign([queue])
-        assert await polled(consumer, 3) == [22, 23, 24]
 
 
 async def test_a_queue_is_not_pulled_while_too_much_of_it_is_in_flight(client: Client, queue: MessageQueue) -> None:

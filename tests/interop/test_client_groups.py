@@ -20,8 +20,6 @@ from rocketpy.client import (
     Client,
     ConsumeFromWhere,
     Consumer,
-    LitePullConfig,
-    LitePullConsumer,
     MessageExt,
     MessageModel,
     MessageQueue,
@@ -201,47 +199,6 @@ async def test_members_of_three_clients_divide_the_queues_of_a_group(
     assert seen.keys().isdisjoint(mine)
     assert len(mine) == len(collected.messages)
     assert seen.keys() | mine == {(queue_id, offset) for queue_id in range(12) for offset in range(6)}
-
-
-async def test_lite_pull_members_of_java_and_ours_share_a_group_and_go_on_where_the_other_stopped(
-    cluster: Cluster, java: Roles, ours: Client
-) -> None:
-    topic, group = cluster.create_topic("polled"), "polled_group"
-    config = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, auto_commit=False)
-    shares: list[int] = []
-
-    async def watch(consumer: LitePullConsumer) -> None:
-        async for change in consumer.assignment_changes():
-            if change.topic == topic:
-                shares.append(len(change.assigned))
-
-    async def polled(consumer: LitePullConsumer, count: int) -> list[bytes]:
-        found: list[bytes] = []
-        with trio.fail_after(WAIT_S):
-            while len(found) < count:
-                found += [each.body for each in await consumer.poll()]
-        return found
-
-    async def has(count: int) -> bool:
-        return shares[-1:] == [count]
-
-    async with ours.lite_pull_consumer(group, topic, config=config) as consumer, trio.open_nursery() as nursery:
-        nursery.start_soon(watch, consumer)
-        await eventually(lambda: has(4), "all queues are ours")
-        async with java.consumer(cluster.namesrv, group, topic, kind="lite") as member:
-            await eventually(lambda: has(2), "two queues are Java's")
-            await send(ours, numbered(topic, 40))
-            mine = await polled(consumer, 20)
-            theirs = bodies(await member.wait_messages(20))
-        await eventually(lambda: has(4), "all queues are ours again")
-        await send(ours, numbered(topic, 20, first=40))
-        mine += await polled(consumer, 20)
-        assert sorted(mine + theirs) == bodies(numbered(topic, 60))
-        await consumer.commit()
-        nursery.cancel_scope.cancel()
-    async with java.consumer(cluster.namesrv, group, topic, kind="lite") as member:
-        await send(ours, numbered(topic, 20, first=60))
-        assert bodies(await member.wait_messages(20)) == bodies(numbered(topic, 20, first=60))
 
 
 # ---- order -----------------------------------------------------------------------------------------------------------

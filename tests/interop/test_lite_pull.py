@@ -21,6 +21,7 @@ from rocketpy.client import (
 from rocketpy.errors import BrokerError
 from tests.interop.clients import WAIT_S
 from tests.interop.cluster import Cluster
+from tests.interop.conftest import BROKERS, chosen_cluster
 from tests.interop.our_client import PATIENT_PRODUCER, open_our_client
 from tests.interop.roles import Roles
 
@@ -31,6 +32,12 @@ BY_HAND = LitePullConfig(
     auto_commit=False,
     topic_metadata_check_interval=100,
 )
+
+
+@pytest.fixture(scope="module", params=BROKERS)
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The cluster under test, and then Java's."""
+    return chosen_cluster(request)
 
 
 @pytest.fixture(scope="module")
