@@ -1,6 +1,7 @@
 """Measures our client beside others, against one broker of ours: ``python -m bench.clients [--quick] [--rows TEXT]``.
 
 Each measurement is a process of its own: it connects, warms up, and reports rate and processor time of what came then.
+A process that fails, or takes longer than :data:`RUN_SECONDS`, is named under the table, and the others go on.
 The clients take turns, row by row; broker, nameserver and client share the machine. Beside ours, on Trio, on asyncio
 and in plain code, stand RocketMQ's Java client and the C++ client behind PyPI's ``rocketmq``, where they can do a row.
 The C++ client stops after some seconds with what it has done by then: some of its rows are slow.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -28,7 +30,9 @@ QUEUES = 8
 BODY_BYTES = 128
 BATCH = 32
 QUICK_SCALE = 0.1
-RUN_S = 300.0
+RUN_SECONDS = 60.0
+IDLE_SECONDS = 4
+IMPORTS = 9
 CONSUME_TOPIC = "bench_consume"
 CONSUMED = 450_000
 
@@ -41,6 +45,7 @@ class ClientRow:
     worker_row: str
     total: int
     clients: Sequence[str]
+    unit: str = "per second"
 
 
 ROWS = (
@@ -51,7 +56,10 @@ ROWS = (
     ClientRow("send, batches collected by the producer", "collected", 300_000, ("ours",)),
     ClientRow("consume as a group", "consume", 300_000, ("ours", "asyncio", "blocking", "java", "c++")),
     ClientRow("consume by pulls", "pulls", 300_000, ("ours",)),
+    ClientRow("idle producer and consumer", "idle", 0, ("ours", "asyncio", "blocking"), "% of a core"),
+    ClientRow("import, over bare Python", "import", 0, ("ours", "asyncio", "blocking"), "ms of processor"),
 )
+IMPORTED = {"ours": "rocketpy.client", "asyncio": "rocketpy.client.aio", "blocking": "rocketpy.client.blocking"}
 CONSUMING = ("consume", "pulls")
 
 
@@ -86,6 +94,7 @@ def _run(options: argparse.Namespace, work: Path) -> int:
     rows = [row for row in ROWS if not options.rows or any(text in row.name for text in options.rows)]
     workers = _workers(work, {name for row in rows for name in row.clients if _is_wanted(options, name)})
     figures: dict[tuple[str, str], list[dict[str, float]]] = {}
+    failures: list[str] = []
     with nameserver(work / "namesrv") as address:
         broker = Broker("ours", work / "broker", {"namesrvAddr": address, "defaultTopicQueueNums": str(QUEUES)})
         broker.start()
@@ -96,14 +105,20 @@ def _run(options: argparse.Namespace, work: Path) -> int:
                 for row in rows:
                     names = [name for name in row.clients if name in workers]
                     for name in names if number % 2 else reversed(names):
-                        found = _measure(workers[name], row, address, scale, number, name)
-                        figures.setdefault((row.name, name), []).append(found)
+                        try:
+                            found = _measure(workers[name], row, address, scale, number, name)
+                        except BenchError as failure:
+                            failures.append(f"{row.name}, {name}: {failure}")
+                        else:
+                            figures.setdefault((row.name, name), []).append(found)
         finally:
             broker.stop()
     print(_table(rows, figures))
+    for failure in failures:
+        print(f"\nfailed: {failure}")
     if options.json:
         options.json.write_text(json.dumps({f"{row} / {name}": found for (row, name), found in figures.items()}))
-    return 0
+    return 1 if failures else 0
 
 
 def _is_wanted(options: argparse.Namespace, name: str) -> bool:
@@ -150,45 +165,75 @@ def _fill(work: Path, broker: Broker, total: int) -> None:
 
 
 def _measure(worker: list[str], row: ClientRow, address: str, scale: float, number: int, name: str) -> dict[str, float]:
-    """Run one worker; its rate in messages per second and its processor time in microseconds per message."""
+    """Run one worker; return its figure in the row's unit, and its processor time in microseconds per message."""
+    if row.worker_row == "import":
+        return {"figure": _import_ms(IMPORTED[name])}
+    if row.worker_row == "idle":
+        found = json.loads(
+            _check([*worker, "idle", address, f"bench_idle_{number}_{name}", "1", str(IDLE_SECONDS), "0"])
+        )
+        return {"figure": 100 * found["processor_s"] / found["seconds"]}
     total = int(row.total * scale)
     topic = CONSUME_TOPIC if row.worker_row in CONSUMING else f"bench_{row.worker_row}_{number}_{name.strip('+')}"
     arguments = [row.worker_row, address, topic, str(total // 3), str(total), str(BODY_BYTES)]
     done = _check([*worker, *arguments])
     found = json.loads(done.splitlines()[-1])
     return {
-        "per_s": found["messages"] / found["seconds"],
+        "figure": found["messages"] / found["seconds"],
         "processor_us": found["processor_s"] / found["messages"] * 1e6,
     }
 
 
+def _import_ms(module: str) -> float:
+    """Return the milliseconds of processor time that an import takes, at best, without the start of Python."""
+
+    def processor_ms(code: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        _check([sys.executable, "-c", code])
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+    _check([sys.executable, "-c", f"import {module}"])  # writes the compiled modules
+    rounds = [(processor_ms("pass"), processor_ms(f"import {module}")) for _ in range(IMPORTS)]
+    return min(each[1] for each in rounds) - min(each[0] for each in rounds)
+
+
 def _check(command: list[str]) -> str:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=RUN_S, check=False, cwd=REPOSITORY, env=environment
+            command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False, cwd=REPOSITORY, env=environment
         )
     except subprocess.TimeoutExpired as error:
-        raise BenchError(f"{' '.join(command)} took longer than {RUN_S:.0f} s") from error
+        raise BenchError(f"{' '.join(command)} took longer than {RUN_SECONDS:.0f} s") from error
     if done.returncode != 0:
         raise BenchError(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()[-2000:]}")
     return done.stdout
 
 
 def _table(rows: Sequence[ClientRow], figures: dict[tuple[str, str], list[dict[str, float]]]) -> str:
-    """Return the table in Markdown: medians, and our rate over that of each other client."""
-    lines = ["| row | client | per second | min..max | processor us | ours / it |", "|---|---|---|---|---|---|"]
+    """Return the table in Markdown: medians, the best, and our figure over that of each other client."""
+    lines = [
+        "| row | client | figure | unit | min..max | processor us, best | ours / it | best / best |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for row in rows:
-        ours = figures.get((row.name, "ours"))
+        ours = [each["figure"] for each in figures.get((row.name, "ours"), [])]
         for name in row.clients:
-            found = figures.get((row.name, name))
+            rounds = figures.get((row.name, name), [])
+            found = [each["figure"] for each in rounds]
             if not found:
                 continue
-            rates = [each["per_s"] for each in found]
-            ratio = median(each["per_s"] for each in ours) / median(rates) if ours else None
+            digits = 0 if row.unit == "per second" else 2
+            processor = [each["processor_us"] for each in rounds if "processor_us" in each]
+            best = max if row.unit == "per second" else min
+            best_us = f"{min(processor):.1f}" if processor else "-"
+            ratios = (median(ours) / median(found), best(ours) / best(found)) if ours else ()
             lines.append(
-                f"| {row.name} | {name} | {median(rates):,.0f} | {min(rates):,.0f}..{max(rates):,.0f} "
-                f"| {median(each['processor_us'] for each in found):.1f} | {'-' if ratio is None else f'{ratio:.2f}'} |"
+                f"| {row.name} | {name} | {median(found):,.{digits}f} | {row.unit} "
+                f"| {min(found):,.{digits}f}..{max(found):,.{digits}f} | {best_us} "
+                f"| {' | '.join(f'{each:.2f}' for each in ratios) or '- | -'} |"
             )
     return "\n".join(lines)
 

@@ -20,7 +20,9 @@ GROUP_CONFIG = ConsumerConfig(
 def main() -> None:
     """Run the row that the command line names."""
     row, namesrv, topic, warm, total, body_bytes = sys.argv[1:]
-    if row == "consume":
+    if row == "idle":
+        asyncio.run(idle(namesrv, topic, int(warm), int(total)))
+    elif row == "consume":
         asyncio.run(consume(namesrv, topic, int(warm), int(total)))
     else:
         asyncio.run(produce(row, namesrv, topic, b"x" * int(body_bytes), int(warm), int(total)))
@@ -75,6 +77,18 @@ async def consume(namesrv: str, topic: str, warm: int, total: int) -> None:
             if counted >= warm + total:
                 report(total, started[1], started[0])
                 return
+
+
+async def idle(namesrv: str, topic: str, warm_s: int, seconds: int) -> None:
+    """Have a producer that has sent a message, and a consumer that waits for more."""
+    async with aio.open_client(namesrv) as client, client.producer("bench_idle") as producer:
+        await producer.send(Message(topic, b"x"))
+        async with client.consumer(f"bench_idle_{time.time_ns()}", topic) as consumer:
+            await consumer.wait_assigned()
+            await asyncio.sleep(warm_s)
+            processor, begin = time.process_time(), time.perf_counter()
+            await asyncio.sleep(seconds)
+            report(1, begin, processor)
 
 
 def report(total: int, begin: float, processor: float) -> None:

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import Any
 
 from rocketpy.client import ConsumeFromWhere, ConsumerConfig, Message, blocking
 
@@ -21,6 +20,9 @@ GROUP_CONFIG = ConsumerConfig(
 def main() -> None:
     """Run the row that the command line names."""
     row, namesrv, topic, warm, total, body_bytes = sys.argv[1:]
+    if row == "idle":
+        idle(namesrv, topic, int(warm), int(total))
+        return
     if row == "consume":
         consume(namesrv, topic, int(warm), int(total))
         return
@@ -33,13 +35,13 @@ def main() -> None:
         report(int(total), begin, processor)
 
 
-def send_in_sequence(producer: Any, topic: str, body: bytes, total: int) -> None:
+def send_in_sequence(producer: blocking.Producer, topic: str, body: bytes, total: int) -> None:
     """Send, and wait for each answer."""
     for _ in range(total):
         producer.send(Message(topic, body))
 
 
-def send_in_threads(producer: Any, topic: str, body: bytes, total: int) -> None:
+def send_in_threads(producer: blocking.Producer, topic: str, body: bytes, total: int) -> None:
     """Send from 64 threads, each in sequence."""
     threads = [
         threading.Thread(target=send_in_sequence, args=(producer, topic, body, total // THREADS))
@@ -51,9 +53,9 @@ def send_in_threads(producer: Any, topic: str, body: bytes, total: int) -> None:
         each.join()
 
 
-def send_pipelined(producer: Any, topic: str, body: bytes, total: int) -> None:
+def send_pipelined(producer: blocking.Producer, topic: str, body: bytes, total: int) -> None:
     """Send, and ask for each result a thousand messages later."""
-    pending: deque[Any] = deque()
+    pending: deque[blocking.PendingSend] = deque()
     for _ in range(total):
         pending.append(producer.send_soon(Message(topic, body)))
         if len(pending) > RESULTS_LATER:
@@ -77,6 +79,18 @@ def consume(namesrv: str, topic: str, warm: int, total: int) -> None:
             if counted >= warm + total:
                 report(total, started[1], started[0])
                 return
+
+
+def idle(namesrv: str, topic: str, warm_s: int, seconds: int) -> None:
+    """Have a producer that has sent a message, and a consumer that waits for more."""
+    with blocking.open_client(namesrv) as client, client.producer("bench_idle") as producer:
+        producer.send(Message(topic, b"x"))
+        with client.consumer(f"bench_idle_{time.time_ns()}", topic) as consumer:
+            consumer.wait_assigned()
+            time.sleep(warm_s)
+            processor, begin = time.process_time(), time.perf_counter()
+            time.sleep(seconds)
+            report(1, begin, processor)
 
 
 def report(total: int, begin: float, processor: float) -> None:

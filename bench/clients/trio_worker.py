@@ -38,7 +38,9 @@ SendAll = Callable[[Producer, str, bytes, int], Awaitable[None]]
 def main() -> None:
     """Run the row that the command line names."""
     row, namesrv, topic, warm, total, body_bytes = sys.argv[1:]
-    if row == "pulls":
+    if row == "idle":
+        trio.run(idle, namesrv, topic, int(warm), int(total))
+    elif row == "pulls":
         trio.run(pull, namesrv, topic, int(warm), int(total))
     elif row == "consume":
         trio.run(consume, namesrv, topic, int(warm), int(total))
@@ -145,6 +147,18 @@ async def pull(namesrv: str, topic: str, warm: int, total: int) -> None:
         for queue in await consumer.queues(topic):
             nursery.start_soon(read, queue)
     report(counted - warm, started[1], started[0])
+
+
+async def idle(namesrv: str, topic: str, warm_s: int, seconds: int) -> None:
+    """Have a producer that has sent a message, and a consumer that waits for more."""
+    async with open_client(namesrv) as client, client.producer("bench_idle") as producer:
+        await producer.send(Message(topic, b"x"))
+        async with client.consumer(f"bench_idle_{time.time_ns()}", topic) as consumer:
+            await consumer.wait_assigned()
+            await trio.sleep(warm_s)
+            processor, begin = time.process_time(), time.perf_counter()
+            await trio.sleep(seconds)
+            report(1, begin, processor)
 
 
 def report(total: int, begin: float, processor: float) -> None:

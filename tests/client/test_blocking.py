@@ -139,7 +139,7 @@ def _handle(client: blocking.Client) -> list[bytes]:
         with client.consumer("o", "Roles", config=FIRST) as consumer:
             consuming = threads.submit(consume)
             assert handled.wait(PATIENCE_SECONDS)
-        consuming.result(PATIENCE_SECONDS)
+        assert consuming.exception(PATIENCE_SECONDS) is None
     return bodies
 
 
