@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import outcome
@@ -19,7 +19,7 @@ import trio
 
 from rocketpy.client.begun import Begun
 from rocketpy.client.shells.guest_ticks import GuestTicks
-from rocketpy.client.shells.loop_call import CallTasks, LoopCall
+from rocketpy.client.shells.loop_call import CANCELLED, CallTasks, LoopCall
 from rocketpy.errors import LocalProtocolError
 
 T = TypeVar("T")
@@ -91,12 +91,11 @@ class GuestHost:
             return begun.result()
         tasks = tasks or self.tasks
         ended: asyncio.Future[None] = self.loop.create_future()
-        call: LoopCall[T] = LoopCall(function, arguments, partial(_end, ended))
         if begun is not None:
-            tasks.follow(call, begun)
-        else:
-            self._ticks.wake()  # a task is about to be rescheduled
-            tasks.start(call)
+            return await self._follow(begun, ended, tasks)
+        call: LoopCall[T] = LoopCall(function, arguments, partial(_end, ended))
+        self._ticks.wake()  # a task is about to be rescheduled
+        tasks.start(call)
         try:
             await ended
         except asyncio.CancelledError:
@@ -106,6 +105,24 @@ class GuestHost:
         return call.unwrap()
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    async def _follow(begun: Begun[T], ended: asyncio.Future[None], tasks: CallTasks) -> T:
+        """Wait for what was begun without a task, in as few steps as can be: many sends are such calls."""
+        followed = _Followed(begun, ended)
+        begun.on_done(followed.end)
+        tasks.begun[followed] = None
+        try:
+            await ended
+        except asyncio.CancelledError:
+            if not begun.is_done:
+                begun.abandon()
+            raise
+        finally:
+            del tasks.begun[followed]
+        if followed.is_abandoned:
+            raise LocalProtocolError(CANCELLED)
+        return begun.result()
 
     def _start(self) -> None:
         trio.lowlevel.start_guest_run(
@@ -146,6 +163,30 @@ class GuestHost:
                 cancelled = failure
         if cancelled is not None:
             raise cancelled
+
+
+class _Followed:
+    """A call that was begun without a task, and the future of its caller."""
+
+    __slots__ = ("_begun", "_ended", "is_abandoned")
+
+    def __init__(self, begun: Begun[Any], ended: asyncio.Future[None]) -> None:
+        self._begun = begun
+        self._ended = ended
+        self.is_abandoned = False
+        """Whether its block has ended first."""
+
+    def end(self) -> None:
+        """Let the caller go on."""
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def abandon(self) -> None:
+        """Abandon the call, unless it has ended, and let its caller go on."""
+        if not self._begun.is_done:
+            self.is_abandoned = True
+            self._begun.abandon()
+            self.end()
 
 
 def _end(future: asyncio.Future[None], _: object) -> None:

@@ -12,7 +12,7 @@ Everything here is for the thread of the loop, but the making of a :class:`LoopC
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import outcome
 import trio
@@ -27,6 +27,14 @@ CLOSED = "the client is closed"
 
 IDLE_TASKS_MAX = 1024
 """Tasks of a nursery that wait for a next call; further ones end with their call."""
+
+
+class Abandonable(Protocol):
+    """A call that can be ended by the end of its block."""
+
+    def abandon(self) -> None:
+        """End the call."""
+        ...
 
 
 class LoopCall(Generic[T]):
@@ -54,7 +62,7 @@ class LoopCall(Generic[T]):
         self.on_end = on_end
         self._task: _CallTask | None = None
         self._begun: Begun[T] | None = None
-        self._among: dict[LoopCall[Any], None] | None = None  # what it is noted in while it is under way
+        self._among: dict[Abandonable, None] | None = None  # what it is noted in while it is under way
 
     def unwrap(self) -> T:
         """Return or raise what the function did; LocalProtocolError if it was cancelled or never started."""
@@ -75,7 +83,7 @@ class LoopCall(Generic[T]):
 
     # ---- for its nursery ------------------------------------------------------------------------------------------
 
-    def follow(self, begun: Begun[T], among: dict[LoopCall[Any], None]) -> None:
+    def follow(self, begun: Begun[T], among: dict[Abandonable, None]) -> None:
         """End with what was begun without a task; while it is under way the call is noted among others."""
         self._begun = begun
         if begun.is_done:
@@ -115,7 +123,8 @@ class CallTasks:
     def __init__(self, nursery: trio.Nursery) -> None:
         self.nursery = nursery
         self.idle: list[_CallTask] = []
-        self._begun: dict[LoopCall[Any], None] = {}
+        self.begun: dict[Abandonable, None] = {}
+        """Calls under way that were begun without a task."""
         self._is_closed = False
 
     def start(self, call: LoopCall[Any]) -> None:
@@ -128,7 +137,7 @@ class CallTasks:
                 call.fail(begun)
                 return
             if begun.value is not None:
-                self.follow(call, begun.value)
+                call.follow(begun.value, self.begun)
                 return
         if self.idle:
             self.idle.pop().take(call)
@@ -141,14 +150,10 @@ class CallTasks:
             else:
                 call.run_by(task)
 
-    def follow(self, call: LoopCall[T], begun: Begun[T]) -> None:
-        """Have a call that was begun without a task end with it, or with the nursery."""
-        call.follow(begun, self._begun)
-
     def close(self) -> None:
         """End the calls that were begun without a task, as the end of the nursery ends the others."""
         self._is_closed = True
-        for call in list(self._begun):
+        for call in list(self.begun):
             call.abandon()
 
 

@@ -146,7 +146,10 @@ class Shell(ABC, Generic[LoopT]):
         self, member: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[Callable[..., Any], list[Any]]:
         """Return a member and its arguments as the client takes them."""
-        given = [self._handed(member, index, each) for index, each in enumerate(arguments)]
+        given = [
+            self._handed(member, index, each) if isinstance(each, Shell) or callable(each) else each
+            for index, each in enumerate(arguments)
+        ]
         if named:
             names = {name: self._handed(member, name, each) for name, each in named.items()}
             member = functools.partial(member, **names)
