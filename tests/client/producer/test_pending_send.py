@@ -13,6 +13,7 @@ from rocketpy.client.results import SendResult, SendStatus
 from rocketpy.errors import RemotingTimeoutError
 from rocketpy.protocol.message import MessageQueue
 from tests.client.cancelled_everywhere import cancelled_at
+from tests.patience import PATIENCE_SECONDS
 
 RESULT = SendResult(SendStatus.SEND_OK, "id", "offset id", MessageQueue("T", "a", 0), 7, "region")
 
@@ -23,14 +24,15 @@ async def test_many_may_wait_and_each_gets_the_result() -> None:
     async def wait() -> None:
         results.append(await pending)
 
-    async with trio.open_nursery() as nursery:
-        for _ in range(3):
-            nursery.start_soon(wait)
-        await trio.testing.wait_all_tasks_blocked()
-        assert not pending.is_done
-        with pytest.raises(trio.WouldBlock):
-            pending.result()
-        pending.succeed(RESULT)
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not pending.is_done
+            with pytest.raises(trio.WouldBlock):
+                pending.result()
+            pending.succeed(RESULT)
     assert results == [RESULT] * 3
     assert pending.is_done
     assert await pending is pending.result() is RESULT
