@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from uuid import UUID
 
 import attrs
 import trio
@@ -37,6 +36,7 @@ from rocketpy.client.producer.delivery import Delivery
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.pipeline import CONNECT_SECONDS, Pipeline
 from rocketpy.client.producer.queue_choice import QueueChoice
+from rocketpy.client.producer.reply_requests import ReplyRequests
 from rocketpy.client.producer.retry_rules import RetryRules, async_rules, one_attempt, sync_rules
 from rocketpy.client.producer.selectors import QueueSelector
 from rocketpy.client.producer.send_request import SendRequest, SendRequestMaker
@@ -45,23 +45,15 @@ from rocketpy.client.results import SendResult
 from rocketpy.client.route_finder import TopicTemplate
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.services.timeouts import Timeouts
-from rocketpy.client.validators import UNSPECIFIED, check_group
+from rocketpy.client.validators import check_group
 from rocketpy.errors import (
-    BrokerError,
     ClientError,
-    ClientErrorCode,
-    RemotingError,
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
 )
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue
 from rocketpy.protocol.namespace import wrap_namespace
-from rocketpy.protocol.properties import (
-    PROPERTY_CORRELATION_ID,
-    PROPERTY_MESSAGE_REPLY_TO_CLIENT,
-    PROPERTY_MESSAGE_TTL,
-)
 
 
 @asynccontextmanager
@@ -203,30 +195,13 @@ class Producer:
         Raises ClientError 10006 when the message is stored but no reply comes in time, and ClientError -1, caused by
         what :meth:`send` raises, when it is not sent.
         """
-        deadline = trio.current_time() + timeout_s
-        await self._become_known(message.topic, timeout_s)
-        correlation_id = str(UUID(int=self._instance.randomness.getrandbits(128), version=4))
-        own = {
-            PROPERTY_CORRELATION_ID: correlation_id,
-            PROPERTY_MESSAGE_REPLY_TO_CLIENT: self._instance.client_id,
-            PROPERTY_MESSAGE_TTL: str(int(timeout_s * 1000)),
-        }
-        with self._instance.replies.expecting(correlation_id) as waiting:
-            request = self._maker.message(message, properties=own)
-            rules = attrs.evolve(self._async_rules, timeout_s=deadline - trio.current_time())
-            try:
-                await self._deliver(request, queue, rules, one_attempt(rules))
-            except (BrokerError, RemotingError) as failure:
-                raise ClientError(UNSPECIFIED, f"send request message to <{message.topic}> fail") from failure
-            with trio.move_on_at(deadline):
-                await waiting.arrived.wait()
-            if waiting.reply is None:
-                raise ClientError(
-                    ClientErrorCode.REQUEST_TIMEOUT_EXCEPTION,
-                    f"send request message to <{message.topic}> OK, but wait reply message timeout, "
-                    f"{timeout_s * 1000:g} ms.",
-                )
-            return waiting.reply
+
+        async def send(request: SendRequest, seconds: float) -> None:
+            rules = attrs.evolve(self._async_rules, timeout_s=seconds)
+            await self._deliver(request, queue, rules, one_attempt(rules))
+
+        requests = ReplyRequests(instance=self._instance, maker=self._maker, template=self._template)
+        return await requests.request(message, timeout_s, send)
 
     def _begin_send_batch(
         self,
@@ -336,23 +311,6 @@ class Producer:
         """Return the queues that :meth:`send` chooses from, none while they are not known."""
         queues = self._instance.routes.table.publish_queues(wrap_namespace(self._maker.namespace, topic))
         return [MessageQueue(topic, each.broker_name, each.queue_id) for each in queues]
-
-    async def _become_known(self, topic: str, timeout_s: float) -> None:
-        """Before the first request of a topic: a broker that does not know this client cannot pass the reply on.
-
-        Raises ClientError -1 when the route is not found in time. Heartbeats get half of what is left then: one broker
-        that does not answer them keeps no request from another.
-        """
-        wrapped = wrap_namespace(self._maker.namespace, topic)
-        if self._instance.routes.table.publish_queues(wrapped):
-            return
-        deadline = trio.current_time() + timeout_s
-        with trio.move_on_at(deadline) as looking_up:
-            await self._instance.routes.publish_queues(wrapped, self._template)
-        if looking_up.cancelled_caught:
-            raise ClientError(UNSPECIFIED, f"send request message to <{topic}> fail: no route in {timeout_s:g} s")
-        with trio.move_on_after((deadline - trio.current_time()) / 2):
-            await self._instance.heartbeats.send()
 
     def _begin(
         self, request: SendRequest, queue: MessageQueue | QueueSelector | None, timeout_s: float | None
