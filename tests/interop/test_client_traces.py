@@ -167,17 +167,17 @@ async def test_transactions_leave_the_same_records(any_cluster: Cluster, java: R
     async def check(message: MessageExt) -> LocalTransactionState:
         return LocalTransactionState.UNKNOW
 
+    wanted: dict[type[TraceRecord], int] = {PubTrace: 1, EndTransactionTrace: 1}
     async with open_our_client(any_cluster.namesrv) as client:
         async with java.producer(any_cluster.namesrv, "theirs_t", trace=True) as theirs:
             (answer,) = await theirs.send([asked], "transaction")
+            of_theirs = await wait_trace(client, answer.msg_id, wanted)  # what waits when it closes may be lost
         message = Message.create(topic, asked.body, keys="key", properties={"first": "commit"})
         async with (
             client.transaction_producer("ours_t", check=check, config=TRACED_PRODUCER) as ours,
             ours.transaction(message) as transaction,
         ):
             await transaction.commit()
-        wanted: dict[type[TraceRecord], int] = {PubTrace: 1, EndTransactionTrace: 1}
-        of_theirs = await wait_trace(client, answer.msg_id, wanted)
         of_ours = await wait_trace(client, transaction.transaction_id, wanted)
     assert list(map(without_what_varies, of_theirs)) == list(map(without_what_varies, of_ours))
     for records in (of_theirs, of_ours):
