@@ -125,6 +125,8 @@ class Consumer:
         self._member: _Member | None = None
         # Joining awaits answers of brokers, and a consumer joins once.
         self._joining = trio.Lock()
+        self._joining_scope = trio.CancelScope()  # of the join that is under way; the task may outlive the block
+        self._has_ended = False
 
     # ---- styles ---------------------------------------------------------------------------------------------------
 
@@ -141,6 +143,9 @@ class Consumer:
         ``consume_timeout`` is cancelled. Started with ``nursery.start``, it returns when the first queues are assigned.
         """
         member = await self._join(is_orderly=False)
+        if member is None:
+            task_status.started()
+            return
         member.direct.handler = handler
         member.commands.tasks = tasks
         await member.group.queues.wait_assigned()
@@ -161,6 +166,9 @@ class Consumer:
         ``nursery.start``, it returns when the first queues are assigned.
         """
         member = await self._join(is_orderly=True)
+        if member is None:
+            task_status.started()
+            return
         member.direct.handler = handler
         member.commands.tasks = tasks
         await member.group.queues.wait_assigned()
@@ -195,7 +203,8 @@ class Consumer:
         """
         is_orderly = self._member is not None and self._member.group.is_orderly
         member = await self._join(is_orderly=is_orderly)
-        await member.group.queues.wait_assigned()
+        if member is not None:
+            await member.group.queues.wait_assigned()
         return self.assigned
 
     def subscribe(self, topic: str, selector: str | MessageSelector = SUB_ALL) -> None:
@@ -228,17 +237,25 @@ class Consumer:
 
     async def _next_batch(self) -> MessageBatch:
         member = await self._join(is_orderly=False)
+        if member is None:
+            raise StopAsyncIteration
         assert isinstance(member.sink, ConcurrentConsumption), "it has joined as such"
         try:
             return await member.sink.next_in_hand()
         except trio.EndOfChannel:
             raise StopAsyncIteration from None
 
-    async def _join(self, *, is_orderly: bool) -> _Member:
+    async def _join(self, *, is_orderly: bool) -> _Member | None:
+        """Join the group, if that has not happened; None when the block of the consumer has ended meanwhile."""
         if self._member is None:  # not under the lock otherwise: each batch comes by here
+            if self._has_ended:
+                raise ClientError(UNSPECIFIED, f"the consumer of group {self._group_name} has ended")
             async with self._joining:
-                if self._member is None:
-                    self._member = await self._new_member(is_orderly)
+                if self._member is None and not self._has_ended:
+                    with trio.CancelScope() as self._joining_scope:
+                        self._member = await self._new_member(is_orderly)
+        if self._member is None:
+            return None
         if self._member.group.is_orderly != is_orderly:
             raise ClientError(UNSPECIFIED, f"the consumer of group {self._group_name} cannot be orderly and concurrent")
         return self._member
@@ -319,6 +336,11 @@ class Consumer:
         )
 
     async def _leave(self) -> None:
+        self._has_ended = True
+        self._joining_scope.cancel()
+        with trio.CancelScope(shield=True):  # a join that is cancelled tells the brokers so, in a bounded time
+            async with self._joining:
+                pass
         if self._member is not None:
             with self._member.leaving:
                 await self._member.group.leave()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 import attrs
@@ -346,3 +346,52 @@ async def test_handlers_end_with_the_block_of_the_consumer(cluster: FakeCluster)
             iterator = consumer.batches()
     with pytest.raises(StopAsyncIteration):
         await anext(iterator)
+
+
+@pytest.mark.parametrize("silent", [RequestCode.HEART_BEAT, RequestCode.QUERY_CONSUMER_OFFSET])
+@pytest.mark.parametrize("style", ["run", "run_orderly", "iterate", "wait_assigned"])
+async def test_a_style_ends_with_a_block_that_ends_before_it_has_begun(
+    cluster: FakeCluster, client: Client, silent: RequestCode, style: str
+) -> None:
+    """The task of the style outlives the block, and was joining, or waiting for the first queues."""
+    cluster.broker.be_silent(silent)
+    returned: list[object] = []
+
+    async def handle(batch: MessageBatch) -> None:
+        raise AssertionError("no queue has begun")
+
+    async def use() -> None:
+        match style:
+            case "iterate":
+                returned.append([each async for each in consumer])
+            case "wait_assigned":
+                returned.append(await consumer.wait_assigned())
+            case _:
+                returned.append(await getattr(consumer, style)(handle))
+
+    async with trio.open_nursery() as nursery, client.consumer("g", TOPIC, config=FIRST) as consumer:
+        nursery.start_soon(use)
+        await until(lambda: cluster.broker.asked(silent))
+    assert len(returned) == 1
+    assert not returned[0]
+    with pytest.raises(ClientError, match="has ended") if silent is RequestCode.HEART_BEAT else nullcontext():
+        await consumer.wait_assigned()
+    async with client.consumer("g", TOPIC):
+        pass  # the group is free again
+
+
+async def test_a_style_that_waits_for_its_turn_to_join_ends_with_the_block(
+    cluster: FakeCluster, client: Client
+) -> None:
+    cluster.broker.be_silent(RequestCode.HEART_BEAT)
+    returned: list[list[MessageQueue]] = []
+
+    async def use() -> None:
+        returned.append(await consumer.wait_assigned())
+
+    async with trio.open_nursery() as nursery, client.consumer("g", TOPIC) as consumer:
+        nursery.start_soon(use)
+        nursery.start_soon(use)
+        await until(lambda: cluster.broker.asked(RequestCode.HEART_BEAT))
+    assert returned == [[], []]
+    assert len(cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)) == 1
