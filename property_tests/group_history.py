@@ -12,13 +12,17 @@ from enum import Enum
 from functools import partial
 from random import Random
 
+import attrs
 import trio
 
-from property_tests.group_record import OTHER_TOPIC, TOPIC, History, Member
+from property_tests.group_record import OTHER_TOPIC, TOPIC, Disturbance, History, Member
 from rocketpy.client.client import open_admin_client, open_client, open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.errors import RocketpyError
+from rocketpy.protocol.allocation.averagely import AllocateAveragely, AllocateByCircle
+from rocketpy.protocol.allocation.consistent_hash import AllocateConsistentHash
+from rocketpy.protocol.allocation.strategy import AllocateMessageQueueStrategy
 from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.message import Message, MessageQueue
 from rocketpy.store.config import BrokerRole, FlushDiskType
@@ -36,6 +40,9 @@ STABLE_SECONDS = 25.0
 """More than the time between two rebalances."""
 
 CONFIG = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, consume_message_batch_max_size=3)
+STRATEGIES: list[AllocateMessageQueueStrategy] = [AllocateAveragely(), AllocateByCircle(), AllocateConsistentHash()]
+ODD_SHARE = 0.15
+"""How many of the members that join have another strategy than the group."""
 QUICK = ClientConfig(mq_client_api_timeout=1000, poll_name_server_interval=10_000)
 
 
@@ -43,7 +50,7 @@ class Kind(Enum):
     """What changes in a history."""
 
     CLEAN = "members join and leave, topics get more queues, brokers are added"
-    MEMBERS = "members also crash, hang and subscribe as they like, brokers restart and leave"
+    MEMBERS = "members also crash, hang, subscribe and divide queues as they like, brokers restart and leave"
     FAULTS = "a pair and a broker: kills, losses of power, a master that stays away, cut and broken connections"
 
 
@@ -60,20 +67,30 @@ ACTIONS = {
 def history_of(seed: int, *, is_orderly: bool, kind: Kind) -> History:
     """Play a seed to its end."""
     history = History(is_orderly)
-    simulate(lambda world: _Play(history, world, kind, Random(f"group {kind.name} {seed}")).run(), seed=seed)
+    strategy, randomness = STRATEGIES[seed % len(STRATEGIES)], Random(f"group {kind.name} {seed}")
+    simulate(lambda world: _Play(history, world, kind, strategy, randomness).run(), seed=seed)
     return history
 
 
 class _Play:
     """One history as it happens."""
 
-    def __init__(self, history: History, world: ClusterWorld, kind: Kind, randomness: Random) -> None:
+    def __init__(
+        self,
+        history: History,
+        world: ClusterWorld,
+        kind: Kind,
+        strategy: AllocateMessageQueueStrategy,
+        randomness: Random,
+    ) -> None:
         self.history = history
         self.world = world
         self.kind = kind
+        self.strategy = strategy
         self.random = randomness
         self.queue_nums = 2
         self.host_of_producer: SimHost | None = None
+        self._disagreement: Disturbance | None = None  # while a member has another strategy
         self._actions: dict[str, Callable[[], Awaitable[None]]] = {
             "join": self._join,
             "leave": partial(self._end_member, SimHost.stop),
@@ -148,15 +165,23 @@ class _Play:
                 number += 1
                 await trio.sleep(0.2)
 
-    async def _consume(self, topics: list[str], handlers_end_first: bool, host: SimHost, process: SimProcess) -> None:
+    async def _consume(
+        self,
+        topics: list[str],
+        strategy: AllocateMessageQueueStrategy,
+        handlers_end_first: bool,
+        host: SimHost,
+        process: SimProcess,
+    ) -> None:
         """Be a member until the process is to stop."""
+        config = attrs.evolve(CONFIG, allocate_message_queue_strategy=strategy)
         async with (
             open_client(self.world.name_servers, config=QUICK, environment=environment_of(process)) as client,
             trio.open_nursery() as outer,
-            client.consumer(GROUP, *topics, config=CONFIG) as consumer,
+            client.consumer(GROUP, *topics, config=config) as consumer,
             trio.open_nursery() as inner,
         ):
-            member = Member(host, consumer)
+            member = Member(host, consumer, is_odd=strategy is not self.strategy)
             run = consumer.run_orderly if self.history.is_orderly else consumer.run
             run_handlers = partial(run, partial(self.history.handle, member), tasks=3)
             (inner if handlers_end_first else outer).start_soon(run_handlers)
@@ -172,10 +197,14 @@ class _Play:
             return
         with_other = self.kind is not Kind.MEMBERS or self.random.random() < 0.6
         topics = [TOPIC, OTHER_TOPIC] if with_other else [TOPIC]
+        strategy = self.strategy
+        if self.kind is Kind.MEMBERS and self.random.random() < ODD_SHARE:
+            strategy = self.random.choice([each for each in STRATEGIES if each is not self.strategy])
+            self._disagreement = self._disagreement or self.history.disturb("change")
         host = self.world.host()
         self._changed()
-        await host.start(partial(self._consume, topics, self.random.random() < 0.5, host))
-        self.history.note(f"joined: {host.address} {topics}")
+        await host.start(partial(self._consume, topics, strategy, self.random.random() < 0.5, host))
+        self.history.note(f"joined: {host.address} {topics} {strategy.name}")
 
     async def _end_member(self, end: Callable[[SimHost], Awaitable[None]]) -> None:
         may_be_empty = self.kind is Kind.MEMBERS
@@ -188,6 +217,7 @@ class _Play:
         self.history.note(f"{member.host.address} ends")
         await end(member.host)
         del self.history.members[member.host]
+        self._note_agreement()
 
     async def _hang(self) -> None:
         """Stop a process for a while, longer than its locks live or not; meanwhile nothing else happens to it."""
@@ -212,6 +242,11 @@ class _Play:
             member.consumer.subscribe(OTHER_TOPIC)
         else:
             member.consumer.unsubscribe(OTHER_TOPIC)
+
+    def _note_agreement(self) -> None:
+        if self._disagreement is not None and not any(each.is_odd for each in self.history.members.values()):
+            self._disagreement.ended_at = trio.current_time()
+            self._disagreement = None
 
     def _any_member(self, *, at_least: int = 1) -> Member | None:
         members = list(self.history.members.values())
@@ -316,6 +351,11 @@ class _Play:
     # ---- the end --------------------------------------------------------------------------------------------------
 
     async def _heal(self) -> None:
+        for host, member in list(self.history.members.items()):
+            if member.is_odd:
+                await host.stop()
+                del self.history.members[host]
+        self._note_agreement()
         if not self.history.members:
             await self._join()
         self._changed()

@@ -62,6 +62,8 @@ class Member:
 
     host: SimHost
     consumer: Consumer
+    is_odd: bool = False
+    """It divides the queues otherwise than the others, which need not agree with it on their owners."""
     is_hung: bool = False
 
 
