@@ -48,7 +48,10 @@ SETTABLE_PROPERTIES = frozenset(
 
 def check_topic(topic: str) -> None:
     """Refuse an illegal topic name, and topics that belong to the broker."""
-    fault = topic_name_fault(topic)
+    try:
+        fault = topic_name_fault(topic)
+    except TypeError as failure:
+        raise ClientError(UNSPECIFIED, f"the specified topic is {topic!r:.100}, expected text") from failure
     if fault is None and topic in NOT_ALLOWED_SEND_TOPICS:
         fault = f"Sending message to topic[{topic}] is forbidden."
     if fault is not None:
@@ -57,6 +60,8 @@ def check_topic(topic: str) -> None:
 
 def check_group(group: str) -> None:
     """Refuse a group name that is blank, too long, illegal or one of the two that mean "not set"."""
+    if group is not None and not isinstance(group, str):
+        raise ClientError(UNSPECIFIED, f"the specified group is {group!r:.100}, expected text")
     if not group or group.isspace():
         raise ClientError(UNSPECIFIED, "the specified group is blank")
     if len(group) > GROUP_LENGTH_MAX:
@@ -76,8 +81,20 @@ def check_group(group: str) -> None:
 def check_message(message: Message, max_message_size: int) -> None:
     """Refuse a message that no broker would take; the size is that of the body before compression."""
     check_topic(message.topic)
-    check_body_size(len(message.body), max_message_size)
+    check_body_size(body_size(message), max_message_size)
     check_properties(message.properties)
+    if message.flag != 0 and not _is_int32(message.flag):
+        raise ClientError(ResponseCode.MESSAGE_ILLEGAL, f"the message flag is {message.flag!r:.100}, expected an int32")
+
+
+def body_size(message: Message) -> int:
+    """Return the bytes of a body; ClientError for one that is text or may still change, as a bytearray may."""
+    body: object = message.body
+    if isinstance(body, bytes):
+        return len(body)
+    if body is None:
+        raise ClientError(ResponseCode.MESSAGE_ILLEGAL, "the message body is null")
+    raise ClientError(ResponseCode.MESSAGE_ILLEGAL, f"the message body is of {type(body).__name__}, expected bytes")
 
 
 def check_body_size(size: int, max_message_size: int) -> None:
@@ -93,6 +110,14 @@ def check_body_size(size: int, max_message_size: int) -> None:
 
 def check_properties(properties: Mapping[str, str]) -> None:
     """Refuse properties that RocketMQ reserves or whose text would not survive encoding."""
+    try:
+        _check_properties(properties)
+    except (AttributeError, TypeError) as failure:
+        text = f"the message properties are {properties!r:.100}, expected text by text"
+        raise ClientError(ResponseCode.MESSAGE_ILLEGAL, text) from failure
+
+
+def _check_properties(properties: Mapping[str, str]) -> None:
     for name, value in properties.items():
         if name in RESERVED_PROPERTIES and name not in SETTABLE_PROPERTIES:
             raise ClientError(UNSPECIFIED, f"The Property<{name}> is used by system, input another please")
@@ -113,3 +138,7 @@ def check_properties_bytes(size: int) -> None:
         raise ClientError(
             ResponseCode.MESSAGE_ILLEGAL, f"the properties have {size} bytes, the limit is {PROPERTIES_SIZE_MAX}"
         )
+
+
+def _is_int32(value: object) -> bool:
+    return isinstance(value, int) and -(2**31) <= value < 2**31

@@ -89,3 +89,16 @@ def test_properties_are_measured_in_bytes() -> None:
     check_properties_bytes(32767)
     with pytest.raises(ClientError, match="32768 bytes, the limit is 32767"):
         check_properties_bytes(32768)
+
+
+@pytest.mark.parametrize("body", ["text", bytearray(b"x"), memoryview(b"x"), [1]])
+def test_a_body_that_is_not_bytes_is_named(body: object) -> None:
+    with pytest.raises(ClientError, match=f"the message body is of {type(body).__name__}, expected bytes"):
+        check_message(Message("T", body), 100)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("flag", [0, 1, -(2**31), 2**31 - 1])
+def test_a_flag_is_an_int32(flag: int) -> None:
+    check_message(Message("T", b"x", flag=flag), 100)
+    with pytest.raises(ClientError, match="expected an int32"):
+        check_message(Message("T", b"x", flag=flag + 2**32), 100)

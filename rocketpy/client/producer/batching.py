@@ -32,7 +32,7 @@ from rocketpy.client.producer.send_request import SendRequest, SendRequestMaker
 from rocketpy.client.producer.send_window import SendWindow
 from rocketpy.client.results import SendResult
 from rocketpy.client.services.timeouts import Expiring
-from rocketpy.client.validators import UNSPECIFIED
+from rocketpy.client.validators import UNSPECIFIED, body_size
 from rocketpy.errors import ClientError, RemotingTooMuchRequestError, RocketpyError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import Message, MessageQueue
@@ -126,7 +126,7 @@ class BatchingProducer:
         Raises ClientError for a message that no batch can hold, and RemotingTooMuchRequestError when too many messages
         or bytes are on the way.
         """
-        size = len(message.body)
+        size = body_size(message)
         if not self._window.has_room(size):
             raise RemotingTooMuchRequestError(f"executor rejected: no room for {size} bytes in {self._window!r}")
         self._check(message, queue)
@@ -134,7 +134,7 @@ class BatchingProducer:
         return self._collect(message, queue)
 
     def _begin_send_soon(self, message: Message, *, queue: MessageQueue | QueueSelector | None = None) -> Done | None:
-        if not self._window.has_room(len(message.body)) or self._must_ask(message, queue):
+        if not self._window.has_room(body_size(message)) or self._must_ask(message, queue):
             return None
         return Done(self.send_nowait(message, queue=queue))
 

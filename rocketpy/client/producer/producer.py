@@ -45,7 +45,7 @@ from rocketpy.client.results import SendResult
 from rocketpy.client.route_finder import TopicTemplate
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.services.timeouts import Timeouts
-from rocketpy.client.validators import check_group
+from rocketpy.client.validators import body_size, check_group
 from rocketpy.errors import (
     ClientError,
     RemotingTimeoutError,
@@ -246,7 +246,7 @@ class Producer:
         Raises ClientError for a message that cannot be sent, and RemotingTooMuchRequestError when too many messages or
         bytes are on the way: :meth:`send_soon` waits instead.
         """
-        size = len(message.body)
+        size = body_size(message)
         if not self._window.has_room(size):
             raise RemotingTooMuchRequestError(f"executor rejected: no room for {size} bytes in {self._window!r}")
         request = self._maker.message(message)
@@ -254,7 +254,7 @@ class Producer:
         return self._start_windowed(request, queue)
 
     def _begin_send_soon(self, message: Message, *, queue: MessageQueue | QueueSelector | None = None) -> Done | None:
-        if not self._window.has_room(len(message.body)):
+        if not self._window.has_room(body_size(message)):
             return None
         return Done(self.send_nowait(message, queue=queue))
 

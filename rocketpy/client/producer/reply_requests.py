@@ -40,15 +40,15 @@ class ReplyRequests:
     async def request(self, message: Message, timeout_s: float, send: Send) -> MessageExt:
         """Send a message and return its reply, see :meth:`Producer.request`."""
         deadline = trio.current_time() + timeout_s
-        await self._become_known(message.topic, timeout_s)
         correlation_id = str(UUID(int=self._instance.randomness.getrandbits(128), version=4))
         own = {
             PROPERTY_CORRELATION_ID: correlation_id,
             PROPERTY_MESSAGE_REPLY_TO_CLIENT: self._instance.client_id,
             PROPERTY_MESSAGE_TTL: str(int(timeout_s * 1000)),
         }
+        request = self._maker.message(message, properties=own)
+        await self._become_known(message.topic, timeout_s)
         with self._instance.replies.expecting(correlation_id) as waiting:
-            request = self._maker.message(message, properties=own)
             try:
                 await send(request, deadline - trio.current_time())
             except (BrokerError, RemotingError) as failure:

@@ -274,21 +274,21 @@ class SendRequestMaker:
         if not messages:
             raise bad_batch("it is empty, expected at least one message")
         first = messages[0]
-        wait = first.properties.get(PROPERTY_WAIT_STORE_MSG_OK, "true")
         for message in messages:
             self.check_batchable(message)
             if message.topic != first.topic:
                 raise bad_batch(
                     f"The topic of the messages in one batch should be the same: {first.topic} and {message.topic}"
                 )
-            if message.properties.get(PROPERTY_WAIT_STORE_MSG_OK, "true") != wait:
+            wait = message.properties.get(PROPERTY_WAIT_STORE_MSG_OK, "true")
+            if wait != first.properties.get(PROPERTY_WAIT_STORE_MSG_OK, "true"):
                 raise bad_batch("The waitStoreMsgOK of the messages in one batch should the same")
 
     def check_batchable(self, message: Message) -> None:
         """Refuse a message that no batch can hold."""
+        check_message(message, self.config.max_message_size)
         if message.topic.startswith(RETRY_PREFIX):
             raise bad_batch(f"Retry Group is not supported for batching: {message.topic}")
-        check_message(message, self.config.max_message_size)
         if message.properties.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0":
             raise bad_batch("TimeDelayLevel is not supported for batching")
 

@@ -8,7 +8,7 @@ import pytest
 
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.send_request import SendRequestMaker
-from rocketpy.errors import ClientError, LocalProtocolError
+from rocketpy.errors import ClientError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.compression import CompressionType, compression_type, decompress
 from rocketpy.protocol.frame import encode_frame
@@ -73,7 +73,7 @@ async def test_hooks_see_the_properties_that_travel(maker: SendRequestMaker) -> 
 
 
 async def test_a_flag_beyond_int32_and_half_a_character_are_refused(maker: SendRequestMaker) -> None:
-    with pytest.raises(LocalProtocolError, match="expected int32"):
-        maker.message(Message("T", b"x", flag=2**31)).frame(QUEUE, 0)
+    with pytest.raises(ClientError, match="expected an int32"):
+        maker.message(Message("T", b"x", flag=2**31))
     with pytest.raises(ClientError, match="UTF-8"):
         maker.batch([Message("T", b"x", {"a": "\ud800"})])

@@ -1,0 +1,89 @@
+"""Messages that a program without type checks makes: the call with one fails, and nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.client.client import open_client
+from rocketpy.client.producer.producer import Producer
+from rocketpy.errors import ClientError
+from rocketpy.protocol.message import Message
+from tests.client.conftest import TOPIC
+from tests.client.hostile.conftest import World
+
+BAD: dict[str, dict[str, Any]] = {
+    "a body that is text": {"body": "text"},
+    "a long body that is text": {"body": "text" * 5000},
+    "no body": {"body": None},
+    "a body that may change": {"body": bytearray(b"x")},
+    "a body that is a view": {"body": memoryview(b"x")},
+    "a body that is a list": {"body": [1]},
+    "no topic": {"topic": None},
+    "a topic that is a number": {"topic": 5},
+    "a topic that is bytes": {"topic": b"T"},
+    "no properties": {"properties": None},
+    "properties that are a list": {"properties": ["a"]},
+    "a property that is a number": {"properties": {"a": 1}},
+    "a property without a value": {"properties": {"a": None}},
+    "a name of a property that is a number": {"properties": {1: "a"}},
+    "properties that are too long": {"properties": {"a": "x" * 40_000}},
+    "a flag that is text": {"flag": "x"},
+    "a flag that is too large": {"flag": 2**31},
+}
+
+
+async def _nowait(producer: Producer, message: Message) -> object:
+    return await producer.send_nowait(message)
+
+
+async def _soon(producer: Producer, message: Message) -> object:
+    return await (await producer.send_soon(message))
+
+
+async def _batched(producer: Producer, message: Message) -> object:
+    async with producer.batching() as batching:
+        return await batching.send(message)
+
+
+async def _batched_nowait(producer: Producer, message: Message) -> object:
+    async with producer.batching() as batching:
+        return await batching.send_nowait(message)
+
+
+WAYS: dict[str, Callable[[Producer, Message], Awaitable[object]]] = {
+    "send": lambda producer, message: producer.send(message),
+    "send_nowait": _nowait,
+    "send_soon": _soon,
+    "send_oneway": lambda producer, message: producer.send_oneway(message),
+    "send_batch": lambda producer, message: producer.send_batch([message, message]),
+    "request": lambda producer, message: producer.request(message, timeout_s=1.0),
+    "batching": _batched,
+    "batching, without waiting": _batched_nowait,
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
+async def test_what_is_no_message_is_refused_and_the_producer_goes_on(
+    world: World,
+    autojump_clock: trio.testing.MockClock,
+    bad: dict[str, Any],
+    way: Callable[[Producer, Message], Awaitable[object]],
+) -> None:
+    """Its block ends too: nothing waits for the answer to what was never sent."""
+    good: dict[str, Any] = {"topic": TOPIC, "body": b"x"}
+    with trio.fail_after(60):
+        async with (
+            open_client(world.address, environment=world.environment) as client,
+            client.producer("p") as producer,
+        ):
+            with pytest.raises(ClientError) as caught:
+                await way(producer, Message(**(good | bad)))
+            assert len(str(caught.value)) < 300
+            assert not any(broker.bodies(TOPIC) for broker in world.cluster.brokers)
+            await producer.send(Message(**good))
