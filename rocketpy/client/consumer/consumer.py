@@ -141,7 +141,9 @@ class Consumer:
 
         What the handler returns or raises is the acknowledgement; None is success. A handler that takes longer than
         ``consume_timeout`` is cancelled. Started with ``nursery.start``, it returns when the first queues are assigned.
+        ValueError for fewer than one task.
         """
+        _check_tasks(tasks)
         member = await self._join(is_orderly=False)
         if member is None:
             task_status.started()
@@ -163,8 +165,9 @@ class Consumer:
         """Call a handler with the batches of each queue in their order, one at a time, until cancelled.
 
         Brokers lock the queues for this member. A batch that fails is handled again before any later one. Started with
-        ``nursery.start``, it returns when the first queues are assigned.
+        ``nursery.start``, it returns when the first queues are assigned. ValueError for fewer than one task.
         """
+        _check_tasks(tasks)
         member = await self._join(is_orderly=True)
         if member is None:
             task_status.started()
@@ -378,3 +381,8 @@ class _Member:
     direct: DirectConsumption
     commands: BrokerCommands
     leaving: ExitStack = attrs.field(factory=ExitStack)
+
+
+def _check_tasks(tasks: int) -> None:
+    if tasks < 1:
+        raise ValueError(f"tasks is {tasks}, expected at least 1: no handler would ever be called")

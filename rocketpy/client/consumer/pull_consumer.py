@@ -166,8 +166,10 @@ class PullConsumer:
         A slave takes it while there is no master, and brings it home. Without ``persist`` it is only noted, and stored
         within ``persist_consumer_offset_interval``, at the end of the block, or when a rebalance takes the queue; of a
         topic that the consumer was opened with, it is stored only if the queue is assigned. A broadcasting consumer
-        has a file for its offsets.
+        has a file for its offsets. ValueError for a negative offset, which would make the group begin anew.
         """
+        if consumer_offset < 0:
+            raise ValueError(f"consumer_offset is {consumer_offset}, expected at least 0")
         queue = self._namespace.wrap_queue(queue)
         if persist and not self._config.is_broadcasting:
             self._store.table.forget(queue)  # what was noted before must not come after it

@@ -282,7 +282,9 @@ class Pipeline:
                 f"sendDefaultImpl call timeout: sending to {topic} was given no time ({seconds:g} s)"
             )
         elif not delivery.is_refused or delivery.attempts > 1:
-            failure.add_note(f"sent {delivery.attempts} times to topic {topic}, brokers: {', '.join(brokers)}")
+            failure.add_note(
+                f"sent {delivery.attempts} times to topic {topic}, brokers: {', '.join(map(str, brokers))}"
+            )
         self._fail(delivery, failure)
 
     def _fail(self, delivery: Delivery, failure: Exception) -> None:

@@ -46,13 +46,15 @@ def queue_by_random(randomness: Random | None = None) -> QueueSelector:
 
 
 def select_queue(selector: QueueSelector, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-    """Return the queue that a selector chooses; ClientError when it fails, as in Java."""
+    """Return the queue that a selector chooses; ClientError when it fails, as in Java, or returns something else."""
     try:
-        selected = selector(queues, message)
+        selected: object = selector(queues, message)
     except Exception as failure:
         raise ClientError(UNSPECIFIED, f"select message queue threw exception: {failure!r}") from failure
     if selected is None:
         raise ClientError(UNSPECIFIED, "select message queue return null.")
+    if not isinstance(selected, MessageQueue):
+        raise ClientError(UNSPECIFIED, f"select message queue returned {selected!r:.100}, expected a MessageQueue")
     return selected
 
 

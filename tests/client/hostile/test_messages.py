@@ -1,4 +1,4 @@
-"""Messages that a program without type checks makes: the call with one fails, and nothing else does."""
+"""Messages, queues and selectors of a program without type checks: the call with one fails, and nothing else does."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import trio
 import trio.testing
 
 from rocketpy.client.client import open_client
+from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.producer.producer import Producer
 from rocketpy.errors import ClientError
-from rocketpy.protocol.message import Message
+from rocketpy.protocol.message import Message, MessageQueue
 from tests.client.conftest import TOPIC
 from tests.client.hostile.conftest import World
 
@@ -87,3 +88,45 @@ async def test_what_is_no_message_is_refused_and_the_producer_goes_on(
             assert len(str(caught.value)) < 300
             assert not any(broker.bodies(TOPIC) for broker in world.cluster.brokers)
             await producer.send(Message(**good))
+
+
+@pytest.mark.parametrize("chosen", [5, "broker-a", (TOPIC, "broker-a", 0)])
+async def test_a_selector_that_returns_no_queue_is_a_client_error_and_the_producer_goes_on(
+    world: World, autojump_clock: trio.testing.MockClock, chosen: Any
+) -> None:
+    async with (
+        open_client(world.address, environment=world.environment) as client,
+        client.producer("p") as producer,
+    ):
+        with pytest.raises(ClientError, match="expected a MessageQueue"):
+            await producer.send(Message(TOPIC, b"x"), queue=lambda queues, message: chosen)
+        with pytest.raises(ClientError, match="expected a MessageQueue"):
+            await producer.send_nowait(Message(TOPIC, b"x"), queue=lambda queues, message: chosen)
+        await producer.send(Message(TOPIC, b"x"))
+
+
+@pytest.mark.parametrize("name", [None, b"broker-a", 5])
+async def test_a_queue_of_no_broker_is_a_client_error_and_the_producer_goes_on(
+    world: World, autojump_clock: trio.testing.MockClock, name: Any
+) -> None:
+    async with (
+        open_client(world.address, environment=world.environment) as client,
+        client.producer("p") as producer,
+    ):
+        with pytest.raises(ClientError, match="10003"):
+            await producer.send(Message(TOPIC, b"x"), queue=MessageQueue(TOPIC, name, 0))
+        await producer.send(Message(TOPIC, b"x"))
+
+
+@pytest.mark.parametrize("tasks", [0, -1])
+async def test_a_consumer_that_would_call_no_handler_is_refused(
+    world: World, autojump_clock: trio.testing.MockClock, tasks: int
+) -> None:
+    async def handler(batch: MessageBatch) -> None:
+        pass
+
+    async with open_client(world.address, environment=world.environment) as client:
+        for is_orderly in (False, True):
+            async with client.consumer("g", TOPIC) as consumer:
+                with pytest.raises(ValueError, match="expected at least 1"):
+                    await (consumer.run_orderly if is_orderly else consumer.run)(handler, tasks=tasks)

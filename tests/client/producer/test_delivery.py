@@ -33,6 +33,8 @@ async def test_a_selector_that_fails_or_returns_nothing_is_a_client_error() -> N
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     with pytest.raises(ClientError, match="select message queue return null"):
         (await delivery(lambda queues, message: None)).select(QUEUES)  # type: ignore[arg-type,return-value]
+    with pytest.raises(ClientError, match="select message queue returned 5, expected a MessageQueue"):
+        (await delivery(lambda queues, message: 5)).select(QUEUES)  # type: ignore[arg-type,return-value]
 
 
 async def test_an_attempt_that_was_given_up_no_longer_waits() -> None:
