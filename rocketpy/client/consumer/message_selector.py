@@ -39,9 +39,14 @@ class MessageSelector:
 def subscription_to(topic: str, selector: str | MessageSelector, *, sub_version: int) -> SubscriptionData:
     """Return the subscription that a selector means; a plain text is a tag expression.
 
-    ClientError for an expression without a tag, or an empty SQL92 expression. What an SQL92 expression means is checked
-    by the broker.
+    ClientError for a topic that is no text or has none, for an expression without a tag, and for an empty SQL92
+    expression. What an SQL92 expression means is checked by the broker.
     """
+    check_subscribed_topic(topic)
+    given: object = selector
+    if not isinstance(given, str | MessageSelector):
+        expected = "a tag expression or a MessageSelector"
+        raise ClientError(UNSPECIFIED, f"subscription of {topic}: expected {expected}, found {given!r:.100}")
     if isinstance(selector, str):
         selector = MessageSelector.by_tag(selector)
     if selector.expression_type == EXPRESSION_TYPE_TAG:
@@ -52,3 +57,9 @@ def subscription_to(topic: str, selector: str | MessageSelector, *, sub_version:
     if not selector.expression.strip():
         raise ClientError(UNSPECIFIED, f"subscription of {topic}: the {selector.expression_type} expression is empty")
     return SubscriptionData(topic, selector.expression, sub_version, expression_type=selector.expression_type)
+
+
+def check_subscribed_topic(topic: str) -> None:
+    """Refuse a topic that is no text or has none: the heartbeats of the whole client could not name it."""
+    if not isinstance(topic, str) or not topic:
+        raise ClientError(UNSPECIFIED, f"subscription of {topic!r:.100}: expected the name of a topic")

@@ -19,7 +19,7 @@ import trio
 
 from rocketpy.client.consumer.config import PullConfig
 from rocketpy.client.consumer.group.assignment_changes import AssignmentIterator
-from rocketpy.client.consumer.message_selector import MessageSelector, subscription_to
+from rocketpy.client.consumer.message_selector import MessageSelector, check_subscribed_topic, subscription_to
 from rocketpy.client.consumer.message_stream import MessageStream, StreamPlan, open_message_stream
 from rocketpy.client.consumer.offsets.offset_store import OffsetStore
 from rocketpy.client.consumer.offsets.opening import open_offset_store
@@ -275,6 +275,7 @@ class PullConsumer:
         selector = MessageSelector.by_tag(expression) if isinstance(expression, str) else expression
         wanted = (selector.expression or SUB_ALL, selector.expression_type)
         if subscription is None or (subscription.sub_string, subscription.expression_type) != wanted:
+            check_subscribed_topic(topic)
             now_ms = self._instance.clock.timestamp_ms()
             if isinstance(expression, str):
                 subscription = parse_tag_expression(topic, expression, sub_version=now_ms)

@@ -29,3 +29,15 @@ def test_an_sql_expression_travels_as_it_is() -> None:
 def test_an_expression_without_content_is_refused(selector: str | MessageSelector) -> None:
     with pytest.raises(ClientError, match="subscription of T"):
         subscription_to("T", selector, sub_version=0)
+
+
+@pytest.mark.parametrize("topic", [None, "", 5, b"T"])
+def test_a_topic_that_is_no_text_is_refused_before_a_heartbeat_names_it(topic: str) -> None:
+    with pytest.raises(ClientError, match="expected the name of a topic"):
+        subscription_to(topic, "*", sub_version=0)
+
+
+@pytest.mark.parametrize("selector", [None, 5, b"*"])
+def test_a_selector_that_is_none_is_refused(selector: str) -> None:
+    with pytest.raises(ClientError, match="expected a tag expression or a MessageSelector"):
+        subscription_to("T", selector, sub_version=0)

@@ -325,6 +325,8 @@ async def test_invalid_arguments_are_refused_before_any_request(cluster: FakeClu
             await drain(consumer, expression="||")
         with pytest.raises(ValueError, match="consumer_offset is -1, expected at least 0"):
             await consumer.commit(MessageQueue(TOPIC, "broker-a", 0), -1)
+        with pytest.raises(ClientError, match="subscription of b'T': expected the name of a topic"):
+            await consumer.pull(MessageQueue(b"T", "broker-a", 0), 0)  # type: ignore[arg-type]
         with pytest.raises(ClientError, match=r"10005.*Nowhere"):
             async with consumer.open_messages("Nowhere"):
                 raise AssertionError("entered")
