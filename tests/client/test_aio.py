@@ -18,6 +18,7 @@ from rocketpy.client import (
     Message,
     MessageBatch,
     MessageExt,
+    MessageQueue,
     Transaction,
     TransactionSendResult,
     aio,
@@ -96,6 +97,7 @@ def test_every_role_works(broker: BrokerInThread) -> None:
             result = await _in_transaction(client)
             assert result.local_transaction_state is LocalTransactionState.ROLLBACK_MESSAGE
             assert sorted(await _poll(client)) == BODIES
+            assert len(await _call_pull_task(client)) == 2
             assert sorted(await _handle(client)) == BODIES
             return await _iterate(client)
 
@@ -122,6 +124,25 @@ async def _poll(client: Client) -> list[bytes]:
         while len(polled) < len(BODIES):
             polled += [each.body for each in await consumer.poll(1.0)]
     return polled
+
+
+async def _call_pull_task(client: Client) -> set[MessageQueue]:
+    called: set[MessageQueue] = set()
+    all_called = asyncio.Event()
+
+    async def task(queue: MessageQueue) -> None:
+        await asyncio.sleep(0)
+        called.add(queue)
+        if len(called) == 2:
+            all_called.set()
+
+    async with client.pull_consumer("p", "Roles") as consumer:
+        running = asyncio.ensure_future(consumer.run_pull_task("Roles", task))
+        await all_called.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    return called
 
 
 async def _iterate(client: Client) -> list[bytes]:

@@ -16,6 +16,7 @@ from rocketpy.client import (
     LocalTransactionState,
     Message,
     MessageExt,
+    MessageQueue,
     blocking,
 )
 from rocketpy.errors import LocalProtocolError
@@ -81,6 +82,7 @@ def test_every_role_works(broker: BrokerInThread) -> None:
             result = transactions.send_in_transaction(Message("Roles", b"never"), _roll_back)
         assert result.local_transaction_state is LocalTransactionState.ROLLBACK_MESSAGE
         assert sorted(_poll(client)) == BODIES
+        assert len(_call_pull_task(client)) == 2
         assert sorted(_handle(client)) == BODIES
         assert sorted(_iterate(client)) == BODIES
 
@@ -102,6 +104,27 @@ def _poll(client: blocking.Client) -> list[bytes]:
         while len(polled) < len(BODIES):
             polled += [each.body for each in consumer.poll(1.0)]
     return polled
+
+
+def _call_pull_task(client: blocking.Client) -> set[MessageQueue]:
+    called: set[MessageQueue] = set()
+    all_called = threading.Event()
+
+    def task(queue: MessageQueue) -> None:
+        called.add(queue)
+        if len(called) == 2:
+            all_called.set()
+
+    def call() -> None:
+        with pytest.raises(LocalProtocolError, match="was closed while the call was in progress"):
+            consumer.run_pull_task("Roles", task)
+
+    with ThreadPoolExecutor() as threads:
+        with client.pull_consumer("p", "Roles") as consumer:
+            calling = threads.submit(call)
+            assert all_called.wait(PATIENCE_SECONDS)
+        assert calling.exception(PATIENCE_SECONDS) is None
+    return called
 
 
 def _iterate(client: blocking.Client) -> list[bytes]:

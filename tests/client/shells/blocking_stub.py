@@ -75,6 +75,8 @@ class Stub:
         self._waiting: deque[type] = deque()
         self.found: set[type] = set()
         """The classes of the client that it has."""
+        self.awaited: set[str] = set()
+        """Methods, by module and name, that take a function to be awaited."""
 
     def text(self) -> str:
         """Return the whole stub."""
@@ -153,7 +155,13 @@ class Stub:
             returns = f"AbstractContextManager[{returns.removeprefix('Iterator[')}"
         marks = [each.id for each in node.decorator_list if isinstance(each, ast.Name) and each.id == "property"]
         lines = [*(f"@{mark}" for mark in marks), f"def {node.name}({ast.unparse(given)}) -> {returns}: ..."]
+        if any(self._is_awaited(each.annotation, module) for each in [*arguments.args, *arguments.kwonlyargs]):
+            self.awaited.add(f"{module.__name__}.{node.name}")
         return "\n    ".join(lines)
+
+    def _is_awaited(self, annotation: ast.expr | None, module: ModuleType) -> bool:
+        names = [each.id for each in ast.walk(annotation or ast.Constant(None)) if isinstance(each, ast.Name)]
+        return "Awaitable" in names or any(_alias_of_handler(each, module) for each in names)
 
     def _parameter(self, argument: ast.arg, module: ModuleType) -> ast.arg:
         annotation = argument.annotation and ast.Name(self._annotation(argument.annotation, module))
@@ -245,11 +253,16 @@ def _renamed(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.Fun
     return ast.FunctionDef(name, node.args, node.body, [], node.returns)
 
 
-def classes() -> Iterator[type]:
-    """Yield the classes of the client that the stub has, by their names there."""
+def written() -> Stub:
+    """Return the stub once it is written."""
     stub = Stub()
     stub.text()
-    yield from sorted(stub.found, key=lambda each: each.__name__)
+    return stub
+
+
+def classes() -> Iterator[type]:
+    """Yield the classes of the client that the stub has, by their names there."""
+    yield from sorted(written().found, key=lambda each: each.__name__)
 
 
 def main() -> None:

@@ -19,11 +19,12 @@ from rocketpy.client.shells.held_scope import HeldScope
 from rocketpy.client.shells.loop_thread import LoopThread
 from rocketpy.client.shells.members import Kind, handler_parameters, has_waiting_members, kind_of
 from rocketpy.client.shells.shell import in_shell
-from tests.client.shells.blocking_stub import STUB, Stub, classes, stub_name
+from tests.client.shells.blocking_stub import STUB, Stub, classes, stub_name, written
 from tests.client.shells.shell_cases import role
 
 REPOSITORY = Path(__file__).parents[3]
 ROLES = list(classes())
+AWAITED = written().awaited
 PUBLIC = [each for each in ROLES if each.__name__ in client_package.__all__]
 
 PROGRAM = """
@@ -135,8 +136,17 @@ def test_every_role_has_all_of_its_members_in_each_shell(owner: type, kind: type
         told, taken = functions[name].args, inspect.signature(member).parameters
         told_names = {each.arg for each in (*told.args[1:], *told.kwonlyargs, told.vararg) if each}
         assert told_names == set(taken) - {"task_status"}
-        if any("Awaitable" in str(each.annotation) or "Handler" in str(each.annotation) for each in taken.values()):
-            assert handler_parameters(getattr(owner, name)), f"the handler of {name} would not be awaited"
+
+
+def test_every_function_that_the_client_awaits_is_made_awaitable_by_the_shells() -> None:
+    made = {
+        f"{owner.__module__}.{name}"
+        for owner in ROLES
+        for name in public_members(owner)
+        if kind_of(owner, name) is not Kind.VALUE and handler_parameters(getattr(owner, name))
+    }
+    assert made == AWAITED
+    assert len(made) > 4
 
 
 def test_type_checkers_see_exact_types(tmp_path: Path) -> None:
