@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+import attrs
 import trio
 
 from property_tests.cluster_record import Commit, History, Offsets
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.config import PullConfig
-from rocketpy.client.consumer.pull_consumer import PullConsumer
+from rocketpy.client.consumer.pull_consumer import PullConsumer, pull_consumer_role
 from rocketpy.client.instance import ClientInstance, open_client_instance, read_response
 from rocketpy.errors import RemotingError, RocketpyError
 from rocketpy.protocol.bodies.codec import decode_body
@@ -35,38 +36,40 @@ OBSERVED_EVERY_SECONDS = 3.0
 _PATIENCE_SECONDS = 2.0
 
 
-class RecordedConsumer(PullConsumer):
-    """A consumer whose commits are in the history, with the broker that was asked."""
+@attrs.frozen
+class RecordedCommits:
+    """Stands for the commits of a consumer: they are in the history, with the broker that was asked."""
 
-    def __init__(self, *, instance: ClientInstance, group: str, history: History, names: Mapping[str, str]) -> None:
-        """``names`` has the hosts of brokers by their addresses."""
-        super().__init__(instance=instance, group=group, config=PullConfig())
-        instance.heartbeats.add_consumer(group, self._consumer_data)
-        self.commits = history.commits
-        self.shared, self.group, self.names = instance, group, names
+    instance: ClientInstance
+    group: str
+    history: History
+    names: Mapping[str, str]
+    """The hosts of brokers by their addresses."""
 
     async def commit(self, queue: MessageQueue, consumer_offset: int) -> None:
         """As the product's consumer does."""
         commit = Commit(self.group, (queue.broker_name, queue.queue_id), consumer_offset, trio.current_time())
-        address = await self.shared.routes.offset_address(queue)
+        address = await self.instance.routes.offset_address(queue)
         try:
-            await _commit(self.shared, commit, address, self.names[address], self.commits)
+            await _commit(self.instance, commit, address, self.names[address], self.history.commits)
         except RemotingError:
-            self.shared.request_route_refresh()
+            self.instance.request_route_refresh()
             raise
 
 
 @asynccontextmanager
 async def open_recorded_consumer(
     world: ClusterWorld, history: History, process: SimProcess, *, group: str
-) -> AsyncIterator[RecordedConsumer]:
+) -> AsyncIterator[PullConsumer]:
     """Open a consumer of a group."""
     config = ClientConfig(name_servers=world.name_servers)
-    async with open_client_instance(config, environment=environment_of(process)) as instance:
-        try:
-            yield RecordedConsumer(instance=instance, group=group, history=history, names=_names(world))
-        finally:
-            await instance.heartbeats.remove_consumer(group)
+    async with (
+        open_client_instance(config, environment=environment_of(process)) as instance,
+        pull_consumer_role(instance, group, (), PullConfig()) as consumer,
+    ):
+        recorded = RecordedCommits(instance, group, history, _names(world))
+        consumer.commit = recorded.commit  # type: ignore[method-assign]
+        yield consumer
 
 
 async def set_back(world: ClusterWorld, history: History, group: str, back_ms: int, process: SimProcess) -> None:
