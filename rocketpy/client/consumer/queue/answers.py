@@ -18,6 +18,7 @@ from rocketpy.client.consumer.queue.pull_plan import PullRequest
 from rocketpy.client.instance import read_response
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol.bodies.heartbeat import SUB_ALL
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.headers.pull import PullMessageResponseHeader
 from rocketpy.protocol.message import MessageExt, MessageQueue
@@ -36,16 +37,21 @@ def read_pull_answer(response: RemotingCommand, pull: PullRequest) -> PullResult
     header = read_response(response, PullMessageResponseHeader)
     status = PullStatus(response.code)
     following = header.next_begin_offset
+    highest = max(header.max_offset, queue_offset)
     messages: list[MessageExt] = []
     if status is PullStatus.FOUND:
-        messages, following = _records(response.body or b"", queue, queue_offset, following, pull.max_msg_nums)
+        messages, last, following = _records(response.body or b"", queue, queue_offset, following, pull.max_msg_nums)
+        # A broker looks up the end of the queue before it reads, so the answer may have what was stored meanwhile.
+        highest = max(header.max_offset, last + 1)
+        if pull.subscription.sub_string != SUB_ALL:
+            following = min(following, highest)  # what the filter left out past the end is read again
         if pull.subscription.tags_set:
             messages = [each for each in messages if has_tag(pull.subscription, each.tags)]
     lowest = min(0, queue_offset) if status is PullStatus.OFFSET_ILLEGAL else queue_offset
     # Where nothing was found, brokers may skip a whole file of the ConsumeQueue, past the end of the queue.
     is_exact = status in (PullStatus.FOUND, PullStatus.OFFSET_ILLEGAL)
-    if following < lowest or (is_exact and following > max(header.max_offset, queue_offset)):
-        expected = f"{status.name} with a next offset from {lowest} to {max(header.max_offset, queue_offset)}"
+    if following < lowest or (is_exact and following > highest):
+        expected = f"{status.name} with a next offset from {lowest} to {highest}"
         raise _unexpected(queue, queue_offset, expected, f"{following}")
     return PullResult(
         status=status,
@@ -59,15 +65,15 @@ def read_pull_answer(response: RemotingCommand, pull: PullRequest) -> PullResult
 
 def _records(
     body: bytes, queue: MessageQueue, queue_offset: int, following: int, count_max: int
-) -> tuple[list[MessageExt], int]:
-    """Return the messages of an answer, and the offset of the next pull."""
+) -> tuple[list[MessageExt], int, int]:
+    """Return the messages of an answer, the offset of the last one, and the offset of the next pull."""
     topic, queue_id, broker_name = queue.topic, queue.queue_id, queue.broker_name
     messages: list[MessageExt] = []
     position = size = 0
     highest = queue_offset - 1
     while position < len(body):
         if len(messages) >= count_max or size > BODIES_SIZE_MAX:
-            return messages, highest + 1
+            return messages, highest, highest + 1
         message = decode_message(body, position, check_crc=True, broker_name=broker_name)
         if PROPERTY_INNER_MULTI_DISPATCH in message.properties:
             if highest >= following - 1:
@@ -84,7 +90,7 @@ def _records(
         messages.append(message)
         position += message.store_size
         size += len(message.body)
-    return messages, following
+    return messages, highest, following
 
 
 def _unexpected(queue: MessageQueue, queue_offset: int, expected: str, found: str) -> RemoteProtocolError:

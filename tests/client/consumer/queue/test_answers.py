@@ -75,6 +75,15 @@ def test_offsets_outside_what_was_asked_are_refused(offsets: tuple[int, ...]) ->
         read_pull_answer(answer(*offsets), PULL)
 
 
+def test_messages_that_were_stored_while_a_broker_read_are_taken() -> None:
+    """It has looked up the end of the queue before. What a filter left out past that end is pulled again."""
+    assert offsets_in(answer(10, 11, highest=11, following=12)) == ([10, 11], 12)
+    filtered = attrs.evolve(PULL, subscription=parse_tag_expression("T", "10 || 11"))
+    assert offsets_in(answer(10, 11, highest=11, following=14), filtered) == ([10, 11], 12)
+    with pytest.raises(RemoteProtocolError, match="found 13"):
+        read_pull_answer(answer(10, 11, highest=11, following=13), PULL)
+
+
 @pytest.mark.parametrize(
     ("code", "following", "is_taken"),
     [
