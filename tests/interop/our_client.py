@@ -25,7 +25,9 @@ from rocketpy.client import (
 from tests.interop.clients import WAIT_S, Received, Sent, ToSend
 
 PATIENT_PRODUCER = ProducerConfig(send_msg_timeout=60_000)
-FROM_FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+FROM_FIRST = ConsumerConfig(
+    consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, persist_consumer_offset_interval=100
+)
 
 
 @asynccontextmanager

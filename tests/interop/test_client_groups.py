@@ -273,6 +273,7 @@ async def test_an_orderly_member_of_go_goes_on_where_ours_stopped_and_ours_where
             else:
                 async with open_our_consumer(ours, group, topic, orderly=True) as (_, collected):
                     found.append(await collected.wait(40))
+                    await wait_stored(ours, group, topic, 10 * (turn + 1))
     for turn, messages in enumerate(found):
         assert along_queues(messages) == {
             queue_id: list(range(40 * turn + queue_id, 40 * turn + 40, 4)) for queue_id in range(4)
@@ -511,16 +512,29 @@ async def test_a_group_goes_on_where_another_client_s_member_stopped(
             async with open_our_consumer(ours, group, topic) as (_, collected):
                 await send(ours, asked)
                 found = bodies(await collected.wait(20))
+                await wait_stored(ours, group, topic, 5 * (turn + 1))
         else:
             async with others.consumer(cluster.namesrv, group, topic) as member:
                 await send(ours, asked)
                 found = bodies(await member.wait_messages(20))
-            await eventually(lambda turn=turn: _is_at(ours, group, topic, 5 * (turn + 1)), "the offsets are stored")  # type: ignore[misc]
+            await wait_stored(ours, group, topic, 5 * (turn + 1))
         assert found == bodies(asked)
     assert await _is_at(ours, group, topic, 25)
 
 
+async def wait_stored(client: Client, group: str, topic: str, consumer_offset: int) -> None:
+    """Wait until a group's progress is this in each queue.
+
+    To leave at once is not enough with Java's broker: its threads may lose some of a group's first offsets that come
+    together, and may store the offset of an earlier pull last.
+    """
+    await eventually(lambda: _is_at(client, group, topic, consumer_offset), "the offsets are stored")
+
+
 async def _is_at(client: Client, group: str, topic: str, consumer_offset: int) -> bool:
     """Return whether a group's progress is this in each queue."""
-    progress = await client.admin().offsets.progress(group, topic)
+    try:
+        progress = await client.admin().offsets.progress(group, topic)
+    except RocketpyError:
+        return False  # the group has no route yet
     return {each.consumer_offset for each in progress.offset_table.values()} == {consumer_offset}
