@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rocketpy.testing.fixture.in_process import BrokerInProcess
     from rocketpy.testing.fixture.in_thread import BrokerInThread
     from rocketpy.testing.fixture.options import BrokerOptions
+    from rocketpy.testing.fixture.spawner import BrokerSpawner
 
     BrokerT = TypeVar("BrokerT", BrokerInThread, BrokerInProcess)
 
@@ -89,20 +90,33 @@ def rocketmq_session(request: pytest.FixtureRequest) -> Iterator[BrokerInThread]
     yield from _opened(request, open_broker_in_thread(_options(request, None)))
 
 
+@pytest.fixture(scope="session")
+def _rocketmq_spawner() -> Iterator[BrokerSpawner]:
+    """A process that forks brokers, started with the first of them."""
+    from rocketpy.testing.fixture.spawner import open_broker_spawner
+
+    with open_broker_spawner() as spawner:
+        yield spawner
+
+
 @pytest.fixture
-def rocketmq_process(request: pytest.FixtureRequest) -> Iterator[BrokerInProcess]:
+def rocketmq_process(request: pytest.FixtureRequest, _rocketmq_spawner: BrokerSpawner) -> Iterator[BrokerInProcess]:
     """A broker in a process of its own, for one test."""
     from rocketpy.testing.fixture.in_process import open_broker_in_process
 
-    yield from _opened(request, open_broker_in_process(_options(request, request.node)))
+    spawn = _rocketmq_spawner.spawn
+    yield from _opened(request, open_broker_in_process(_options(request, request.node), spawn=spawn))
 
 
 @pytest.fixture(scope="session")
-def rocketmq_process_session(request: pytest.FixtureRequest) -> Iterator[BrokerInProcess]:
+def rocketmq_process_session(
+    request: pytest.FixtureRequest, _rocketmq_spawner: BrokerSpawner
+) -> Iterator[BrokerInProcess]:
     """A broker in a process of its own, one for all tests."""
     from rocketpy.testing.fixture.in_process import open_broker_in_process
 
-    yield from _opened(request, open_broker_in_process(_options(request, None)))
+    spawn = _rocketmq_spawner.spawn
+    yield from _opened(request, open_broker_in_process(_options(request, None), spawn=spawn))
 
 
 def _opened(request: pytest.FixtureRequest, opening: AbstractContextManager[BrokerT]) -> Iterator[BrokerT]:

@@ -183,7 +183,7 @@ def test_a_process_that_dies_fails_the_test_with_its_output(pytester: pytest.Pyt
         def test_it(rocketmq_process):
             os.kill(rocketmq_process.pid, signal.SIGKILL)
             deadline = time.monotonic() + 60
-            while rocketmq_process._popen.poll() is None and time.monotonic() < deadline:
+            while rocketmq_process._process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.01)
         """
     result = run(pytester, scene)
