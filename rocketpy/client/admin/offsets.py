@@ -149,7 +149,7 @@ class OffsetAdmin:
         return decode_body(response.body, QueryCorrectionOffsetBody).correction_offsets
 
     async def commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
-        """Set the offset from which a group goes on in a queue; a member that is online will overwrite it."""
+        """Set the offset at which a group resumes in a queue; a member that is online will overwrite it."""
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=group,
             topic=queue.topic,

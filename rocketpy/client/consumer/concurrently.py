@@ -200,7 +200,7 @@ class ConcurrentConsumption:
         if self._hooks is not None:
             self._announce_result(batch, status, has_raised=has_raised)
         if limit.cancelled_caught:
-            _log.warning("a handler of %s took too long, its %d messages come again", batch.queue, len(batch))
+            _log.warning("a handler of %s took too long, its %d messages are redelivered", batch.queue, len(batch))
             await self.give_back(batch, batch.messages, EXPIRED_LEVEL)
         elif status is _LATER:
             await self.give_back(batch, batch.messages, batch.delay_level)

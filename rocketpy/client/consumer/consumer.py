@@ -11,7 +11,7 @@
     await consumer.run_orderly(handler)        # or: each queue in order
 
 The consumer joins its group with the first of these, and leaves it with its block: then offsets are stored, locks given
-back and brokers notified. Every message is handled at least once; it comes again if its handler fails, or if the
+back and brokers notified. Every message is handled at least once; it is redelivered if its handler fails, or if the
 consumer ends before its offset is stored.
 
 Compatibility: ``DefaultMQPushConsumer`` (4.9.8).

@@ -17,4 +17,4 @@ _log = logging.getLogger("rocketpy.client")
 
 def log_handler_failure(failure: Exception, queue: MessageQueue, message_count: int) -> None:
     """Log what a handler has raised, with its traceback."""
-    _log.error("a handler of %s failed, its %d messages come again", queue, message_count, exc_info=failure)
+    _log.error("a handler of %s failed, its %d messages are redelivered", queue, message_count, exc_info=failure)

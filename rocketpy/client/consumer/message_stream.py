@@ -288,7 +288,7 @@ class _Readers:
         """Add queues that the topic gets while it is followed.
 
         All of a new queue is new, so it is read from its beginning. But it may only be new here, because its broker was
-        away when the stream was opened: where the group has progress, it goes on from there.
+        away when the stream was opened: where the group has progress, it resumes there.
         """
         is_stored = self._plan.start.kind is StartKind.STORED
         start = Start.stored() if is_stored else Start.beginning()

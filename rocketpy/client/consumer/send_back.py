@@ -91,7 +91,7 @@ class SendBack:
         return True
 
     async def send_copy(self, message: MessageExt, *, reconsume_times: int) -> bool:
-        """Send a copy to the group's retry topic, from where the broker delivers it as if it had been given back."""
+        """Send a copy to the group's retry topic, from where the broker delivers it as if it had been sent back."""
         topic = RETRY_PREFIX + self._group
         properties = {
             **message.properties,

@@ -224,7 +224,7 @@ def _durability(master: BrokerFacts, slaves: list[BrokerFacts]) -> Iterator[Find
         yield note(
             "async-flush",
             master.subject,
-            "it flushes after it has answered (ASYNC_FLUSH): a loss of power may take the last half second",
+            "it flushes after it has answered (ASYNC_FLUSH): a loss of power may take the last ten seconds",
             "Set flushDiskType=SYNC_FLUSH, or brokerRole=SYNC_MASTER with a slave, if that must not happen",
         )
 

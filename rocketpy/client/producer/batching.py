@@ -124,7 +124,7 @@ class BatchingProducer:
         """Send a message in a batch without waiting; await the result for its outcome, when you like.
 
         Raises ClientError for a message that no batch can hold, and RemotingTooMuchRequestError when too many messages
-        or bytes are on the way.
+        or bytes are in flight.
         """
         size = body_size(message)
         if not self._window.has_room(size):

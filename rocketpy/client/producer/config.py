@@ -46,7 +46,7 @@ class ProducerConfig:
     ``customized_trace_topic``; :meth:`MessageAdmin.trace` reads them.
 
     ``back_pressure_for_async_send_num`` and ``back_pressure_for_async_send_size`` limit the messages, and the bytes of
-    their bodies, that ``send_nowait`` has on the way.
+    their bodies, that ``send_nowait`` has in flight.
     """
 
     send_msg_timeout: int = 3_000

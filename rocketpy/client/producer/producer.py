@@ -70,7 +70,7 @@ async def producer_role(
 
     ``namespace`` None is the client's.
 
-    Leaving the block waits for what ``send_nowait`` has on the way, at most as long as a send may take. Leaving it by
+    Leaving the block waits for what ``send_nowait`` has in flight, at most as long as a send may take. Leaving it by
     cancellation does not: what has no answer by then fails.
     """
     namespace = instance.namespace if namespace is None else namespace
@@ -244,7 +244,7 @@ class Producer:
         """Send a message without waiting; await the result for its outcome, when you like.
 
         Raises ClientError for a message that cannot be sent, and RemotingTooMuchRequestError when too many messages or
-        bytes are on the way: :meth:`send_soon` waits instead.
+        bytes are in flight: :meth:`send_soon` waits instead.
         """
         size = body_size(message)
         if not self._window.has_room(size):
@@ -299,7 +299,7 @@ class Producer:
         return [MessageQueue(topic, each.broker_name, each.queue_id) for each in queues]
 
     async def aclose(self) -> None:
-        """Wait for what is on the way, then refuse more; what has no answer when this is cancelled fails."""
+        """Wait for what is in flight, then refuse more; what has no answer when this is cancelled fails."""
         try:
             await self._window.wait_empty()
         finally:

@@ -1,4 +1,4 @@
-"""The window of ``send_nowait``: how many messages, and bytes of bodies, may be on the way at once.
+"""The window of ``send_nowait``: how many messages, and bytes of bodies, may be in flight.
 
 Tasks that wait for room get it in the order in which they came, so that a large message is not overtaken for ever.
 """
@@ -9,7 +9,7 @@ import trio
 
 
 class SendWindow:
-    """Counts what is on the way. A message that is larger than the window gets in when the window is empty."""
+    """Counts what is in flight. A message that is larger than the window gets in when the window is empty."""
 
     def __init__(self, *, count_max: int, size_max: int) -> None:
         self.count = 0
@@ -48,7 +48,7 @@ class SendWindow:
             self.enter(size)
 
     async def wait_empty(self) -> None:
-        """Wait until nothing is on the way."""
+        """Wait until nothing is in flight."""
         while self.count:
             await self._next_leaving()
 

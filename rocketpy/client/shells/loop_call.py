@@ -1,6 +1,6 @@
 """Calls into Trio from outside: each runs in a task, which has ended when its caller continues.
 
-A caller that gives up cancels its call, and goes on once that has ended. Rule: a call belongs to a nursery. When the
+A caller that gives up cancels its call, and continues once that has ended. Rule: a call belongs to a nursery. When the
 nursery is cancelled, or has ended, the call ends with :class:`~rocketpy.errors.LocalProtocolError`, never with a wait
 for ever.
 

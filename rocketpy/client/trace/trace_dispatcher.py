@@ -4,7 +4,7 @@ Recording costs an entry in a queue. Half a second after the first record, or wh
 are encoded and sent, as many to a message as fit. A message is found by the ids and keys of all its records.
 
 Rule: a trace never holds anything up, and memory for it is bounded: up to 1024 entries (16384 records) wait, ten
-messages are on the way, and what comes while there is no room is dropped and counted. When the role ends, what waits is
+messages are in flight, and what comes while there is no room is dropped and counted. When the role ends, what waits is
 sent, which takes at most three seconds; what has no answer then may be lost, and is counted as well.
 
 Compatibility: ``AsyncTraceDispatcher`` (4.9.8). Traces travel over the connections of the role's own client, Java's
@@ -68,7 +68,7 @@ class TraceSender(Protocol):
 
 @attrs.frozen
 class TraceStatistics:
-    """Numbers of records: those that wait, were stored, were dropped for want of room, and were lost on their way."""
+    """Numbers of records: those that wait, were stored, were dropped for want of room, and were lost in flight."""
 
     waiting: int
     stored: int

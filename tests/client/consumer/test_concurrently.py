@@ -125,7 +125,7 @@ async def test_a_handler_that_raises_has_failed_and_others_go_on(
     assert world.seen == [[0], [1]]
     assert world.send_back.sent == [(0, 0)]
     assert world.committed == 2
-    assert "its 1 messages come again" in caplog.text
+    assert "its 1 messages are redelivered" in caplog.text
 
 
 async def test_only_messages_after_the_ack_index_go_back(world: World, autojump_clock: MockClock) -> None:

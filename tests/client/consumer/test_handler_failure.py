@@ -12,6 +12,6 @@ def test_a_failure_is_logged_once_with_its_traceback(caplog: pytest.LogCaptureFi
     failure = AssertionError("of the program")
     log_handler_failure(failure, MessageQueue("T", "b", 0), 3)
     (record,) = caplog.records
-    assert "its 3 messages come again" in record.getMessage()
+    assert "its 3 messages are redelivered" in record.getMessage()
     assert record.exc_info is not None
     assert record.exc_info[1] is failure

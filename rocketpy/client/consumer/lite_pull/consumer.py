@@ -278,7 +278,7 @@ class LitePullConsumer:
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Stop pulling queues; those that are not assigned are ignored.
 
-        What has been pulled, or is on its way, is still polled.
+        What has been pulled, or is in flight, is still polled.
         """
         self._gate.pause(set(self._assigned).intersection(self._namespace.wrap_queues(queues)))
 

@@ -140,7 +140,7 @@ class ProcessQueue:
         return self._removed(count, size)
 
     def give_up(self, messages: Iterable[MessageExt]) -> None:
-        """Forget taken messages that are to come again by another way."""
+        """Forget taken messages that are redelivered by another path."""
         count = size = 0
         for message in messages:
             known = self._taken.pop(message.queue_offset, None)

@@ -1,6 +1,6 @@
 """Decides which queues of a consumer may be pulled now: not those that are paused, and none while the consumer is held.
 
-A pull that is on its way when its queue is paused still brings its messages.
+A pull in flight when its queue is paused still delivers its messages.
 """
 
 from __future__ import annotations
