@@ -1,8 +1,7 @@
-"""A SYNC_MASTER's store and a slave's, each on a simulated machine, with the services that replicate between them.
+"""A SYNC_MASTER's store and a slave's, each a :class:`~rocketpy.testing.replica.Replica`, and their producers.
 
-The two programs here are what a broker is made of below its requests: a store, and either its HAService behind a port
-or an HAClient. The logs are compared directly, and a slave whose log parts from its master's is wiped, as an operator
-would do. See ``test_replicated_stores.py`` for the rules.
+The logs and what readers find are compared directly, byte by byte. A slave whose log parts from its master's is wiped,
+as an operator would do. See ``test_replicated_stores.py`` for the rules.
 """
 
 from __future__ import annotations
@@ -12,24 +11,19 @@ from random import Random
 
 import trio
 
-from rocketpy.errors import RemotingConnectError
 from rocketpy.protocol.stored_message import check_message
 from rocketpy.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
-from rocketpy.store.ha.client import DivergedError, HAClient
-from rocketpy.store.ha.connection import HATimes
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim.host import SimHost, SimProcess
+from rocketpy.testing.replica import REQUEST_PORT, Replica
+from rocketpy.testing.sim.host import SimHost
 from rocketpy.testing.sim.network import Link, SimNetwork
-from rocketpy.testing.sim.trace import Trace
-from rocketpy.testing.store_contents import tags_code_of
 from tests.store.ha.two_stores import Producers, config_of, log_of
-from tests.store.parts import STORE_HOST, Place
+from tests.store.parts import Place
 
 MASTER, SLAVE = "10.0.0.1", "10.0.0.2"
-ADDRESS, PORT = f"{MASTER}:10912", 10912
 ROOT = "/store"
+DISK_DELAY_SECONDS = 0.0005
 
 
 class StorePair:
@@ -40,105 +34,76 @@ class StorePair:
         self.network = SimNetwork(randomness=Random(f"network {seed}"))
         for source, target in ((MASTER, SLAVE), (SLAVE, MASTER)):
             self.network.set_link(source, target, Link(delay_s=0.001, jitter_s=0.02))
-        trace = Trace()
-        self.master_host, self.slave_host = (
-            SimHost(each, network=self.network, nursery=nursery, trace=trace, randomness=Random(f"host {each} {seed}"))
-            for each in (MASTER, SLAVE)
-        )
-        self.batch_size = self.random.choice((1, 12, 300, 32_768))
-        self.flush_types = self.random.choices(list(FlushDiskType), k=2)
-        self.has_ext = self.random.random() < 0.3
-        self.has_pool = self.random.random() < 0.3  # of the master
-        self.master: MessageStore | None = None
-        self.slave: MessageStore | None = None
+        self._replica_of_master = self._replica(MASTER, BrokerRole.SYNC_MASTER, nursery)
+        self._replica_of_slave = self._replica(SLAVE, BrokerRole.SLAVE, nursery)
+        both = (self._replica_of_master, self._replica_of_slave)
+        batch_size = self.random.choice((1, 12, 300, 32_768))
+        has_ext, has_pool = self.random.random() < 0.3, self.random.random() < 0.3
+        for replica in both:
+            replica.knows({f"{each.address}:{REQUEST_PORT}": each.answer for each in both})
+            replica.config = config_of(
+                Place(replica.host.disk, ROOT),
+                replica.role,
+                ha_send_heartbeat_interval=1000,
+                ha_housekeeping_interval=4000,
+                ha_transfer_batch_size=batch_size,
+                slave_timeout=3000,
+                flush_disk_type=self.random.choice(list(FlushDiskType)),
+                enable_consume_queue_ext=has_ext,
+                transient_store_pool_enable=has_pool,  # only a master has it
+                transient_store_pool_size=1,
+                consume_queue_files_open_max=12,
+            )
+        self._replica_of_slave.follow(MASTER)
         self.answers: list[PutMessageStatus] = []
-        self.is_diverged = False
         self.history_count = 0  # how often the master has lost power: from then on its log may be another one
         self.slave_loss_count = 0  # how often the slave has: it may have lost what it has acknowledged
         self.message_count = 0
+        self._acknowledged: tuple[int, tuple[int, int]] = (0, (0, 0))  # the last end that was PUT_OK, and the losses
         self.deleted_topics: set[str] = set()
 
-    # ---- the two programs -----------------------------------------------------------------------------------------
+    def _replica(self, address: str, role: BrokerRole, nursery: trio.Nursery) -> Replica:
+        config = MessageStoreConfig(store_path_root_dir=ROOT)
+        number = self.random.randrange(1 << 32)
+        replica = Replica(address, config, network=self.network, nursery=nursery, number=number)
+        replica.host.disk_delay_s = DISK_DELAY_SECONDS
+        replica.role = role
+        return replica
 
-    def config(self, process: SimProcess, role: BrokerRole) -> MessageStoreConfig:
-        return config_of(
-            Place(process.disk, ROOT),
-            role,
-            ha_send_heartbeat_interval=1000,
-            ha_housekeeping_interval=4000,
-            ha_transfer_batch_size=self.batch_size,
-            slave_timeout=3000,
-            flush_disk_type=self.flush_types[role is BrokerRole.SLAVE],
-            enable_consume_queue_ext=self.has_ext,
-            transient_store_pool_enable=self.has_pool,
-            transient_store_pool_size=1,
-            consume_queue_files_open_max=12,
-        )
+    # ---- the two machines -----------------------------------------------------------------------------------------
 
-    async def run_master(self, process: SimProcess) -> None:
-        """Serve slaves until the process is to end."""
-        async with open_message_store(
-            self.config(process, BrokerRole.SYNC_MASTER),
-            disk=process.disk,
-            clock=process.clock,
-            run_blocking=process.run_blocking,
-            store_host=STORE_HOST,
-            tags_code=tags_code_of,
-            memory_bytes=1 << 40,
-        ) as store:
-            (listener,) = await process.network.listen(None, PORT)
-            async with trio.open_nursery() as nursery:
-                self.master = store
-                try:
-                    nursery.start_soon(self._accept, store, listener, nursery)
-                    process.started()
-                    await process.stop.wait()
-                finally:
-                    self.master = None
-                nursery.cancel_scope.cancel()
+    @property
+    def master(self) -> MessageStore | None:
+        """The open store of the master."""
+        return self._replica_of_master.store
 
-    async def _accept(self, store: MessageStore, listener: trio.abc.Listener, nursery: trio.Nursery) -> None:  # type: ignore[type-arg]
-        while True:
-            stream, (host, port) = await listener.accept()
-            nursery.start_soon(store.ha_service.serve, stream, f"{host}:{port}")
+    @property
+    def slave(self) -> MessageStore | None:
+        """The open store of the slave."""
+        return self._replica_of_slave.store
 
-    async def run_slave(self, process: SimProcess) -> None:
-        """Follow the master until the process is to end."""
-        config = self.config(process, BrokerRole.SLAVE)
-        async with open_message_store(
-            config,
-            disk=process.disk,
-            clock=process.clock,
-            run_blocking=process.run_blocking,
-            store_host=STORE_HOST,
-            tags_code=tags_code_of,
-            memory_bytes=1 << 40,
-        ) as store:
-            client = HAClient(
-                log=log_of(store),
-                address=lambda: ADDRESS,
-                connect=partial(_connect, process),
-                compare=partial(self._compare, store),
-                settings=lambda: HATimes.of(config),
-                randomness=process.randomness,
-            )
-            async with trio.open_nursery() as nursery:
-                self.slave = store
-                try:
-                    nursery.start_soon(client.run)
-                    process.started()
-                    await process.stop.wait()
-                finally:
-                    self.slave = None
-                nursery.cancel_scope.cancel()
+    @property
+    def master_host(self) -> SimHost:
+        """The machine of the master."""
+        return self._replica_of_master.host
 
-    async def _compare(self, slave: MessageStore, address: str) -> None:
-        await trio.lowlevel.checkpoint()
-        if self.master is None or self.master_host.process.is_killed:
-            raise OSError("the master does not answer")
-        if not self.is_prefix(slave, self.master):
-            self.is_diverged = True
-            raise DivergedError("the logs part")
+    @property
+    def slave_host(self) -> SimHost:
+        """The machine of the slave."""
+        return self._replica_of_slave.host
+
+    async def begin(self, host: SimHost) -> bool:
+        """Begin a life of a machine; return whether its store is open."""
+        replica = self._replica_of_master if host is self.master_host else self._replica_of_slave
+        return await host.start(replica.run)
+
+    @property
+    def is_diverged(self) -> bool:
+        """Whether the slave has found that the logs part, and stands still."""
+        client = self._replica_of_slave.client
+        if client is None or self.master is None or self.slave is None or not client.statistics().alarm:
+            return False
+        return not self.is_prefix(self.slave, self.master)
 
     # ---- producers ------------------------------------------------------------------------------------------------
 
@@ -157,14 +122,21 @@ class StorePair:
 
     def _answered(self, end: int, losses: tuple[int, int], status: PutMessageStatus) -> None:
         self.answers.append(status)
-        if status is PutMessageStatus.PUT_OK and losses == (self.history_count, self.slave_loss_count):
-            assert self.slave is not None, "PUT_OK without a slave"
+        if status is PutMessageStatus.PUT_OK:
+            self._acknowledged = end, losses
+            self._check_acknowledged()
+
+    def _check_acknowledged(self) -> None:
+        """A slave that was killed may have acknowledged just before: what it had is there when it is open again."""
+        end, losses = self._acknowledged
+        if self.slave is not None and losses == (self.history_count, self.slave_loss_count):
             assert log_of(self.slave).end_offset >= end, f"PUT_OK for {end} before the slave had it"
 
     # ---- the rules ------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Check what holds at any moment: the slave's log is a part of the master's, and ends with a record."""
+        self._check_acknowledged()
         if self.master is None or self.slave is None or self.is_diverged or log_of(self.slave).is_empty:
             return
         if not self.is_prefix(self.slave, self.master):
@@ -194,10 +166,3 @@ def log_on_disk(store: MessageStore, host: SimHost) -> tuple[int, bytes]:
     begin, end = source.min_offset, source.end_offset
     files = [place.read(place.log_file(base)) for base in range(begin, end, source.file_size)]
     return begin, b"".join(files)[: end - begin]
-
-
-async def _connect(process: SimProcess, address: str) -> trio.abc.Stream:
-    try:
-        return await process.network.connect(address)
-    except RemotingConnectError as failure:
-        raise OSError(str(failure)) from failure

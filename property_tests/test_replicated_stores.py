@@ -31,7 +31,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
-from rocketpy.testing.sim.host import Program, SimHost
+from rocketpy.testing.sim.host import SimHost
 from rocketpy.testing.sim.seeded_run import run_seeded
 from tests.store.ha.two_stores import TOPICS, Producers, dispatched, log_of, recovered
 from tests.store.parts import Place
@@ -107,7 +107,7 @@ def recreate(producers: Producers, topic: str) -> None:
 
 async def end_and_begin(pair: StorePair, how: str, side: str) -> None:
     """End a process or its machine, and begin it again after a while."""
-    host, program = (pair.slave_host, pair.run_slave) if side == "slave" else (pair.master_host, pair.run_master)
+    host = pair.slave_host if side == "slave" else pair.master_host
     if how == "fail":
         pair.history_count += side == "master"
         pair.slave_loss_count += side == "slave"
@@ -117,13 +117,13 @@ async def end_and_begin(pair: StorePair, how: str, side: str) -> None:
     else:
         await host.kill()
     await trio.sleep(pair.random.random() * 3)
-    if not await host.start(program):
+    if not await pair.begin(host):
         host.disk.capacity_bytes = UNLIMITED  # a full disk may keep a store from opening, and nothing else may
-        await begin(host, program)
+        await begin(pair, host)
 
 
-async def begin(host: SimHost, program: Program) -> None:
-    assert await host.start(program), f"{host.address}: {host.failure!r}"
+async def begin(pair: StorePair, host: SimHost) -> None:
+    assert await pair.begin(host), f"{host.address}: {host.failure!r}"
 
 
 async def wipe_slave(pair: StorePair) -> None:
@@ -132,8 +132,7 @@ async def wipe_slave(pair: StorePair) -> None:
     pair.slave_loss_count += 1
     await pair.slave_host.kill()
     pair.slave_host.wipe()
-    pair.is_diverged = False
-    await begin(pair.slave_host, pair.run_slave)
+    await begin(pair, pair.slave_host)
 
 
 async def settle(pair: StorePair) -> tuple[MessageStore, MessageStore]:
@@ -185,8 +184,8 @@ def run_script(ops: list[str], seed: int) -> list[PutMessageStatus]:
     async def main() -> list[PutMessageStatus]:
         async with trio.open_nursery() as nursery:
             pair = StorePair(nursery, seed)
-            await begin(pair.master_host, pair.run_master)
-            await begin(pair.slave_host, pair.run_slave)
+            await begin(pair, pair.master_host)
+            await begin(pair, pair.slave_host)
             for op in ops:
                 await apply(pair, op)
             await compare_readers(pair, *await settle(pair))
