@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.protocol.message import MessageExt, MessageQueue
@@ -137,3 +146,55 @@ class ProcessQueueMachine(RuleBasedStateMachine):
 
 ProcessQueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestProcessQueue = ProcessQueueMachine.TestCase
+
+
+# ---- planted bugs ---------------------------------------------------------------------------------------------------
+
+
+def _takes_in_again(self: ProcessQueue, messages: Sequence[MessageExt]) -> Sequence[MessageExt]:
+    for each in messages:
+        self._waiting[each.queue_offset] = each
+        self._highest = max(self._highest, each.queue_offset)
+    self.message_count += len(messages)
+    self.size_bytes += sum(len(each.body) for each in messages)
+    return messages
+
+
+def _puts_back_in_reverse(self: ProcessQueue, messages: Sequence[MessageExt] | None = None) -> None:
+    for message in self.taken if messages is None else messages:
+        known = self._taken.pop(message.queue_offset, None)
+        if known is not None:
+            self._waiting[message.queue_offset] = known
+            self._waiting.move_to_end(message.queue_offset, last=False)
+
+
+def _commits_to_the_end(self: ProcessQueue, count: int, size: int) -> int | None:
+    if not count:
+        return None
+    self.message_count -= count
+    self.size_bytes -= size
+    return self._highest + 1
+
+
+def _passes_what_is_taken(self: ProcessQueue) -> int | None:
+    return next(iter(self._waiting)) if self._waiting else self._highest + 1 if self._highest >= 0 else None
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("put", _takes_in_again),
+        ("put_back", _puts_back_in_reverse),
+        ("_removed", _commits_to_the_end),
+        ("consumer_offset", property(_passes_what_is_taken)),
+        ("give_up", lambda self, messages: None),
+    ],
+    ids=["taken in again", "put back in reverse", "committed to the end", "past what is taken", "not given up"],
+)
+def test_the_machine_finds_a_planted_bug(name: str, wrong: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProcessQueue, name, wrong)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(
+            ProcessQueueMachine,
+            settings=settings(ProcessQueueMachine.TestCase.settings, max_examples=1000, phases=[Phase.generate]),
+        )
