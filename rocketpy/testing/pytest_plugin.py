@@ -20,6 +20,7 @@ it imports nothing of a broker until a test asks for one, because every run of p
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from rocketpy.testing.fixture.in_process import BrokerInProcess
     from rocketpy.testing.fixture.in_thread import BrokerInThread
     from rocketpy.testing.fixture.options import BrokerOptions
-    from rocketpy.testing.fixture.spawner import BrokerSpawner
+    from rocketpy.testing.fixture.spawner import Spawn
 
     BrokerT = TypeVar("BrokerT", BrokerInThread, BrokerInProcess)
 
@@ -91,32 +92,31 @@ def rocketmq_session(request: pytest.FixtureRequest) -> Iterator[BrokerInThread]
 
 
 @pytest.fixture(scope="session")
-def _rocketmq_spawner() -> Iterator[BrokerSpawner]:
-    """A process that forks brokers, started with the first of them."""
-    from rocketpy.testing.fixture.spawner import open_broker_spawner
+def _rocketmq_spawn() -> Iterator[Spawn]:
+    """What starts brokers: on Linux a process that forks them, started with the first; elsewhere new interpreters."""
+    from rocketpy.testing.fixture.spawner import open_broker_spawner, spawn_interpreter
 
+    if sys.platform != "linux":
+        yield spawn_interpreter
+        return
     with open_broker_spawner() as spawner:
-        yield spawner
+        yield spawner.spawn
 
 
 @pytest.fixture
-def rocketmq_process(request: pytest.FixtureRequest, _rocketmq_spawner: BrokerSpawner) -> Iterator[BrokerInProcess]:
+def rocketmq_process(request: pytest.FixtureRequest, _rocketmq_spawn: Spawn) -> Iterator[BrokerInProcess]:
     """A broker in a process of its own, for one test."""
     from rocketpy.testing.fixture.in_process import open_broker_in_process
 
-    spawn = _rocketmq_spawner.spawn
-    yield from _opened(request, open_broker_in_process(_options(request, request.node), spawn=spawn))
+    yield from _opened(request, open_broker_in_process(_options(request, request.node), spawn=_rocketmq_spawn))
 
 
 @pytest.fixture(scope="session")
-def rocketmq_process_session(
-    request: pytest.FixtureRequest, _rocketmq_spawner: BrokerSpawner
-) -> Iterator[BrokerInProcess]:
+def rocketmq_process_session(request: pytest.FixtureRequest, _rocketmq_spawn: Spawn) -> Iterator[BrokerInProcess]:
     """A broker in a process of its own, one for all tests."""
     from rocketpy.testing.fixture.in_process import open_broker_in_process
 
-    spawn = _rocketmq_spawner.spawn
-    yield from _opened(request, open_broker_in_process(_options(request, None), spawn=spawn))
+    yield from _opened(request, open_broker_in_process(_options(request, None), spawn=_rocketmq_spawn))
 
 
 def _opened(request: pytest.FixtureRequest, opening: AbstractContextManager[BrokerT]) -> Iterator[BrokerT]:
