@@ -20,12 +20,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from rocketpy.client.config import DEFAULT_ADMIN_TIMEOUT_MS, DEFAULT_NAME_SERVER, ClientConfig, client_config
-from rocketpy.client.consumer.config import ConsumerConfig, PullConfig
-from rocketpy.client.consumer.consumer import Consumer, consumer_role
-from rocketpy.client.consumer.lite_pull.config import LitePullConfig
-from rocketpy.client.consumer.lite_pull.consumer import LitePullConsumer, lite_pull_consumer_role
-from rocketpy.client.consumer.message_selector import MessageSelector
-from rocketpy.client.consumer.pull_consumer import PullConsumer, pull_consumer_role
 from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.hooks import (
     CheckForbiddenHook,
@@ -42,8 +36,14 @@ from rocketpy.client.producer.transaction import Check, TransactionProducer, tra
 from rocketpy.client.trace.tracing import consumer_traces, producer_traces
 from rocketpy.protocol.bodies.heartbeat import SUB_ALL
 
-if TYPE_CHECKING:  # a third of the client's modules, which only administration needs
+if TYPE_CHECKING:  # most of the client's modules, which a program that only sends does not load
     from rocketpy.client.admin.admin_client import AdminClient
+    from rocketpy.client.consumer.config import ConsumerConfig, PullConfig
+    from rocketpy.client.consumer.consumer import Consumer
+    from rocketpy.client.consumer.lite_pull.config import LitePullConfig
+    from rocketpy.client.consumer.lite_pull.consumer import LitePullConsumer
+    from rocketpy.client.consumer.message_selector import MessageSelector
+    from rocketpy.client.consumer.pull_consumer import PullConsumer
 
 DEFAULT_PRODUCER_GROUP = "rocketpy_producer"
 
@@ -148,6 +148,9 @@ class Client:
         Of ``topics`` it has a share of the queues, as a member of the group; it may pull any other queue too.
         ClientError for an illegal group, or one that this client has a consumer of.
         """
+        from rocketpy.client.consumer.config import PullConfig
+        from rocketpy.client.consumer.pull_consumer import pull_consumer_role
+
         async with pull_consumer_role(self._instance, group, topics, config or PullConfig()) as consumer:
             yield consumer
 
@@ -166,6 +169,9 @@ class Client:
         what the program subscribes to later, or it is assigned queues. At the end of the block it leaves the group.
         Raises as :meth:`LitePullConsumer.subscribe`, and ClientError for an illegal group.
         """
+        from rocketpy.client.consumer.lite_pull.config import LitePullConfig
+        from rocketpy.client.consumer.lite_pull.consumer import lite_pull_consumer_role
+
         wanted = {**dict.fromkeys(topics, SUB_ALL), **(subscriptions or {})}
         config = config or LitePullConfig()
         async with (
@@ -197,6 +203,9 @@ class Client:
         It consumes all of ``topics``, and of those in ``subscriptions`` what a selector wants. At the end of the block
         it leaves the group. ClientError for an illegal group or selector.
         """
+        from rocketpy.client.consumer.config import ConsumerConfig
+        from rocketpy.client.consumer.consumer import consumer_role
+
         wanted = {**dict.fromkeys(topics, SUB_ALL), **(subscriptions or {})}
         config = config or ConsumerConfig()
         async with (
