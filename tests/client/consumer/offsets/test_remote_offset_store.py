@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import cast
 
-from rocketpy.client.consumer.offsets.remote_offset_store import RemoteOffsetStore
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.client.consumer.offsets.remote_offset_store import FIRST_OFFSET_SECONDS, RemoteOffsetStore
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.errors import BrokerError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -51,3 +55,68 @@ async def test_a_broker_that_refuses_is_written_to_again_later(
         cluster.broker.behave()
         await store.persist(QUEUES)
     assert cluster.broker.progress == {("g", TOPIC, 0): 4}
+
+
+# ---- the first offset of a topic ------------------------------------------------------------------------------------
+
+
+class SlowRequests:
+    """Requests whose answers come when the gate opens."""
+
+    def __init__(self) -> None:
+        self.asked: list[MessageQueue] = []
+        self.gate = trio.Event()
+
+    async def commit(self, queue: MessageQueue, consumer_offset: int) -> None:
+        self.asked.append(queue)
+        await self.gate.wait()
+
+    async def commit_oneway(self, queue: MessageQueue, consumer_offset: int) -> None:
+        self.asked.append(queue)
+
+
+OTHER = MessageQueue("Other", "broker-a", 0)
+
+
+@pytest.fixture
+def requests() -> SlowRequests:
+    return SlowRequests()
+
+
+@pytest.fixture
+def store(requests: SlowRequests) -> RemoteOffsetStore:
+    store = RemoteOffsetStore(cast(QueueRequests, requests))
+    for queue in (*QUEUES, OTHER):
+        store.table.update(queue, 7)
+    return store
+
+
+@pytest.mark.parametrize("is_soon", [False, True])
+async def test_the_first_is_answered_before_the_others_are_sent(
+    requests: SlowRequests, store: RemoteOffsetStore, nursery: trio.Nursery, is_soon: bool
+) -> None:
+    """Java's broker would lose one of two that arrive together while it has no table of this group and topic."""
+    persist = store.persist_soon if is_soon else store.persist
+    nursery.start_soon(persist, [*QUEUES, OTHER])
+    await trio.testing.wait_all_tasks_blocked()
+    assert sorted(requests.asked) == sorted([QUEUES[0], OTHER])
+    requests.gate.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert sorted(requests.asked) == sorted([*QUEUES, OTHER])
+    requests.asked.clear()
+    requests.gate = trio.Event()
+    nursery.start_soon(persist, QUEUES)
+    await trio.testing.wait_all_tasks_blocked()
+    assert sorted(requests.asked) == QUEUES, "the broker has the table now"
+    nursery.cancel_scope.cancel()
+
+
+async def test_the_others_wait_for_a_silent_broker_a_second_at_most(
+    requests: SlowRequests, store: RemoteOffsetStore, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    nursery.start_soon(store.persist, QUEUES)
+    await trio.sleep(FIRST_OFFSET_SECONDS - 0.01)
+    assert requests.asked == [QUEUES[0]]
+    await trio.sleep(0.02)
+    assert sorted(requests.asked) == QUEUES
+    nursery.cancel_scope.cancel()
