@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from rocketpy.client import Client
 from tests.docs.example_programs import BROKER_SETTINGS
 from tests.interop import tools
 from tests.interop.cluster import Cluster, start_cluster
 from tests.interop.java_store import JavaStores
+from tests.interop.our_client import open_our_client
+from tests.interop.roles import Roles
 
 TARGET = os.environ.get("ROCKETPY_INTEROP_TARGET", "rocketpy")
 JAVA_BROKER = "java-broker"
@@ -74,6 +77,27 @@ def chosen_cluster(request: pytest.FixtureRequest) -> Cluster:
     cluster: Cluster = request.getfixturevalue("cluster" if request.param == "target" else "java_cluster")
     assert cluster.kind == (TARGET if request.param == "target" else "java")
     return cluster
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> Iterator[Roles]:
+    """Java's producers and consumers."""
+    with Roles("java", tmp_path_factory.mktemp("java-roles")) as roles:
+        yield roles
+
+
+@pytest.fixture(scope="module")
+def go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
+    """Go's producers and consumers."""
+    with Roles("go", tmp_path_factory.mktemp("go-roles")) as roles:
+        yield roles
+
+
+@pytest.fixture
+async def ours(cluster: Cluster) -> AsyncIterator[Client]:
+    """A client of ours."""
+    async with open_our_client(cluster.namesrv) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")

@@ -57,20 +57,6 @@ def checking(
     assert not any(statuses), cluster.logs()
 
 
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> Iterator[Roles]:
-    """Java's producers and consumers."""
-    with Roles("java", tmp_path_factory.mktemp("conversations-java")) as roles:
-        yield roles
-
-
-@pytest.fixture(scope="module")
-def go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
-    """Go's producers and consumers."""
-    with Roles("go", tmp_path_factory.mktemp("conversations-go")) as roles:
-        yield roles
-
-
 @pytest.fixture
 async def ours(checking: Cluster) -> AsyncIterator[Client]:
     """A client of ours."""

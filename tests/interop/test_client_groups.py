@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
@@ -46,27 +46,6 @@ pytestmark = [pytest.mark.java, pytest.mark.go]
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     """The cluster under test, and then Java's."""
     return chosen_cluster(request)
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> Iterator[Roles]:
-    """Java's producers and consumers."""
-    with Roles("java", tmp_path_factory.mktemp("groups-java")) as roles:
-        yield roles
-
-
-@pytest.fixture(scope="module")
-def go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
-    """Go's producers and consumers."""
-    with Roles("go", tmp_path_factory.mktemp("groups-go")) as roles:
-        yield roles
-
-
-@pytest.fixture
-async def ours(cluster: Cluster) -> AsyncIterator[Client]:
-    """A client of ours."""
-    async with open_our_client(cluster.namesrv) as client:
-        yield client
 
 
 def numbered(topic: str, count: int, *, first: int = 0, tags: str = "") -> list[ToSend]:

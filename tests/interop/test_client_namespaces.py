@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import attrs
 import pytest
@@ -12,7 +12,7 @@ import trio
 from rocketpy.client import Client, LitePullConfig, LocalTransactionState, Message, MessageBatch, MessageExt, reply_to
 from tests.interop.clients import WAIT_S, ToSend
 from tests.interop.cluster import Cluster
-from tests.interop.conftest import TARGET
+from tests.interop.conftest import BROKERS, chosen_cluster
 from tests.interop.our_client import FROM_FIRST, PATIENT_PRODUCER, open_our_client, open_our_consumer
 from tests.interop.roles import Roles
 
@@ -21,25 +21,16 @@ pytestmark = pytest.mark.java
 NAMESPACE = "tenant"
 
 
-@pytest.fixture(scope="module", params=["target", *(["java-broker"] if TARGET != "java" else [])])
-def any_cluster(request: pytest.FixtureRequest) -> Cluster:
-    """The broker under test, and Java's."""
-    found = request.getfixturevalue("cluster" if request.param == "target" else "java_cluster")
-    assert isinstance(found, Cluster)
-    return found
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
-    """Java's producers and consumers."""
-    with Roles("java", tmp_path_factory.mktemp("namespaces-java")) as roles:
-        yield roles
+@pytest.fixture(scope="module", params=BROKERS)
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The cluster under test, and then Java's."""
+    return chosen_cluster(request)
 
 
 @pytest.fixture
-async def ours(any_cluster: Cluster) -> AsyncIterator[Client]:
+async def ours(cluster: Cluster) -> AsyncIterator[Client]:
     """A client of ours in the namespace."""
-    async with open_our_client(any_cluster.namesrv, namespace=NAMESPACE) as client:
+    async with open_our_client(cluster.namesrv, namespace=NAMESPACE) as client:
         yield client
 
 
@@ -49,8 +40,8 @@ def new_topic(cluster: Cluster, name: str) -> str:
     return f"{name}_{cluster.kind}"
 
 
-async def test_members_of_one_group_share_its_queues(any_cluster: Cluster, java: Roles, ours: Client) -> None:
-    topic, namesrv = new_topic(any_cluster, "shared"), any_cluster.namesrv
+async def test_members_of_one_group_share_its_queues(cluster: Cluster, java: Roles, ours: Client) -> None:
+    topic, namesrv = new_topic(cluster, "shared"), cluster.namesrv
     bodies = [b"%d" % number for number in range(16)]
     async with (
         open_our_consumer(ours, "shared_c", topic) as (consumer, collected),
@@ -78,20 +69,20 @@ async def test_members_of_one_group_share_its_queues(any_cluster: Cluster, java:
 
 @pytest.mark.parametrize("consumer", ["ours", "java"])
 async def test_what_fails_comes_again_and_is_a_dead_letter_for_both(
-    any_cluster: Cluster, java: Roles, ours: Client, consumer: str
+    cluster: Cluster, java: Roles, ours: Client, consumer: str
 ) -> None:
-    topic, namesrv, group = new_topic(any_cluster, f"retry_{consumer}"), any_cluster.namesrv, f"retry_{consumer}"
+    topic, namesrv, group = new_topic(cluster, f"retry_{consumer}"), cluster.namesrv, f"retry_{consumer}"
     async with ours.producer("retry_p", config=PATIENT_PRODUCER) as producer:
         await producer.send(Message(topic, b"x"))
     if consumer == "ours":
         config = attrs.evolve(FROM_FIRST, max_reconsume_times=1)
         async with open_our_consumer(ours, group, topic, config=config, fails=9) as (_, collected):
             found = [(each.topic, each.reconsume_times) for each in await collected.wait(2)]
-            await wait_dead_letter(any_cluster, group)
+            await wait_dead_letter(cluster, group)
     else:
         async with java.consumer(namesrv, group, topic, namespace=NAMESPACE, fails=9, tries=1) as failing:
             found = [(each.topic, each.reconsume_times) for each in await failing.wait_messages(2)]
-            await wait_dead_letter(any_cluster, group)
+            await wait_dead_letter(cluster, group)
     assert found == [(topic, 0), (topic, 1)]
     dead_letters = f"%DLQ%{group}"
     async with (
@@ -108,9 +99,9 @@ async def wait_dead_letter(cluster: Cluster, group: str) -> None:
 
 
 async def test_a_transaction_of_each_reaches_a_consumer_of_the_other(
-    any_cluster: Cluster, java: Roles, ours: Client
+    cluster: Cluster, java: Roles, ours: Client
 ) -> None:
-    topic, namesrv = new_topic(any_cluster, "transactions"), any_cluster.namesrv
+    topic, namesrv = new_topic(cluster, "transactions"), cluster.namesrv
     checked: list[str] = []
 
     async def check(message: MessageExt) -> LocalTransactionState:
@@ -131,9 +122,9 @@ async def test_a_transaction_of_each_reaches_a_consumer_of_the_other(
     assert set(checked) <= {topic}
 
 
-async def test_each_answers_the_requests_of_the_other(any_cluster: Cluster, java: Roles, ours: Client) -> None:
-    mine, theirs = new_topic(any_cluster, "asked_ours"), new_topic(any_cluster, "asked_java")
-    namesrv = any_cluster.namesrv
+async def test_each_answers_the_requests_of_the_other(cluster: Cluster, java: Roles, ours: Client) -> None:
+    mine, theirs = new_topic(cluster, "asked_ours"), new_topic(cluster, "asked_java")
+    namesrv = cluster.namesrv
     async with (
         java.consumer(namesrv, "java_replies", theirs, namespace=NAMESPACE, replies=True),
         ours.consumer("our_replies", mine, config=FROM_FIRST) as consumer,
@@ -154,10 +145,8 @@ async def test_each_answers_the_requests_of_the_other(any_cluster: Cluster, java
         nursery.cancel_scope.cancel()
 
 
-async def test_lite_pull_consumers_of_one_group_share_its_queues(
-    any_cluster: Cluster, java: Roles, ours: Client
-) -> None:
-    topic, namesrv = new_topic(any_cluster, "lite"), any_cluster.namesrv
+async def test_lite_pull_consumers_of_one_group_share_its_queues(cluster: Cluster, java: Roles, ours: Client) -> None:
+    topic, namesrv = new_topic(cluster, "lite"), cluster.namesrv
     config = LitePullConfig(consume_from_where=FROM_FIRST.consume_from_where)
     async with (
         ours.lite_pull_consumer("lite_c", topic, config=config) as consumer,

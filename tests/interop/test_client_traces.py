@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from rocketpy.errors import ClientError
 from rocketpy.protocol.codes import ResponseCode
 from tests.interop.clients import WAIT_S, ToSend
 from tests.interop.cluster import Cluster
-from tests.interop.conftest import TARGET
+from tests.interop.conftest import BROKERS, chosen_cluster
 from tests.interop.mqadmin_session import MqadminSession
 from tests.interop.our_client import FROM_FIRST, PATIENT_PRODUCER, open_our_client
 from tests.interop.roles import Roles
@@ -36,19 +36,10 @@ TRACED_PRODUCER = attrs.evolve(PATIENT_PRODUCER, enable_msg_trace=True)
 TRACED_CONSUMER = attrs.evolve(FROM_FIRST, enable_msg_trace=True)
 
 
-@pytest.fixture(scope="module", params=["target", *(["java-broker"] if TARGET != "java" else [])])
-def any_cluster(request: pytest.FixtureRequest) -> Cluster:
-    """The broker under test, and Java's."""
-    found = request.getfixturevalue("cluster" if request.param == "target" else "java_cluster")
-    assert isinstance(found, Cluster)
-    return found
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
-    """Java's producers and consumers."""
-    with Roles("java", tmp_path_factory.mktemp("traces-java")) as roles:
-        yield roles
+@pytest.fixture(scope="module", params=BROKERS)
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The cluster under test, and then Java's."""
+    return chosen_cluster(request)
 
 
 async def retry_once(batch: MessageBatch) -> ConsumeConcurrentlyStatus:
@@ -103,12 +94,12 @@ def without_what_varies(record: TraceRecord) -> TraceRecord:
     return attrs.evolve(record, **{name: value for name, value in blank.items() if name in known})
 
 
-def test_mqadmin_shows_what_our_client_has_traced(any_cluster: Cluster, tmp_path: Path) -> None:
-    topic = any_cluster.create_topic(f"our_traces_{any_cluster.kind}")
-    own = any_cluster.create_topic(f"our_trace_topic_{any_cluster.kind}")
+def test_mqadmin_shows_what_our_client_has_traced(cluster: Cluster, tmp_path: Path) -> None:
+    topic = cluster.create_topic(f"our_traces_{cluster.kind}")
+    own = cluster.create_topic(f"our_trace_topic_{cluster.kind}")
 
     async def leave_traces() -> tuple[str, str]:
-        async with open_our_client(any_cluster.namesrv) as client:
+        async with open_our_client(cluster.namesrv) as client:
             async with client.producer("tracing_p", config=TRACED_PRODUCER) as producer:
                 sent = await producer.send(Message(topic, b"x", {"KEYS": "one two"}))
             async with our_traced_consumer(client, "tracing_c", topic):
@@ -121,7 +112,7 @@ def test_mqadmin_shows_what_our_client_has_traced(any_cluster: Cluster, tmp_path
 
     msg_id, other_id = trio.run(leave_traces)
     when = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +\d+ms"
-    with MqadminSession(any_cluster, tmp_path / "mqadmin") as mqadmin:
+    with MqadminSession(cluster, tmp_path / "mqadmin") as mqadmin:
         shown = mqadmin.run(["queryMsgTraceById", "-n", "{namesrv}", "-i", msg_id]).text
         assert re.search(rf"^Pub +tracing_p +127\.0\.0\.1 +{when} +success *$", shown, re.M), shown
         assert re.findall(rf"^Sub +tracing_c +127\.0\.0\.1 +{when} +(\w+) *$", shown, re.M) == ["failed", "success"]
@@ -129,10 +120,10 @@ def test_mqadmin_shows_what_our_client_has_traced(any_cluster: Cluster, tmp_path
         assert re.search(rf"^Pub +own_p +127\.0\.0\.1 +{when} +success *$", shown, re.M), shown
 
 
-async def test_our_records_are_like_javas_and_each_is_read(any_cluster: Cluster, java: Roles) -> None:
+async def test_our_records_are_like_javas_and_each_is_read(cluster: Cluster, java: Roles) -> None:
     """The same message, sent by both and consumed by both, the first time in vain."""
-    topic = any_cluster.create_topic(f"both_trace_{any_cluster.kind}")
-    namesrv, groups = any_cluster.namesrv, {"theirs_c", "ours_c"}
+    topic = cluster.create_topic(f"both_trace_{cluster.kind}")
+    namesrv, groups = cluster.namesrv, {"theirs_c", "ours_c"}
     asked = ToSend(topic=topic, body=b"the same", tags="tag", keys="one two")
     async with (
         open_our_client(namesrv) as client,
@@ -160,16 +151,16 @@ async def test_our_records_are_like_javas_and_each_is_read(any_cluster: Cluster,
     ]
 
 
-async def test_transactions_leave_the_same_records(any_cluster: Cluster, java: Roles) -> None:
-    topic = any_cluster.create_topic(f"transaction_traces_{any_cluster.kind}")
+async def test_transactions_leave_the_same_records(cluster: Cluster, java: Roles) -> None:
+    topic = cluster.create_topic(f"transaction_traces_{cluster.kind}")
     asked = ToSend(topic=topic, body=b"the same", keys="key", properties={"first": "commit"})
 
     async def check(message: MessageExt) -> LocalTransactionState:
         return LocalTransactionState.UNKNOW
 
     wanted: dict[type[TraceRecord], int] = {PubTrace: 1, EndTransactionTrace: 1}
-    async with open_our_client(any_cluster.namesrv) as client:
-        async with java.producer(any_cluster.namesrv, "theirs_t", trace=True) as theirs:
+    async with open_our_client(cluster.namesrv) as client:
+        async with java.producer(cluster.namesrv, "theirs_t", trace=True) as theirs:
             (answer,) = await theirs.send([asked], "transaction")
             of_theirs = await wait_trace(client, answer.msg_id, wanted)  # what waits when it closes may be lost
         message = Message.create(topic, asked.body, keys="key", properties={"first": "commit"})

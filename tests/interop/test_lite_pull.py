@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 import trio
@@ -22,7 +21,7 @@ from rocketpy.errors import BrokerError
 from tests.interop.clients import WAIT_S
 from tests.interop.cluster import Cluster
 from tests.interop.conftest import BROKERS, chosen_cluster
-from tests.interop.our_client import PATIENT_PRODUCER, open_our_client
+from tests.interop.our_client import PATIENT_PRODUCER
 from tests.interop.roles import Roles
 
 pytestmark = pytest.mark.java
@@ -38,20 +37,6 @@ BY_HAND = LitePullConfig(
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     """The cluster under test, and then Java's."""
     return chosen_cluster(request)
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> Iterator[Roles]:
-    """Java's lite pull and push consumers."""
-    with Roles("java", tmp_path_factory.mktemp("lite-pull-java")) as roles:
-        yield roles
-
-
-@pytest.fixture
-async def ours(cluster: Cluster) -> AsyncIterator[Client]:
-    """A client of ours."""
-    async with open_our_client(cluster.namesrv) as client:
-        yield client
 
 
 async def send(client: Client, topic: str, count: int, *, first: int = 0) -> None:
