@@ -10,6 +10,7 @@ from collections.abc import Callable
 import trio
 
 from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.store.message_store import MessageStore
 from rocketpy.testing.pair.machines import Machines
 from rocketpy.testing.replica import Replica
 from rocketpy.testing.replication_model import ReplicationBroken, ReplicationModel, Unit
@@ -62,17 +63,10 @@ class Observer:
         store = self._machines[name].store
         if store is None:
             return
-        queues: dict[tuple[str, int], dict[int, Unit]] = {}
-        for topic, queue_id in store.queues():
-            units = queues[topic, queue_id] = {}
-            queue_offset = store.min_offset_in_queue(topic, queue_id)
-            while queue_offset < store.max_offset_in_queue(topic, queue_id):
-                listing = await store.list_units(topic, queue_id, queue_offset, 1000)
-                if listing is None or not listing.units:
-                    break
-                for each in listing.units:
-                    units[queue_offset] = Unit(each.physical_offset, each.size, each.tags_code)
-                    queue_offset += 1
+        try:
+            queues = await _units(store)
+        except ProcessDied:
+            return  # it is about to end
         self.look()
         self.report(lambda: self._model.units(name, queues))
 
@@ -81,7 +75,10 @@ class Observer:
         store = self._machines[name].store
         if store is None or store.index_behind or self._machines.faulty:
             return
-        result = await store.query_message(topic, key, FOUND_MAX, 0, 1 << 62)
+        try:
+            result = await store.query_message(topic, key, FOUND_MAX, 0, 1 << 62)
+        except ProcessDied:
+            return  # it is about to end
         offsets = {each.physical_offset for each in decode_messages(result.body)}
         self.look()
         self.report(lambda: self._model.finds(name, topic, key, offsets))
@@ -132,3 +129,19 @@ class Observer:
                 sent=max(0, progress.sent_offset),
                 end_offset=store.max_physical_offset,
             )
+
+
+async def _units(store: MessageStore) -> dict[tuple[str, int], dict[int, Unit]]:
+    """Return the units of all queues, by queue and queue offset."""
+    queues: dict[tuple[str, int], dict[int, Unit]] = {}
+    for topic, queue_id in store.queues():
+        units = queues[topic, queue_id] = {}
+        queue_offset = store.min_offset_in_queue(topic, queue_id)
+        while queue_offset < store.max_offset_in_queue(topic, queue_id):
+            listing = await store.list_units(topic, queue_id, queue_offset, 1000)
+            if listing is None or not listing.units:
+                break
+            for each in listing.units:
+                units[queue_offset] = Unit(each.physical_offset, each.size, each.tags_code)
+                queue_offset += 1
+    return queues
