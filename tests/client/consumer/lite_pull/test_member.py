@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import trio
 
 from rocketpy.client.client import Client, open_client
@@ -82,7 +83,8 @@ async def test_a_topic_that_is_deleted_and_made_again_is_polled_from_its_beginni
         with trio.fail_after(PATIENCE_SECONDS):
             admin = client.admin()
             await send(client, TOPIC, 40)
-            async with client.lite_pull_consumer("g", TOPIC, config=FIRST) as consumer:
+            soon = attrs.evolve(FIRST, broker_suspend_max_time=200)  # a pull that is held knows nothing of it
+            async with client.lite_pull_consumer("g", TOPIC, config=soon) as consumer:
                 found: list[int] = []
                 await poll_into(found, consumer, 40)
                 await consumer.commit()
