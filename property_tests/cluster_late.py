@@ -29,7 +29,7 @@ def broken_late(history: History) -> Iterator[str]:
             first[got.number] = got
     for sent in history.sent:
         if sent.delay_level or sent.transaction:
-            if count[sent.number] > 1:
+            if count[sent.number] > 1 and not _end_was_forgotten(history, sent):
                 yield f"once: {sent}; it is there {count[sent.number]} times"
             if is_due(history, sent) and not count[sent.number]:
                 yield f"late: {sent}; it was never delivered"
@@ -75,6 +75,19 @@ def _delayed(history: History, sent: Sent, seen: Got) -> Iterator[str]:
     waited_s, delay_s = seen.at - sent.asked_at, DELAYS_S[sent.delay_level - 1]
     if waited_s + clock_ahead_s < delay_s - _TOLERANCE_S:
         yield f"early: {sent}; it came after {waited_s:.3f} s, its clock gained {clock_ahead_s:g} s"
+
+
+def _end_was_forgotten(history: History, sent: Sent) -> bool:
+    """Whether a transaction's broker may have had no room for the record of its end, and was ended before it had."""
+    full_since = [
+        history.began_at + each.at_s
+        for each in history.plan.operations
+        if each.kind == "fill disk"
+        and each.target == sent.broker
+        and history.began_at + each.at_s + each.seconds >= sent.asked_at
+    ]
+    ends = [end.at for end in history.ends if end.broker == sent.broker and not end.is_clean]
+    return sent.transaction is not None and any(since <= at for since in full_since for at in ends)
 
 
 def _decided(sent: Sent, at: float | None) -> Iterator[str]:
