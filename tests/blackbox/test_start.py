@@ -59,8 +59,8 @@ def refused(command: Sequence[str], directory: Path) -> Refusal:
 
 
 def everything_below(directory: Path) -> set[str]:
-    """Return the relative path of each file and folder."""
-    return {str(each.relative_to(directory)) for each in directory.rglob("*")}
+    """Return the relative path of each file and folder; of none that takes the place of another one soon."""
+    return {str(each.relative_to(directory)) for each in directory.rglob("*") if each.suffix != ".tmp"}
 
 
 @pytest.fixture

@@ -44,6 +44,15 @@ async def _eventually(condition: Callable[[], Awaitable[bool]]) -> None:
             await trio.sleep(0.05)
 
 
+async def _await_queued(consumer: PullConsumer, topic: str, count: int) -> None:
+    """Wait until the queues have so many messages: those of Java's broker follow its log a little later."""
+
+    async def are_queued() -> bool:
+        return sum([await consumer.max_offset(queue) for queue in await consumer.queues(topic)]) == count
+
+    await _eventually(are_queued)
+
+
 async def _bodies(consumer: PullConsumer, topic: str, **options: object) -> list[bytes]:
     async with consumer.open_messages(topic, until_end=True, **options) as messages:  # type: ignore[arg-type]
         found = [message.body async for message in messages]
@@ -72,11 +81,10 @@ async def test_single_messages_and_batches_arrive(java_cluster: Cluster, java_to
         await producer.send(Message(java_topic, large))
         many = await producer.send_batch([Message(java_topic, b"%d" % number) for number in range(40)])
     assert one.status is many.status is SendStatus.SEND_OK
-    async with (
-        open_pull_consumer(java_cluster.namesrv, group=group) as consumer,
-        consumer.open_messages(java_topic, start="beginning", until_end=True) as messages,
-    ):
-        found = {message.msg_id: message async for message in messages}
+    async with open_pull_consumer(java_cluster.namesrv, group=group) as consumer:
+        await _await_queued(consumer, java_topic, 42)
+        async with consumer.open_messages(java_topic, start="beginning", until_end=True) as messages:
+            found = {message.msg_id: message async for message in messages}
     assert len(found) == 42
     stored = found[one.msg_id]
     assert (stored.body, stored.flag, stored.tags, stored.keys) == (b"one", 7, "a", "k")
@@ -94,6 +102,7 @@ async def test_a_new_topic_is_created_by_sending(java_cluster: Cluster, group: s
         await producer.send(Message(topic, b"second"))
     await _eventually(lambda: _is_routed(java_cluster, topic))
     async with open_pull_consumer(java_cluster.namesrv, group=group) as consumer:
+        await _await_queued(consumer, topic, 2)
         assert sorted(await _bodies(consumer, topic, start="beginning")) == [b"first", b"second"]
         with pytest.raises(ClientError, match="No route info of this topic: Nowhere"):
             await consumer.queues("Nowhere")
