@@ -321,7 +321,7 @@ class Cluster:
 
     def _is_healed(self, sent: list[Sent]) -> bool:
         """Whether every producer reaches every broker, and every group gets what comes to any queue."""
-        reached = {(each.producer, each.queue[0]) for each in sent if each.queue}
+        reached = {(each.producer, each.queue[0]) for each in sent if each.queue and each.producer in self._orders}
         queues = {each.queue for each in sent if each.queue}
         newest = {each.number for each in sent}
         # A consumer that has begun again may have a route without a broker yet: what it read before says nothing.
