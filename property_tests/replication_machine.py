@@ -207,8 +207,11 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(name=names, end=ends, survives=survivors)
     def promote(self, name: str, end: str = "kill", survives: Survives = NOTHING) -> None:
-        """A slave becomes the master; the old one ends, or goes on as a second master whom no slave follows."""
-        if name == self.master:
+        """A slave becomes the master; the old one ends, or goes on as a second master whom no slave follows.
+
+        Not a slave that began with a later file than its master: its queues would begin at 0 again.
+        """
+        if name == self.master or self.world.replica(name).log_begin:
             return
         with self.living():
             world, old, self.master = self.world, self.master, name
@@ -368,10 +371,18 @@ class ReplicationMachine(RuleBasedStateMachine):
     @precondition(has_pair)
     @rule(which=st.integers(0, 1), lie=lies)
     def lie(self, which: int, lie: str) -> None:
-        """A master that is none sends a slave what no master has."""
+        """A master that is none sends a slave what no master has.
+
+        A slave that began with a later file cannot know the offset of a queue's first message there.
+        """
         slaves = self.world.slaves()
+        slave = slaves[which % len(slaves)]
+        replica = self.world.replica(slave)
+        knows_queue = replica.store is not None and replica.store.max_offset_in_queue("T", 0)
+        if lie == "queue offset" and replica.log_begin and not knows_queue:
+            return
         with self.living():
-            self.world.impostors.lie(slaves[which % len(slaves)], _LIES[lie])
+            self.world.impostors.lie(slave, _LIES[lie])
 
     # ---- what is true ---------------------------------------------------------------------------------------------
 

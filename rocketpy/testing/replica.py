@@ -134,9 +134,14 @@ class Replica:
 
     def left(self) -> dict[int, bytes]:
         """Return the records in the files of a store that is not open, as far as they are whole."""
-        path = self.config.commit_log_path
-        begin = min((int(name) for name in self.host.disk.list_directory(path) if name.isdigit()), default=0)
+        begin = self.log_begin
         return dict(records_in(self._content(begin, 1 << 62), begin, self._file_size))
+
+    @property
+    def log_begin(self) -> int:
+        """The physical offset of the log's first file, 0 without one; an empty slave begins with a later one."""
+        files = self.host.disk.list_directory(self.config.commit_log_path)
+        return min((int(name) for name in files if name.isdigit()), default=0)
 
     async def run(self, process: SimProcess) -> None:
         """Live until the process is to stop. A disk call in which the process dies ends it as a kill does."""
