@@ -1,7 +1,7 @@
 """Hypothesis profiles: ``rocketpy-dev`` (seconds), ``rocketpy-ci`` (minutes), ``rocketpy-deep`` (an hour).
 
 A profile is chosen by ROCKETPY_TIER. Hypothesis loads a profile named ``ci`` by itself where CI is set, so ours have
-other names. In CI the examples are the same in every run of the same code, so that what has passed passes again; the
+other names. In CI a test has the same examples in every run, so that what has passed passes again; the
 others are for ``dev`` and ``deep`` to look for. Each test has an order of tasks, as in ``tests/``.
 """
 
@@ -12,6 +12,7 @@ import os
 from hypothesis import HealthCheck, settings
 
 from tests.case_names import pytest_make_parametrize_id
+from tests.same_examples import draw_no_constants_of_modules
 from tests.task_order import pytest_runtest_setup
 
 __all__ = ["pytest_make_parametrize_id", "pytest_runtest_setup"]
@@ -29,4 +30,7 @@ for _name, _examples, _steps in (("dev", 40, 30), ("ci", 250, 50), ("deep", 10_0
         suppress_health_check=_QUIET,
     )
 
+_tier = os.environ.get("ROCKETPY_TIER", "dev")
+if _tier == "ci":
+    draw_no_constants_of_modules()
 settings.load_profile(f"rocketpy-{os.environ.get('ROCKETPY_TIER', 'dev')}")

@@ -56,7 +56,7 @@ ways = st.sampled_from(["both", "to the slave", "to the master"])
 ends = st.sampled_from(["stop", "kill", "power", "none"])
 reports = st.sampled_from(["huge", "negative", "minus one", "half", "past the end", "request", "back", "beyond"])
 lies = st.sampled_from(
-    ["offset", "negative size", "huge size", "physical offset", "CRC", "queue offset", "short BLANK", "zeros", "half"]
+    ["offset", "negative size", "huge size", "physical offset", "CRC", "queue offset", "wrong BLANK", "zeros", "half"]
 )
 
 
@@ -450,6 +450,12 @@ def _wrong_crc(offset: int) -> bytes:
     return _frame(offset, bytes(record))
 
 
+def _wrong_blank(offset: int) -> bytes:
+    """One of 8 bytes, or of 16 where 8 are what is left of the file."""
+    left = -offset % CONFIG.mapped_file_size_commit_log
+    return _frame(offset, encode_blank(8 if left != 8 else 16))
+
+
 _LIES: dict[str, Callable[[int], bytes]] = {
     "offset": lambda at: _frame(at + 8, _record(at + 8)),
     "negative size": lambda at: struct.pack(">qi", at, -100),
@@ -457,7 +463,7 @@ _LIES: dict[str, Callable[[int], bytes]] = {
     "physical offset": lambda at: _frame(at, _record(at, physical_offset=at + 4096)),
     "CRC": _wrong_crc,
     "queue offset": lambda at: _frame(at, _record(at, queue_offset=50)),
-    "short BLANK": lambda at: _frame(at, encode_blank(8)),
+    "wrong BLANK": _wrong_blank,
     "zeros": lambda at: _frame(at, bytes(100)),
     "half": lambda at: _frame(at, _record(at)[:40]),
 }

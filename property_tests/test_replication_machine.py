@@ -112,6 +112,24 @@ def a_death_while_the_log_is_cut(state: ReplicationMachine, call: int = 5) -> No
     state.time_passes(6.0)
 
 
+def a_slow_link_that_is_fast_again(state: ReplicationMachine) -> None:
+    """What is still under way on it need not take minutes."""
+    state.first_start(sync=True, flush=SYNC, batch=60)
+    state.slow_down("b", way="to the slave", bytes_per_s=50.0)
+    for _ in range(3):
+        state.fill_file(left=20)
+    state.time_passes(0.1)
+    state.all_faults_end()
+
+
+def a_blank_that_is_right_for_once(state: ReplicationMachine) -> None:
+    """A BLANK of 8 bytes is no lie where 8 bytes are left of the file."""
+    state.first_start(sync=True, flush=SYNC, batch=60)
+    state.fill_file(left=8)
+    state.time_passes(0.1)
+    state.lie(which=0, lie="wrong BLANK")
+
+
 SCRIPTS: Sequence[Script] = [
     a_record_that_a_master_sends_as_it_stops,
     a_promotion_of_a_slave_that_began_with_the_last_file,
@@ -120,6 +138,8 @@ SCRIPTS: Sequence[Script] = [
     a_producer_that_waits_for_what_a_slave_had_before_it_came_back,
     a_second_master_whom_a_slave_still_follows,
     a_death_while_the_log_is_cut,
+    a_slow_link_that_is_fast_again,
+    a_blank_that_is_right_for_once,
 ]
 
 

@@ -2,7 +2,7 @@
 named for settings vary them.
 
 An example has no deadline: under coverage, beside other work, it may take many times its usual 200 ms. In CI
-(ROCKETPY_TIER) the examples are the same in every run of the same code, so that what has passed passes again.
+(ROCKETPY_TIER) a test has the same examples in every run, so that what has passed passes again.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.case_names import pytest_make_parametrize_id
+from tests.same_examples import draw_no_constants_of_modules
 from tests.sent_codes import NamedFiles
 from tests.task_order import pytest_runtest_setup
 from tests.varied_settings import NamedTests
 
+IN_CI = os.environ.get("ROCKETPY_TIER") == "ci"
 __all__ = ["pytest_make_parametrize_id", "pytest_runtest_setup"]
 
 
@@ -33,9 +35,11 @@ def pytest_configure(config: pytest.Config) -> None:
 settings.register_profile(
     "rocketpy-unit",
     deadline=None,
-    derandomize=os.environ.get("ROCKETPY_TIER") == "ci",
+    derandomize=IN_CI,
     print_blob=True,
     suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large),
 )
+if IN_CI:
+    draw_no_constants_of_modules()
 if not settings.get_current_profile_name().startswith("rocketpy-"):  # else property_tests has chosen one for its own
     settings.load_profile("rocketpy-unit")

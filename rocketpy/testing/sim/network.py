@@ -168,8 +168,13 @@ class SimNetwork:
     # ---- faults ---------------------------------------------------------------------------------------------------
 
     def set_link(self, source: str, target: str, link: Link) -> None:
-        """Set one direction; it counts for bytes that are sent from now on."""
+        """Set one direction; what is under way goes on at the new pace if that is sooner."""
         self._links[source, target] = link
+        for stream in self._streams_of(source):
+            if stream.outgoing.target == target:
+                stream.outgoing.hurry(trio.current_time(), link.delay_s + link.jitter_s, link.bytes_per_s)
+                if not self.is_cut(source, target):
+                    stream.outgoing.wake()
 
     def cut(self, source: str, target: str, *, one_way: bool = False) -> None:
         """Hold back what goes from one host to another, and the other way round unless ``one_way``."""

@@ -60,6 +60,17 @@ class Pipe:
         self.wake()
         return taken
 
+    def hurry(self, now: float, delay_s: float, bytes_per_s: float) -> None:
+        """Let what is under way arrive as on such a link, where that is sooner."""
+        sent_at = now
+        for place, (arrives_at, segment) in enumerate(self.segments):
+            sent_at += len(segment) / bytes_per_s
+            self.arrives_at = min(arrives_at, max(now, sent_at + delay_s))
+            self.segments[place] = (self.arrives_at, segment)
+        self.sent_at = min(self.sent_at, sent_at)
+        if self.ended_at is not None:
+            self.ended_at = min(self.ended_at, max(self.arrives_at, now + delay_s))
+
     def drop(self) -> None:
         """Forget what is under way."""
         self.segments.clear()

@@ -98,6 +98,27 @@ async def test_delay_and_bandwidth_take_their_time(network: SimNetwork, autojump
     assert times == pytest.approx([0.7, 1.2])
 
 
+async def test_what_is_under_way_goes_on_at_the_pace_of_a_link_that_is_faster_now(
+    network: SimNetwork, autojump_clock: trio.testing.MockClock
+) -> None:
+    ours, theirs = await a_pair(network)
+    network.set_link(A, B, Link(delay_s=0.2, bytes_per_s=10))
+    began = trio.current_time()
+    await ours.send_all(bytes(500))
+    await ours.send_all(b"end")
+    await ours.send_eof()
+    network.set_link(A, B, Link(delay_s=0.1, bytes_per_s=5))  # slower: what is under way is not held up
+    with trio.move_on_after(1) as scope:
+        await theirs.receive_some()
+    assert scope.cancelled_caught
+    network.set_link(A, B, Link(delay_s=0.1, bytes_per_s=1000))
+    received = b""
+    while data := await theirs.receive_some():
+        received += data
+    assert received == bytes(500) + b"end"
+    assert trio.current_time() - began == pytest.approx(1 + 0.503 + 0.1)
+
+
 async def test_jitter_does_not_add_up(network: SimNetwork, autojump_clock: trio.testing.MockClock) -> None:
     ours, theirs = await a_pair(network)
     network.set_link(A, B, Link(delay_s=0.1, jitter_s=0.1))
