@@ -268,13 +268,7 @@ class Consumer:
         queue_requests = QueueRequests(instance=instance, group=name, filter_hooks=self._filter_hooks)
         requests = GroupRequests(instance=instance, group=name, randomness=instance.randomness)
         locks = QueueLocks(requests=requests, clock=instance.clock, is_needed=is_orderly and not config.is_broadcasting)
-        store = await open_offset_store(
-            instance,
-            name,
-            queue_requests,
-            is_broadcasting=config.is_broadcasting,
-            local_directory=config.local_offset_store_dir,
-        )
+        store = await open_offset_store(instance, name, queue_requests, config)
         sink = self._orderly(store, locks) if is_orderly else self._concurrent(store)
         group = ConsumerGroup(
             instance=instance,

@@ -50,13 +50,7 @@ async def pull_consumer_role(
     group = namespace.wrap(group)
     check_group(group)
     requests = QueueRequests(instance=instance, group=group)
-    store = await open_offset_store(
-        instance,
-        group,
-        requests,
-        is_broadcasting=config.is_broadcasting,
-        local_directory=config.local_offset_store_dir,
-    )
+    store = await open_offset_store(instance, group, requests, config)
     async with unwrapped(trio.open_nursery()) as nursery:
         consumer = PullConsumer(
             instance=instance,

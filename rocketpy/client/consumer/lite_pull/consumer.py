@@ -61,13 +61,7 @@ async def lite_pull_consumer_role(
     group = Namespace(instance.namespace).wrap(group)
     check_group(group)
     requests = QueueRequests(instance=instance, group=group)
-    store = await open_offset_store(
-        instance,
-        group,
-        requests,
-        is_broadcasting=config.is_broadcasting,
-        local_directory=config.local_offset_store_dir,
-    )
+    store = await open_offset_store(instance, group, requests, config)
     async with unwrapped(trio.open_nursery()) as nursery:
         consumer = LitePullConsumer(
             instance=instance,

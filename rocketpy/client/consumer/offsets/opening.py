@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from typing import Protocol
 
 import trio
 
@@ -15,16 +16,26 @@ from rocketpy.client.instance import ClientInstance
 from rocketpy.protocol.message import MessageQueue
 
 
+class OffsetConfig(Protocol):
+    """What the settings of every role of a consumer say about its offsets."""
+
+    @property
+    def is_broadcasting(self) -> bool: ...
+
+    @property
+    def local_offset_store_dir(self) -> Path: ...
+
+
 async def open_offset_store(
-    instance: ClientInstance, group: str, requests: QueueRequests, *, is_broadcasting: bool, local_directory: Path
+    instance: ClientInstance, group: str, requests: QueueRequests, config: OffsetConfig
 ) -> OffsetStore:
     """Return the store of a group, loaded; ClientError when its file is damaged and the backup too."""
-    if not is_broadcasting:
+    if not config.is_broadcasting:
         return RemoteOffsetStore(requests)
     # Client ids contain a random number; a consumer that is started again must find its file.
-    config = instance.config
-    client_id = "@".join(filter(None, (instance.client_ip, config.instance_name, config.unit_name)))
-    store = LocalOffsetStore(local_directory / client_id / group / "offsets.json")
+    client = instance.config
+    client_id = "@".join(filter(None, (instance.client_ip, client.instance_name, client.unit_name)))
+    store = LocalOffsetStore(config.local_offset_store_dir / client_id / group / "offsets.json")
     await store.load()
     return store
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import attrs
 import trio
 from trio.testing import MockClock
 
@@ -19,10 +20,16 @@ from tests.client.opened import opened
 QUEUE = MessageQueue("T", "b", 0)
 
 
+@attrs.frozen
+class Offsets:
+    is_broadcasting: bool
+    local_offset_store_dir: Path
+
+
 async def test_a_clustering_group_has_its_offsets_at_the_brokers(cluster: FakeCluster, tmp_path: Path) -> None:
     async with opened(cluster.address) as instance:
         requests = QueueRequests(instance=instance, group="g")
-        store = await open_offset_store(instance, "g", requests, is_broadcasting=False, local_directory=tmp_path)
+        store = await open_offset_store(instance, "g", requests, Offsets(False, tmp_path))
         assert isinstance(store, RemoteOffsetStore)
 
 
@@ -32,7 +39,7 @@ async def test_a_broadcasting_one_has_a_file_that_another_run_of_the_client_find
     for expected in (None, 7):
         async with opened(cluster.address, client_ip="10.0.0.7", unit_name="u") as instance:
             requests = QueueRequests(instance=instance, group="g")
-            store = await open_offset_store(instance, "g", requests, is_broadcasting=True, local_directory=tmp_path)
+            store = await open_offset_store(instance, "g", requests, Offsets(True, tmp_path))
             assert isinstance(store, LocalOffsetStore)
             assert store.table.get(QUEUE) == expected
             store.table.update(QUEUE, 7)
