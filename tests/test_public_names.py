@@ -47,6 +47,7 @@ CLIENT_NAMES = {
     "ConsumeMessageContext",
     "ConsumeMessageHook",
     "ConsumeReturnType",
+    "EncodedBatch",
     "EndTransactionContext",
     "EndTransactionHook",
     "FilterMessageContext",

@@ -33,6 +33,7 @@ from rocketpy.client.hooks import (
 )
 from rocketpy.client.producer.batching import BatchingProducer
 from rocketpy.client.producer.config import ProducerConfig
+from rocketpy.client.producer.encoded_batch import EncodedBatch
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.producer import Producer
 from rocketpy.client.producer.selectors import QueueSelector, queue_by_hash, queue_by_random
@@ -95,6 +96,7 @@ __all__ = [
     "ConsumeReturnType",
     "Consumer",
     "ConsumerConfig",
+    "EncodedBatch",
     "EndTransactionContext",
     "EndTransactionHook",
     "FilterMessageContext",

@@ -28,8 +28,10 @@ from rocketpy.client.consumer.lite_pull.config import LitePullConfig
 from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.client.environment import ClientEnvironment
+from rocketpy.client.producer.encoded_batch import EncodedBatch
 from rocketpy.client.producer.transaction import LocalTransactionState, Transaction
 from rocketpy.client.replies import reply_to
+from rocketpy.protocol.batch import encode_batch_body
 from rocketpy.protocol.bodies.acl import PlainAccessConfig
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
@@ -96,6 +98,12 @@ def _producing(call: Callable[[Any], Awaitable[object]]) -> Call:
 async def _batched(producer: Any, *, soon: bool) -> object:
     async with producer.batching() as batching:
         return await (await batching.send_soon(message()) if soon else batching.send(message()))
+
+
+async def _encoded(producer: Any) -> object:
+    async with producer.batching() as batching:
+        batch = EncodedBatch(TOPIC, encode_batch_body([Message(TOPIC, b"x", {"WAIT": "true", "UNIQ_KEY": "K"})]))
+        return await (await batching.send_encoded(batch))
 
 
 async def _batching_closed(producer: Any) -> None:
@@ -363,6 +371,7 @@ CLIENT_CALLS: dict[str, Call] = {
     "Producer.aclose": _producing(_closed),
     "BatchingProducer.send": _producing(lambda producer: _batched(producer, soon=False)),
     "BatchingProducer.send_soon": _producing(lambda producer: _batched(producer, soon=True)),
+    "BatchingProducer.send_encoded": _producing(_encoded),
     "BatchingProducer.aclose": _producing(_batching_closed),
     "PendingSend.wait": _producing(lambda producer: producer.send_nowait(message()).wait()),
     "TransactionProducer.transaction": _ending(lambda transaction: transaction.commit()),

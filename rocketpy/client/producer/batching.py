@@ -12,6 +12,9 @@ A selector chooses the queue when its message is passed, and the message is coll
 of the topic are not known yet, :meth:`BatchingProducer.send_nowait` sends it alone, after what was collected for the
 topic.
 
+A batch that the program has encoded itself (:class:`EncodedBatch`) leaves at once, after what was collected for the
+same topic and queue.
+
 The settings have the names and defaults of RocketMQ 5 (``ProduceAccumulator``); 4.9 has no such thing. A delayed
 message cannot be in a batch and is refused.
 """
@@ -19,12 +22,14 @@ message cannot be in a batch and is refused.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import trio
 
 from rocketpy.client.begun import Done, begun_by
 from rocketpy.client.producer.delivery import Delivery
+from rocketpy.client.producer.encoded_batch import EncodedBatch
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.retry_rules import RetryRules, one_attempt
 from rocketpy.client.producer.selectors import QueueSelector, select_queue
@@ -147,6 +152,24 @@ class BatchingProducer:
         await self._window.wait_and_enter(len(message.body))
         return self._collect(message, queue)
 
+    def _begin_send_encoded(self, batch: EncodedBatch, *, queue: MessageQueue | None = None) -> Done | None:
+        if not self._window.has_room(len(batch.body)):
+            return None
+        request = self._checked_request(batch, queue)
+        self._window.enter(len(batch.body))
+        return Done(self._send_whole(request, queue))
+
+    @begun_by(_begin_send_encoded)
+    async def send_encoded(self, batch: EncodedBatch, *, queue: MessageQueue | None = None) -> PendingSend:
+        """Wait until there is room, then send a batch that the program has encoded. The window counts it as one.
+
+        The result is that of the batch: ``queue_offset`` is its first message's, the others follow. Raises ClientError
+        for an illegal topic, an empty body or one above ``max_message_size``.
+        """
+        request = self._checked_request(batch, queue)
+        await self._window.wait_and_enter(len(batch.body))
+        return self._send_whole(request, queue)
+
     def flush(self) -> None:
         """Send what is collected now."""
         for batch in list(self._collected.values()):
@@ -168,13 +191,34 @@ class BatchingProducer:
         return is_selector and not self._known_queues(message.topic)
 
     def _check(self, message: Message, queue: MessageQueue | QueueSelector | None) -> None:
+        self._check_open()
+        self._maker.check_batchable(message)
+        _check_same_topic(message.topic, queue)
+
+    def _check_open(self) -> None:
         if self._is_closed:
             raise ClientError(UNSPECIFIED, "the batching producer is closed")
-        self._maker.check_batchable(message)
-        if isinstance(queue, MessageQueue) and queue.topic != message.topic:
-            raise ClientError(
-                ResponseCode.MESSAGE_ILLEGAL, f"message's topic not equal mq's topic: {message.topic} and {queue.topic}"
-            )
+
+    def _checked_request(self, batch: EncodedBatch, queue: MessageQueue | None) -> SendRequest:
+        self._check_open()
+        request = self._maker.encoded_batch(batch)
+        _check_same_topic(batch.topic, queue)
+        return request
+
+    def _send_whole(self, request: SendRequest, queue: MessageQueue | None) -> PendingSend:
+        """Send a request, which the window has counted as one; its result is not divided."""
+        self._send_others(request.message.topic, queue)
+        pending = PendingSend()
+
+        def share(result: SendResult | None, failure: Exception | None) -> None:
+            if result is None:
+                assert failure is not None
+                pending.fail(failure, request.message.topic)
+            else:
+                pending.succeed(result)
+
+        self._send(request, queue, share, size=request.size, count=1)
+        return pending
 
     def _collect(self, message: Message, wanted: MessageQueue | QueueSelector | None) -> PendingSend:
         """Add a message, which the window has counted, to its batch."""
@@ -227,31 +271,33 @@ class BatchingProducer:
             for batch in [each for each in self._collected.values() if each.key[0] == message.topic]:
                 self._send_batch(batch)
         request = self._maker.message(message)
-        self._send(request, queue, [(message, {})], [pending], is_batch=False)
+        share = partial(_share, [(message, {})], [pending], is_batch=False)
+        self._send(request, queue, share, size=len(message.body), count=1)
         return pending
 
     def _send_batch(self, batch: _Batch) -> None:
         del self._collected[batch.key]
         self._timer.stop(batch, self._max_delay_s)
         request = self._maker.batch_of(batch.keyed, batch.items)
-        self._send(request, batch.key[1], batch.keyed, batch.pending, is_batch=True)
+        share = partial(_share, batch.keyed, batch.pending, is_batch=True)
+        size = sum([len(message.body) for message, _ in batch.keyed])
+        self._send(request, batch.key[1], share, size=size, count=len(batch.keyed))
 
     def _send(
         self,
         request: SendRequest,
         wanted: MessageQueue | QueueSelector | None,
-        keyed: list[tuple[Message, dict[str, str]]],
-        pending: list[PendingSend],
+        share: Callable[[SendResult | None, Exception | None], None],
         *,
-        is_batch: bool,
+        size: int,
+        count: int,
     ) -> None:
+        """Start a request; ``size`` and ``count`` are what it has in the window."""
+
         def end(delivery: Delivery) -> None:
-            self._window.leave(sum([len(message.body) for message, _ in keyed]), len(keyed))
+            self._window.leave(size, count)
             self._under_way -= 1
             self._ended.set()
-
-        def share(result: SendResult | None, failure: Exception | None) -> None:
-            _share(keyed, pending, result, failure, is_batch=is_batch)
 
         rules = self._rules if wanted is None else self._once
         if isinstance(wanted, MessageQueue):
@@ -265,6 +311,13 @@ class BatchingProducer:
         except RocketpyError as failure:  # the producer is closed
             end(delivery)
             share(None, failure)
+
+
+def _check_same_topic(topic: str, queue: MessageQueue | QueueSelector | None) -> None:
+    if isinstance(queue, MessageQueue) and queue.topic != topic:
+        raise ClientError(
+            ResponseCode.MESSAGE_ILLEGAL, f"message's topic not equal mq's topic: {topic} and {queue.topic}"
+        )
 
 
 def _share(

@@ -14,10 +14,11 @@ import trio
 
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.producer.config import ProducerConfig
+from rocketpy.client.producer.encoded_batch import EncodedBatch
 from rocketpy.client.replies import ReplyMessage
-from rocketpy.client.validators import check_body_size, check_message, check_properties_bytes
+from rocketpy.client.validators import body_size, check_body_size, check_message, check_properties_bytes, check_topic
 from rocketpy.errors import ClientError, LocalProtocolError
-from rocketpy.protocol.batch import encode_batch_item
+from rocketpy.protocol.batch import decode_batch_body, encode_batch_item
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.compression import CompressionType, compress, compressed_sys_flag
@@ -31,6 +32,7 @@ from rocketpy.protocol.properties import (
     PROPERTY_INSTANCE_ID,
     PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
     PROPERTY_WAIT_STORE_MSG_OK,
+    decode_properties,
     encode_properties,
 )
 from rocketpy.protocol.topic_name import RETRY_PREFIX
@@ -97,6 +99,10 @@ class SendRequest:
 
     def hook_messages(self) -> Sequence[Message]:
         """Return the messages for hooks, with the properties that travel."""
+        if self.batch and self.batch_messages is None:  # encoded by the program
+            topic = self.message.topic
+            items = decode_batch_body(self.body)
+            return [Message(topic, body, decode_properties(text.decode()), flag) for flag, body, text in items]
         if self.batch_messages is not None:
             return [Message(each.topic, each.body, dict(own), each.flag) for each, own in self.batch_messages]
         return (Message(self.topic, self.message.body, dict(self._properties), self.message.flag),)
@@ -248,6 +254,26 @@ class SendRequestMaker:
         request.batch_messages = keyed
         return request
 
+    def encoded_batch(self, batch: EncodedBatch) -> SendRequest:
+        """Return the request of a batch that its program has encoded; ClientError for its topic or size."""
+        check_topic(batch.topic)
+        check_not_retry_topic(batch.topic)
+        first = Message(batch.topic, batch.body)
+        check_body_size(body_size(first), self.config.max_message_size)
+        properties = {PROPERTY_WAIT_STORE_MSG_OK: "true" if batch.wait_store_msg_ok else "false"}
+        return SendRequest(
+            self,
+            code=RequestCode.SEND_BATCH_MESSAGE,
+            topic=wrap_namespace(self.namespace, batch.topic),
+            message=first,
+            properties=properties,
+            escaped=escape_properties(properties)[0],
+            body=batch.body,
+            sys_flag=0,
+            msg_id="",
+            batch=True,
+        )
+
     def with_own_properties(self, message: Message) -> dict[str, str]:
         """Return the properties of a message with WAIT and UNIQ_KEY; those that it has are kept."""
         properties = dict(message.properties)
@@ -287,10 +313,15 @@ class SendRequestMaker:
     def check_batchable(self, message: Message) -> None:
         """Refuse a message that no batch can hold."""
         check_message(message, self.config.max_message_size)
-        if message.topic.startswith(RETRY_PREFIX):
-            raise bad_batch(f"Retry Group is not supported for batching: {message.topic}")
+        check_not_retry_topic(message.topic)
         if message.properties.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0":
             raise bad_batch("TimeDelayLevel is not supported for batching")
+
+
+def check_not_retry_topic(topic: str) -> None:
+    """Refuse a batch to a retry topic."""
+    if topic.startswith(RETRY_PREFIX):
+        raise bad_batch(f"Retry Group is not supported for batching: {topic}")
 
 
 def bad_batch(reason: str) -> ClientError:
