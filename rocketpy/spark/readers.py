@@ -18,7 +18,8 @@ from rocketpy.errors import SettingsError
 from rocketpy.spark.commit_log_files import list_commit_log_files, read_messages, split_files
 from rocketpy.spark.live_queues import plan_queue_ranges, read_queue_range
 from rocketpy.spark.options import ReadOptions
-from rocketpy.spark.rows import SPARK_SCHEMA, record_batches
+from rocketpy.spark.rows import record_batches
+from rocketpy.spark.schema import SPARK_SCHEMA
 
 
 def open_reader(options: ReadOptions, schema: StructType) -> DataSourceReader:

@@ -33,7 +33,7 @@ class RocketMQDataSource(DataSource):
     def schema(self) -> StructType:
         """Return the one schema of both modes; wrong options fail here, before anything is read."""
         from rocketpy.spark.options import parse_options
-        from rocketpy.spark.rows import SPARK_SCHEMA
+        from rocketpy.spark.schema import SPARK_SCHEMA
 
         parse_options(self.options)
         return SPARK_SCHEMA

@@ -17,7 +17,7 @@ from rocketpy.errors import SettingsError
 from rocketpy.spark import readers
 from rocketpy.spark.options import ReadOptions
 from rocketpy.spark.readers import LiveReader, StoreReader, open_reader
-from rocketpy.spark.rows import SPARK_SCHEMA
+from rocketpy.spark.schema import SPARK_SCHEMA
 from tests.spark.test_commit_log_files import golden_store
 
 LIVE = ReadOptions(name_servers=("127.0.0.1:1",), topics=("T",))

@@ -1,4 +1,4 @@
-"""Messages as Arrow batches: one schema in two languages, bounded batches, odd values."""
+"""Messages as Arrow batches: bounded batches, odd values."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
-from pyspark.sql.pandas.types import to_arrow_schema
-
 from rocketpy.protocol.message import MessageExt
 from rocketpy.spark import rows
-from rocketpy.spark.rows import ARROW_SCHEMA, SPARK_SCHEMA, record_batches
+from rocketpy.spark.rows import record_batches
 
 
 def message(queue_offset: int = 0, body: bytes = b"body", **changes: object) -> MessageExt:
@@ -33,11 +31,6 @@ def message(queue_offset: int = 0, body: bytes = b"body", **changes: object) -> 
         "broker_name": "broker-a",
     }
     return MessageExt(**(fields | changes))  # type: ignore[arg-type]
-
-
-def test_the_two_schemas_are_one_to_the_installed_spark() -> None:
-    """Spark refuses batches whose Arrow schema is not exactly what it derives from the source's schema."""
-    assert to_arrow_schema(SPARK_SCHEMA, timezone="UTC").equals(ARROW_SCHEMA)
 
 
 def test_every_field_arrives_under_its_name() -> None:

@@ -17,7 +17,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 
 from pyspark.errors import PySparkException
 
-from rocketpy.spark.rows import SPARK_SCHEMA
+from rocketpy.spark.schema import SPARK_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

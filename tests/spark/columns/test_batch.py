@@ -1,0 +1,181 @@
+"""Records as Arrow batches, compared with the slow decoder: records of a Java broker's stores, and odd ones."""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+
+import pyarrow as pa
+
+from rocketpy.errors import StoreError
+from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.stored_message import encode_message
+from rocketpy.spark.columns.batch import record_batch
+from rocketpy.spark.columns.records import RecordBlock, find_records
+from rocketpy.spark.filters import EVERYTHING, MessageFilter, Range
+from rocketpy.spark.schema import COLUMNS, projection, spark_schema
+from tests.spark.columns.oracle import rows_of
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+NAMES = [column.name for column in COLUMNS]
+STORES = ["store-clean", "store-crash", "store-torn", "store-ipv6", "store-ext", "store-multi"]
+
+
+def message(physical_offset: int = 0, body: bytes = b"body", **changes: object) -> MessageExt:
+    fields: dict[str, object] = {
+        "topic": "T",
+        "properties": {"UNIQ_KEY": "U1", "KEYS": "k1 k2", "TAGS": "A", "colour": "grün"},
+        "flag": 5,
+        "queue_id": 3,
+        "queue_offset": 7,
+        "born_timestamp": 1_700_000_000_123,
+        "born_host": "10.0.0.1:5000",
+        "store_timestamp": 1_700_000_000_456,
+        "store_host": "10.0.0.2:10911",
+        "reconsume_times": 2,
+        "prepared_transaction_offset": 77,
+    }
+    return MessageExt(body=body, physical_offset=physical_offset, **(fields | changes))  # type: ignore[arg-type]
+
+
+def block_of(*messages: MessageExt) -> RecordBlock:
+    content = b"".join(map(encode_message, messages))
+    block = find_records(content, path="/store/commitlog/00000000000000000512", file_base_offset=512).block
+    assert len(block) == len(messages)
+    return block
+
+
+def plain_rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
+    """Rows with timestamps as numbers: Python's datetime ends before Arrow's."""
+    batch.validate(full=True)
+    for name in ("born_timestamp", "store_timestamp"):
+        if name in batch.schema.names:
+            at = batch.schema.get_field_index(name)
+            batch = batch.set_column(at, name, batch.column(at).cast(pa.int64()))
+    rows: list[dict[str, object]] = batch.to_pylist()
+    return rows
+
+
+def assert_same(block: RecordBlock, names: list[str], wants: MessageFilter = EVERYTHING, **how: object) -> None:
+    columns = projection(spark_schema(names))
+    batch = record_batch(block, columns, wants=wants, **how)  # type: ignore[arg-type]
+    assert batch.schema.equals(columns, check_metadata=True)
+    assert plain_rows(batch) == rows_of(block, names, wants=wants, **how)  # type: ignore[arg-type]
+
+
+def golden_blocks(name: str, tmp_path: Path) -> list[RecordBlock]:
+    with tarfile.open(GOLDEN / f"{name}.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    blocks = []
+    for path in sorted(tmp_path.rglob("commitlog/*")):
+        base = int(path.name)
+        found = find_records(path.read_bytes(), base_offset=base, path=str(path), file_base_offset=base)
+        blocks.append(found.block)
+    return blocks
+
+
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("decompress", [True, False])
+def test_every_record_of_a_java_store_is_the_same_as_decoded_one_by_one(
+    name: str, decompress: bool, tmp_path: Path
+) -> None:
+    blocks = golden_blocks(name, tmp_path)
+    assert sum(map(len, blocks)) > 10
+    for block in blocks:
+        assert_same(block, NAMES, decompress=decompress)
+
+
+def test_every_field_arrives_under_its_name() -> None:
+    [row] = record_batch(block_of(message(1024)), projection(spark_schema(NAMES)), broker_name="broker-a").to_pylist()
+    assert row.pop("born_timestamp").isoformat() == "2023-11-14T22:13:20.123000+00:00"
+    assert row.pop("store_timestamp").isoformat() == "2023-11-14T22:13:20.456000+00:00"
+    assert row == {
+        "topic": "T",
+        "queue_id": 3,
+        "queue_offset": 7,
+        "physical_offset": 1024,
+        "message_id": "0A00000200002A9F0000000000000400",
+        "unique_key": "U1",
+        "keys": "k1 k2",
+        "tags": "A",
+        "body": b"body",
+        "body_size": 4,
+        "properties": [("UNIQ_KEY", "U1"), ("KEYS", "k1 k2"), ("TAGS", "A"), ("colour", "grün")],
+        "born_host": "10.0.0.1:5000",
+        "store_host": "10.0.0.2:10911",
+        "reconsume_times": 2,
+        "sys_flag": 0,
+        "flag": 5,
+        "prepared_transaction_offset": 77,
+        "stored_size": 138,
+        "broker_name": "broker-a",
+        "_file": "/store/commitlog/00000000000000000512",
+        "_offset": 512,
+    }
+
+
+def test_what_a_message_does_not_have_is_null() -> None:
+    [row] = record_batch(block_of(message(properties={})), projection(spark_schema())).to_pylist()
+    assert [row[name] for name in ("unique_key", "keys", "tags", "broker_name")] == [None] * 4
+    assert row["properties"] == []
+
+
+@pytest.mark.parametrize("timestamp_ms", [-1, 253_402_300_800_000, 2**63 - 1, -(2**63)])
+def test_a_time_of_birth_that_no_calendar_has_is_null(timestamp_ms: int) -> None:
+    """A producer writes what it likes there; it must not make the rest unreadable."""
+    batch = record_batch(block_of(message(born_timestamp=timestamp_ms)), projection(spark_schema(["born_timestamp"])))
+    assert batch.to_pylist() == [{"born_timestamp": None}]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_column_can_be_read_alone(name: str) -> None:
+    assert_same(block_of(message(), message(store_host="[::1]:9", topic="U")), [name])
+
+
+def test_no_record_gives_an_empty_batch_of_the_same_schema() -> None:
+    assert_same(find_records(b"").block, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("wants", "count"),
+    [
+        (MessageFilter(topics=frozenset({"T", "V"})), 2),
+        (MessageFilter(topics=frozenset()), 0),
+        (MessageFilter(queue_ids=frozenset({1})), 1),
+        (MessageFilter(tags=frozenset({"B"})), 1),
+        (MessageFilter(keys=frozenset({"k9"})), 1),
+        (MessageFilter(keys=frozenset({"U1"})), 2),
+        (MessageFilter(store_timestamps_ms=Range(2000, 3000)), 1),
+        (MessageFilter(born_timestamps_ms=Range(end=10**15)), 2),
+        (MessageFilter(queue_offsets=Range(8)), 1),
+        (MessageFilter(physical_offsets=Range(0, 1)), 1),
+        (MessageFilter(topics=frozenset({"T"}), queue_offsets=Range(8)), 0),
+    ],
+)
+def test_only_wanted_messages_are_rows(wants: MessageFilter, count: int) -> None:
+    block = block_of(
+        message(0, store_timestamp=1000, queue_id=1),
+        message(200, topic="U", properties={"TAGS": "B", "KEYS": "k8 k9"}, store_timestamp=2000, queue_offset=8),
+        message(400, properties={"UNIQ_KEY": "U1"}, born_timestamp=2**60, store_timestamp=3000),
+    )
+    assert record_batch(block, projection(spark_schema()), wants=wants).num_rows == count
+    assert_same(block, NAMES, wants)
+
+
+def test_a_body_that_does_not_decompress_is_an_error_with_file_position_and_a_way_out() -> None:
+    block = block_of(message(1024), message(2048, zlib.compress(b"x" * 100)[:8], sys_flag=1))
+    with pytest.raises(StoreError, match="decompress=false") as caught:
+        record_batch(block, projection(spark_schema()))
+    assert (caught.value.path, caught.value.position) == ("/store/commitlog/00000000000000000512", 1536)
+    assert record_batch(block, projection(spark_schema()), decompress=False).num_rows == 2
+    assert record_batch(block, projection(spark_schema(["topic", "queue_id"]))).num_rows == 2
+
+
+def test_unwanted_bodies_are_not_decompressed() -> None:
+    block = block_of(message(0), message(200, b"no zlib", sys_flag=1, topic="U"))
+    assert record_batch(block, projection(spark_schema()), wants=MessageFilter(topics=frozenset({"T"}))).num_rows == 1
