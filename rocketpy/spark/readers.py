@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from rocketpy.errors import SettingsError
 from rocketpy.spark.commit_log_files import list_commit_log_files, read_messages, split_files
 from rocketpy.spark.live_queues import plan_queue_ranges, read_queue_range
-from rocketpy.spark.options import ReadOptions
+from rocketpy.spark.options.read import ReadOptions
 from rocketpy.spark.rows import record_batches
 from rocketpy.spark.schema import SPARK_SCHEMA
 

@@ -20,7 +20,7 @@ from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.protocol.signature import RequestSigner, SessionCredentials
-from rocketpy.spark.options import check_address
+from rocketpy.spark.options.kinds import parse_address
 
 RECEIVE_SIZE = 256 * 1024
 
@@ -38,9 +38,9 @@ class BlockingRemotingClient:
         self._reader = FrameReader()
         self._opaque = 0
         try:
-            self._socket = socket.create_connection(check_address("nameServer", address), timeout=timeout_s)
-        except OSError as error:
-            raise RemotingConnectError(f"connect to {address} failed: {error}") from error
+            self._socket = socket.create_connection(parse_address(address), timeout=timeout_s)
+        except (OSError, ValueError) as error:
+            raise RemotingConnectError(f"connect to {address} failed: {error or 'expected host:port'}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> BlockingRemotingClient:

@@ -32,7 +32,7 @@ class RocketMQDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the one schema of both modes; wrong options fail here, before anything is read."""
-        from rocketpy.spark.options import parse_options
+        from rocketpy.spark.options.read import parse_options
         from rocketpy.spark.schema import SPARK_SCHEMA
 
         parse_options(self.options)
@@ -40,7 +40,7 @@ class RocketMQDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader that the options ask for."""
-        from rocketpy.spark.options import parse_options
+        from rocketpy.spark.options.read import parse_options
         from rocketpy.spark.readers import open_reader
 
         return open_reader(parse_options(self.options), schema)

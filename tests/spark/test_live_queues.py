@@ -27,7 +27,7 @@ from rocketpy.protocol.headers.queue_bounds import (
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import encode_message
 from rocketpy.spark.live_queues import QueueRange, plan_queue_ranges, read_queue_range
-from rocketpy.spark.options import ReadOptions
+from rocketpy.spark.options.read import ReadOptions
 
 NEVER_ANSWERS_WITH_MORE_THAN = 3  # messages per pull: every queue takes several
 

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from rocketpy.errors import SettingsError
 from rocketpy.spark import readers
-from rocketpy.spark.options import ReadOptions
+from rocketpy.spark.options.read import ReadOptions
 from rocketpy.spark.readers import LiveReader, StoreReader, open_reader
 from rocketpy.spark.schema import SPARK_SCHEMA
 from tests.spark.test_commit_log_files import golden_store

@@ -6,7 +6,7 @@ import pytest
 
 from rocketpy.errors import SettingsError
 from rocketpy.protocol.signature import SessionCredentials
-from rocketpy.spark.options import ReadOptions, parse_options
+from rocketpy.spark.options.read import ReadOptions, parse_options
 
 
 def test_path_alone_is_enough() -> None:
@@ -59,7 +59,7 @@ def test_timestamps_are_milliseconds_or_iso_and_utc_without_a_zone(text: str, ti
         ({"path": "/s", "minPartitions": "two"}, ["minPartitions", "'two'"]),
         ({"path": "/s", "decompress": "yes"}, ["decompress", "true or false", "'yes'"]),
         ({"path": "/s", "startTimestamp": "noon"}, ["startTimestamp", "milliseconds", "'noon'"]),
-        ({"path": "/s", "topics": "T"}, ["'topics'", "nameServer", "minPartitions"]),
+        ({"path": "/s", "topics": "T"}, ["unknown option 'topics'", "the nearest is topic"]),
     ],
 )
 def test_wrong_options_are_named_with_what_was_expected(options: dict[str, str], words: list[str]) -> None:

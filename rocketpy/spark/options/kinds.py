@@ -1,0 +1,104 @@
+"""Kinds of option values: what a text means, and what is expected of it.
+
+Spark passes every option as text. A kind turns the text into a value or raises ``ValueError``; the message that the
+user reads is made of ``expected``, so it says what would have been right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Generic, TypeVar
+
+import attrs
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@attrs.frozen
+class Kind(Generic[T_co]):
+    """``expected`` completes the sentence "expected ..."; ``shown`` is the word in the documentation's table.
+
+    Where ``explains``, the words of the ``ValueError`` are for the user, too.
+    """
+
+    shown: str
+    expected: str
+    parse: Callable[[str], T_co]
+    explains: bool = False
+
+
+def whole_number(least: int, most: int) -> Kind[int]:
+    """Return the kind of a number with bounds."""
+
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+            raise ValueError
+        return int(text)
+
+    return Kind("number", f"a whole number from {least} to {most}", parse)
+
+
+def one_of(*words: str) -> Kind[str]:
+    """Return the kind of a word out of several, in any case."""
+
+    def parse(text: str) -> str:
+        if text.lower() not in words:
+            raise ValueError
+        return text.lower()
+
+    return Kind(", ".join(words), f"{', '.join(words[:-1])} or {words[-1]}", parse)
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Return host and port of ``host:port``; ValueError otherwise."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError
+    return host.strip("[]"), int(port)
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise ValueError
+    return text
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Split at commas; each name once, in the order given."""
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not names:
+        raise ValueError
+    return names
+
+
+def _addresses(text: str) -> tuple[str, ...]:
+    addresses = tuple(part.strip() for part in text.split(";") if part.strip())
+    if not addresses:
+        raise ValueError
+    for address in addresses:
+        parse_address(address)
+    return addresses
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError
+    return text.lower() == "true"
+
+
+def _timestamp_ms(text: str) -> int:
+    """Milliseconds since the epoch, or an ISO 8601 time; one without a zone is UTC."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    time = datetime.fromisoformat(text)
+    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+TEXT = Kind("text", "a text that is not empty", _text)
+NAMES = Kind("names, separated by commas", "one name, or several separated by commas", _names)
+ADDRESSES = Kind("host:port, separated by ;", "host:port, or several separated by semicolons", _addresses)
+BOOLEAN = Kind("true, false", "true or false", _boolean)
+TIMESTAMP = Kind(
+    "ms or ISO 8601", "milliseconds since the epoch or a time like 2026-01-31T12:00:00+00:00", _timestamp_ms
+)

@@ -1,0 +1,39 @@
+"""Options that several ways of reading share: which messages, in how many pieces."""
+
+from __future__ import annotations
+
+from rocketpy.spark.options.kinds import BOOLEAN, NAMES, TIMESTAMP, whole_number
+from rocketpy.spark.options.option import Mode, Option, modes
+
+PARTITIONS_MAX = 100_000
+
+_BATCH = modes(Mode.FILES, Mode.LIVE)
+_EVERY_READ = modes(Mode.FILES, Mode.LIVE, Mode.STREAM)
+
+TOPIC: Option[tuple[str, ...]] = Option(
+    "topic",
+    NAMES,
+    (),
+    modes(*Mode),
+    "Topics to read; files: all, if none is named. Sink: the topic of rows that name none.",
+    aliases=("consumer.topic",),
+    shown_default="none",
+)
+START_TIMESTAMP: Option[int | None] = Option(
+    "startTimestamp", TIMESTAMP, None, _BATCH, "Only messages stored at this time or later."
+)
+END_TIMESTAMP: Option[int | None] = Option(
+    "endTimestamp", TIMESTAMP, None, _BATCH, "Only messages stored before this time."
+)
+MIN_PARTITIONS: Option[int] = Option(
+    "minPartitions",
+    whole_number(1, PARTITIONS_MAX),
+    1,
+    _EVERY_READ,
+    "Read in at least so many partitions.",
+)
+DECOMPRESS: Option[bool] = Option(
+    "decompress", BOOLEAN, True, _EVERY_READ, "Decompress bodies; `false` reads them as they are stored."
+)
+
+OPTIONS = (TOPIC, START_TIMESTAMP, END_TIMESTAMP, MIN_PARTITIONS, DECOMPRESS)

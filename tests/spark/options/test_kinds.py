@@ -1,0 +1,50 @@
+"""What the text of an option means."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy.spark.options.kinds import ADDRESSES, BOOLEAN, NAMES, TEXT, TIMESTAMP, Kind, one_of, whole_number
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (TEXT, "a, b", "a, b"),
+        (NAMES, " a ,b,,a", ("a", "b")),
+        (ADDRESSES, "a:1; [::1]:65535", ("a:1", "[::1]:65535")),
+        (BOOLEAN, "TRUE", True),
+        (BOOLEAN, "false", False),
+        (whole_number(2, 5), "2", 2),
+        (whole_number(2, 5), "5", 5),
+        (one_of("a", "b", "c"), "B", "b"),
+        (TIMESTAMP, "1700000000123", 1_700_000_000_123),
+        (TIMESTAMP, "2023-11-14T23:13:20+01:00", 1_700_000_000_000),
+        (TIMESTAMP, "2023-11-14T22:13:20.5", 1_700_000_000_500),
+    ],
+)
+def test_a_text_becomes_a_value(kind: Kind[object], text: str, value: object) -> None:
+    assert kind.parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        (TEXT, [""]),
+        (NAMES, ["", " , "]),
+        (ADDRESSES, ["", ";", "a", "a:", ":1", "a:0", "a:65536", "a:x", "a:1;b"]),
+        (BOOLEAN, ["", "yes", "1"]),
+        (whole_number(2, 5), ["", "1", "6", "-2", "2.0", "٣"]),
+        (one_of("a", "b"), ["", "c"]),
+        (TIMESTAMP, ["", "noon", "-1"]),
+    ],
+)
+def test_any_other_text_is_refused(kind: Kind[object], texts: list[str]) -> None:
+    for text in texts:
+        with pytest.raises(ValueError):
+            kind.parse(text)
+
+
+def test_what_is_expected_names_the_bounds_and_words() -> None:
+    assert whole_number(2, 5).expected == "a whole number from 2 to 5"
+    assert one_of("a", "b", "c").expected == "a, b or c"

@@ -1,0 +1,11 @@
+"""Declarations of `options/sink.py`: each is in the table."""
+
+from __future__ import annotations
+
+from rocketpy.spark.options import sink, table
+
+
+def test_each_declaration_is_part_of_the_table() -> None:
+    assert all(option in table.OPTIONS for option in sink.OPTIONS)
+    declared = [value for name, value in vars(sink).items() if name.isupper() and hasattr(value, "meaning")]
+    assert set(map(id, declared)) == set(map(id, sink.OPTIONS))
