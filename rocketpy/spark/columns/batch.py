@@ -1,23 +1,46 @@
-"""Records as Arrow record batches: the columns that are wanted, of the messages that are wanted."""
+"""Records as Arrow record batches: the columns that are wanted, of the messages that are wanted.
+
+Rule: every column equals what :func:`~rocketpy.protocol.stored_message.decode_message` says of each record, and no
+column costs a Python object per record, compressed bodies excepted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cached_property
 
+import attrs
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from rocketpy.errors import LocalProtocolError, RemoteProtocolError, StoreError
-from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.properties import (
     PROPERTY_KEYS,
     PROPERTY_TAGS,
     PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
-    index_keys_of,
 )
-from rocketpy.protocol.stored_message import decode_message
+from rocketpy.spark.columns.arrow_parts import text_of
+from rocketpy.spark.columns.bodies import decompressed_bodies, stored_bodies
+from rocketpy.spark.columns.hosts import host_column, message_id_column
+from rocketpy.spark.columns.layout import (
+    BORN_HOST,
+    BORN_TIMESTAMP,
+    FLAG,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    Int64s,
+    read_int32,
+    read_int64,
+)
+from rocketpy.spark.columns.properties import properties_column, property_column
 from rocketpy.spark.columns.records import RecordBlock
-from rocketpy.spark.filters import ALL, EVERYTHING, MessageFilter, Range
+from rocketpy.spark.columns.wanted import WantedRecords, select_wanted
+from rocketpy.spark.filters import EVERYTHING, MessageFilter
 from rocketpy.spark.schema import TIMESTAMP_MS_MAX
+
+BATCH_ROWS_MAX = 16_384
+BATCH_BYTES_MAX = 8 * 2**20
+"""Of records, and of decompressed bodies: a batch is copied on its way to Spark."""
 
 
 def record_batch(
@@ -32,75 +55,140 @@ def record_batch(
 
     :class:`StoreError` names file and position of a body that does not decompress.
     """
+    return _Columns(select_wanted(block, wants), decompress, broker_name).batch(columns)
+
+
+def record_batches(
+    block: RecordBlock,
+    columns: pa.Schema,
+    *,
+    wants: MessageFilter = EVERYTHING,
+    decompress: bool = True,
+    broker_name: str | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield :func:`record_batch` in batches of bounded rows and bytes, none of them empty."""
+    records = select_wanted(block, wants)
     needs_bodies = decompress and not {"body", "body_size"}.isdisjoint(columns.names)
-    messages = []
-    for start in block.starts.tolist():
-        try:
-            message = decode_message(block.buffer, start, decompress=False)
-            if _wants(wants, message):
-                messages.append(decode_message(block.buffer, start, decompress=needs_bodies))
-        except (RemoteProtocolError, LocalProtocolError) as error:
-            raise StoreError(
-                f"{error}; the option decompress=false reads bodies as they are stored",
-                path=block.path or f"broker {broker_name}",
-                position=message.physical_offset - (block.base_offset or 0),
-            ) from error
-    arrays = [
-        pa.array([_VALUES[field.name](block, broker_name, each) for each in messages], type=field.type)
-        for field in columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+    for piece in _pieces(records):
+        rest = piece
+        while len(rest):
+            made = _Columns(rest, decompress, broker_name)
+            if needs_bodies:
+                made.bodies = decompressed_bodies(rest, bytes_max=BATCH_BYTES_MAX)
+                if len(made.bodies) < len(rest):
+                    made.records = rest.select(slice(len(made.bodies)))
+            yield made.batch(columns)
+            rest = rest.select(slice(len(made.records), None))
 
 
-def _wants(wants: MessageFilter, message: MessageExt) -> bool:
-    if wants.topics is not None and message.topic not in wants.topics:
-        return False
-    if wants.queue_ids is not None and message.queue_id not in wants.queue_ids:
-        return False
-    if wants.tags is not None and message.tags not in wants.tags:
-        return False
-    if wants.keys is not None and wants.keys.isdisjoint(each.decode() for each in index_keys_of(message.properties)):
-        return False
-    return (
-        _in_time(wants.store_timestamps_ms, message.store_timestamp)
-        and _in_time(wants.born_timestamps_ms, message.born_timestamp)
-        and wants.queue_offsets.holds(message.queue_offset)
-        and wants.physical_offsets.holds(message.physical_offset)
-    )
+def _pieces(records: WantedRecords) -> Iterator[WantedRecords]:
+    """Cut records into pieces of at most so many rows and bytes; a larger record is a piece of its own."""
+    ends = np.cumsum(records.block.sizes)
+    start = 0
+    while start < len(ends):
+        before = ends[start - 1] if start else 0
+        stop = int(np.searchsorted(ends, before + BATCH_BYTES_MAX, "right"))
+        stop = min(max(stop, start + 1), start + BATCH_ROWS_MAX)
+        yield records.select(slice(start, stop))
+        start = stop
 
 
-def _in_time(range: Range, timestamp_ms: int) -> bool:
-    return range == ALL or (0 <= timestamp_ms <= TIMESTAMP_MS_MAX and range.holds(timestamp_ms))
+@attrs.define(eq=False, slots=False)
+class _Columns:
+    """The columns of some records."""
+
+    records: WantedRecords
+    decompress: bool
+    broker_name: str | None
+
+    def batch(self, columns: pa.Schema) -> pa.RecordBatch:
+        arrays = [_MAKERS[field.name](self, field.type) for field in columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+    @cached_property
+    def bodies(self) -> pa.BinaryArray:
+        return decompressed_bodies(self.records) if self.decompress else stored_bodies(self.records)
+
+    def int32(self, position: int) -> pa.Array:
+        return pa.array(read_int32(self.records.block.buffer, self.records.block.starts + position))
+
+    def int64(self, position: int) -> pa.Array:
+        return pa.array(read_int64(self.records.block.buffer, self.records.block.starts + position))
+
+    def body(self, arrow_type: pa.DataType) -> pa.Array:
+        return text_of(self.bodies) if arrow_type == pa.string() else self.bodies
+
+    def body_size(self) -> pa.Array:
+        if self.decompress:
+            return pc.binary_length(self.bodies)
+        return pa.array((self.records.layout.body_ends - self.records.layout.body_starts).astype(np.int32))
+
+    def timestamp(self, positions: Int64s, arrow_type: pa.DataType) -> pa.Array:
+        """Milliseconds as Spark's microseconds; what the calendar does not have is null, as a producer may write it."""
+        times = read_int64(self.records.block.buffer, positions)
+        is_odd = (times < 0) | (times > TIMESTAMP_MS_MAX)
+        if is_odd.any():
+            return pa.array(np.where(is_odd, 0, times) * 1000, mask=is_odd).cast(arrow_type)
+        return pa.array(times * 1000).cast(arrow_type)
+
+    def born_host(self) -> pa.Array:
+        starts, layout = self.records.block.starts, self.records.layout
+        return host_column(self.records.block.buffer, starts + BORN_HOST, layout.store_timestamps - starts - BORN_HOST)
+
+    def store_host(self) -> pa.Array:
+        return host_column(self.records.block.buffer, *self._store_hosts)
+
+    def message_id(self) -> pa.Array:
+        return message_id_column(self.records.block.buffer, *self._store_hosts, self.records.physical_offsets)
+
+    @property
+    def _store_hosts(self) -> tuple[Int64s, Int64s]:
+        layout = self.records.layout
+        starts = layout.store_timestamps + 8
+        return starts, layout.reconsume_times - starts
+
+    def prepared_transaction_offset(self) -> pa.Array:
+        return pa.array(read_int64(self.records.block.buffer, self.records.layout.reconsume_times + 4))
+
+    def reconsume_times(self) -> pa.Array:
+        return pa.array(read_int32(self.records.block.buffer, self.records.layout.reconsume_times))
+
+    def property(self, name: str) -> pa.Array:
+        return property_column(self.records.entries, name)
+
+    def constant(self, value: str | None) -> pa.Array:
+        """One value for all rows, in C++."""
+        return pa.repeat(pa.scalar(value, pa.string()), len(self.records))
+
+    def position(self) -> pa.Array:
+        base = self.records.block.base_offset
+        if base is None:
+            return pa.nulls(len(self.records), pa.int64())
+        return pa.array(self.records.physical_offsets - base)
 
 
-def _microseconds(timestamp_ms: int) -> int | None:
-    return timestamp_ms * 1000 if 0 <= timestamp_ms <= TIMESTAMP_MS_MAX else None
-
-
-_VALUES: dict[str, Callable[[RecordBlock, str | None, MessageExt], object]] = {
-    "topic": lambda _, __, message: message.topic,
-    "queue_id": lambda _, __, message: message.queue_id,
-    "queue_offset": lambda _, __, message: message.queue_offset,
-    "physical_offset": lambda _, __, message: message.physical_offset,
-    "message_id": lambda _, __, message: message.offset_msg_id,
-    "unique_key": lambda _, __, message: message.properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX),
-    "keys": lambda _, __, message: message.properties.get(PROPERTY_KEYS),
-    "tags": lambda _, __, message: message.properties.get(PROPERTY_TAGS),
-    "body": lambda _, __, message: message.body,
-    "body_size": lambda _, __, message: len(message.body),
-    "properties": lambda _, __, message: list(message.properties.items()),
-    "born_timestamp": lambda _, __, message: _microseconds(message.born_timestamp),
-    "store_timestamp": lambda _, __, message: _microseconds(message.store_timestamp),
-    "born_host": lambda _, __, message: message.born_host,
-    "store_host": lambda _, __, message: message.store_host,
-    "reconsume_times": lambda _, __, message: message.reconsume_times,
-    "sys_flag": lambda _, __, message: message.sys_flag,
-    "flag": lambda _, __, message: message.flag,
-    "prepared_transaction_offset": lambda _, __, message: message.prepared_transaction_offset,
-    "stored_size": lambda _, __, message: message.store_size,
-    "broker_name": lambda _, broker_name, __: broker_name,
-    "_file": lambda block, _, __: block.path,
-    "_offset": lambda block, _, message: (
-        None if block.base_offset is None else message.physical_offset - block.base_offset
-    ),
+_MAKERS: dict[str, Callable[[_Columns, pa.DataType], pa.Array]] = {
+    "topic": lambda made, _: made.records.topics,
+    "queue_id": lambda made, _: made.int32(QUEUE_ID),
+    "queue_offset": lambda made, _: made.int64(QUEUE_OFFSET),
+    "physical_offset": lambda made, _: pa.array(made.records.physical_offsets),
+    "message_id": lambda made, _: made.message_id(),
+    "unique_key": lambda made, _: made.property(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX),
+    "keys": lambda made, _: made.property(PROPERTY_KEYS),
+    "tags": lambda made, _: made.property(PROPERTY_TAGS),
+    "body": lambda made, arrow_type: made.body(arrow_type),
+    "body_size": lambda made, _: made.body_size(),
+    "properties": lambda made, arrow_type: properties_column(made.records.entries, arrow_type),
+    "born_timestamp": lambda made, arrow_type: made.timestamp(made.records.block.starts + BORN_TIMESTAMP, arrow_type),
+    "store_timestamp": lambda made, arrow_type: made.timestamp(made.records.layout.store_timestamps, arrow_type),
+    "born_host": lambda made, _: made.born_host(),
+    "store_host": lambda made, _: made.store_host(),
+    "reconsume_times": lambda made, _: made.reconsume_times(),
+    "sys_flag": lambda made, _: pa.array(made.records.sys_flags),
+    "flag": lambda made, _: made.int32(FLAG),
+    "prepared_transaction_offset": lambda made, _: made.prepared_transaction_offset(),
+    "stored_size": lambda made, _: pa.array(made.records.block.sizes.astype(np.int32)),
+    "broker_name": lambda made, _: made.constant(made.broker_name),
+    "_file": lambda made, _: made.constant(made.records.block.path),
+    "_offset": lambda made, _: made.position(),
 }

@@ -12,10 +12,10 @@ from __future__ import annotations
 import struct
 from enum import Enum
 from typing import Any
+from zlib import crc32
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from rocketpy.protocol.stored_message import (
     BLANK_MAGIC_CODE,
@@ -27,12 +27,24 @@ from rocketpy.protocol.stored_message import (
     RecordStatus,
     check_message,
 )
+from rocketpy.spark.columns.arrow_parts import binary_parts, bytes_of
+from rocketpy.spark.columns.layout import (
+    BODY_CRC,
+    MAGIC,
+    PHYSICAL_OFFSET,
+    Bools,
+    Int64s,
+    Layout,
+    checked_layout,
+    read_int32,
+    read_int64,
+    read_uint8,
+)
 
 BUFFER_SIZE_MAX = 2**31 - 1
 """Arrow's offsets are 32 bits wide."""
 
-Int64s = npt.NDArray[np.int64]
-
+_SIZE = struct.Struct(">i")
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 
 
@@ -107,12 +119,17 @@ def find_records(
     """
     limit = len(buffer) if end is None else min(end, len(buffer))
     starts, position = _walk(buffer, start, limit)
-    sizes = np.diff(starts, append=position)
-    count, why = _first_invalid(buffer, starts, sizes, base_offset, check_crc=check_crc)
-    block = RecordBlock(buffer, starts[:count], sizes[:count], path, file_base_offset)
-    if why:
-        return FoundRecords(block, int(starts[count]), Stop.DAMAGED, why=why)
-    if position >= limit:
+    block = RecordBlock(buffer, starts, np.diff(starts, append=position), path, file_base_offset)
+    offsets = None if base_offset is None else starts + base_offset
+    valid = _valid_rows(buffer, starts, block.sizes, offsets, check_crc=check_crc)
+    if not valid.all():
+        row = int(np.argmin(valid))
+        position = int(starts[row])
+        block, invalid = block.select(slice(row)), block
+        if read_int32(buffer, starts[row : row + 1] + MAGIC)[0] == MESSAGE_MAGIC_CODE:
+            why = _why(invalid, row, None if base_offset is None else position + base_offset)
+            return FoundRecords(block, position, Stop.DAMAGED, why=why)
+    elif position >= limit:
         return FoundRecords(block, position, Stop.END)
     stop, size, why = _classify(buffer, position)
     return FoundRecords(block, position, stop, size, why)
@@ -123,33 +140,28 @@ def check_records(
 ) -> tuple[RecordBlock, list[tuple[int, str]]]:
     """Check records whose starts and sizes come from elsewhere, such as the units of a ConsumeQueue.
 
-    Return the block without the invalid ones, and these: their number in the given block, and what was expected.
+    Return the block without the invalid ones, and these: their number in the given block, and what was expected. A
+    record that begins inside a valid one before it is invalid too.
     """
-    invalid: list[tuple[int, str]] = []
-    keep = np.ones(len(block), bool)
-    first = 0
-    while first < len(block):
-        rest = block.select(slice(first, None))
-        offsets = None if physical_offsets is None else physical_offsets[first:]
-        count, why = _first_invalid(block.buffer, rest.starts, rest.sizes, offsets, check_crc=check_crc)
-        if not why:
-            break
-        invalid.append((first + count, why))
-        keep[first + count] = False
-        first += count + 1
-    return block.select(keep), invalid
+    valid = _valid_rows(block.buffer, block.starts, block.sizes, physical_offsets, check_crc=check_crc)
+    invalid = [
+        (row, _why(block, row, None if physical_offsets is None else int(physical_offsets[row])))
+        for row in np.flatnonzero(~valid).tolist()
+    ]
+    return (block.select(valid) if invalid else block), invalid
 
 
 def _walk(buffer: Buffer, position: int, limit: int) -> tuple[Int64s, int]:
-    """Step from size to size; return the starts of whole records with the right magic, and where that ended."""
+    """Step from size to size; return the starts of records that are whole, and where that ended.
+
+    Of a record only its size is looked at here: each further look would cost as much as a column of the result.
+    """
     starts: list[int] = []
-    add, unpack, whole_end = starts.append, _SIZE_AND_MAGIC.unpack_from, len(buffer)
+    add, unpack, whole_end = starts.append, _SIZE.unpack_from, len(buffer)
     last = min(limit, whole_end - RECORD_SIZE_MIN + 1)
     while position < last:
-        size, magic = unpack(buffer, position)
-        if magic != MESSAGE_MAGIC_CODE or not RECORD_SIZE_MIN <= size <= RECORD_SIZE_MAX:
-            break
-        if position + size > whole_end:
+        (size,) = unpack(buffer, position)
+        if not RECORD_SIZE_MIN <= size <= RECORD_SIZE_MAX or position + size > whole_end:
             break
         add(position)
         position += size
@@ -173,18 +185,68 @@ def _classify(buffer: Buffer, position: int) -> tuple[Stop, int, str]:
     return Stop.INCOMPLETE, size, ""
 
 
-def _first_invalid(
-    buffer: Buffer, starts: Int64s, sizes: Int64s, offsets: Int64s | int | None, *, check_crc: bool
-) -> tuple[int, str]:
-    """Return the number of the first invalid record, and why it is; their count and an empty text without one."""
-    if isinstance(offsets, int):
-        offsets = starts + offsets
-    for number, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
-        record = check_message(buffer, start, size, check_crc=check_crc)
-        if record.status is not RecordStatus.MESSAGE:
-            return number, record.why.partition(": ")[2] or "expected a record, found none"
-        if offsets is not None and record.physical_offset != offsets[number]:
-            return number, f"expected physical offset {offsets[number]}, found {record.physical_offset}"
-        if "\0" in record.topic or b"\0" in record.properties_text:
-            return number, "expected no NUL in topic and properties, found one"
-    return len(starts), ""
+def _valid_rows(
+    buffer: Buffer, starts: Int64s, sizes: Int64s, physical_offsets: Int64s | None, *, check_crc: bool
+) -> Bools:
+    """Return which records are valid; nothing is known of them, not even that they lie within the buffer."""
+    if len(buffer) < RECORD_SIZE_MIN:
+        return np.zeros(len(starts), np.bool_)
+    valid = (starts >= 0) & (sizes >= RECORD_SIZE_MIN) & (sizes <= RECORD_SIZE_MAX) & (starts + sizes <= len(buffer))
+    if not valid.all():
+        starts, sizes = np.where(valid, starts, 0), np.where(valid, sizes, RECORD_SIZE_MIN)
+    valid &= read_int32(buffer, starts) == sizes
+    valid &= read_int32(buffer, starts + MAGIC) == MESSAGE_MAGIC_CODE
+    if physical_offsets is not None:
+        valid &= read_int64(buffer, starts + PHYSICAL_OFFSET) == physical_offsets
+    layout, consistent = checked_layout(buffer, starts, sizes)
+    valid &= consistent
+    previous_ends = np.maximum.accumulate(np.where(valid, layout.ends, 0))[:-1]
+    valid[1:] &= starts[1:] >= previous_ends
+    rows = np.flatnonzero(valid)
+    if len(rows) < len(valid):
+        layout, starts = layout.select(rows), starts[rows]
+    bad = _has_nul(buffer, layout)
+    if check_crc:
+        bad |= _body_crcs(buffer, layout) != read_int32(buffer, starts + BODY_CRC)
+    valid[rows[bad]] = False
+    return valid
+
+
+def _body_crcs(buffer: Buffer, layout: Layout) -> Int64s:
+    spans = zip(layout.body_starts.tolist(), layout.body_ends.tolist(), strict=True)
+    return np.array([crc32(buffer[start:end]) for start, end in spans], np.int64) & 0x7FFF_FFFF
+
+
+def _has_nul(buffer: Buffer, layout: Layout) -> Bools:
+    """Return which records have a NUL in topic or properties.
+
+    The CRC does not cover them, and a torn write leaves zeros. All bytes from topics to ends are copied together and
+    their zeros counted; zeros that are not in the two bytes of a properties size are NULs, which is rare.
+    """
+    tails = bytes_of(binary_parts(buffer, layout.topic_starts, layout.ends))
+    first, second = read_uint8(buffer, layout.topic_ends), read_uint8(buffer, layout.topic_ends + 1)
+    zeros = np.count_nonzero(first == 0) + np.count_nonzero(second == 0)
+    if len(tails) - np.count_nonzero(tails) == zeros:
+        return np.zeros(len(first), np.bool_)
+    view = memoryview(buffer)
+    spans = zip(layout.topic_starts.tolist(), layout.topic_ends.tolist(), layout.ends.tolist(), strict=True)
+    found = [0 in view[start:middle] or 0 in view[middle + 2 : end] for start, middle, end in spans]
+    return np.array(found, np.bool_)
+
+
+def _why(block: RecordBlock, row: int, physical_offset: int | None) -> str:
+    """Explain why a record is invalid, in the words of the decoder."""
+    start, size = int(block.starts[row]), int(block.sizes[row])
+    if start < 0 or size < RECORD_SIZE_MIN or start + size > len(block.buffer):
+        return f"expected a record of at least {RECORD_SIZE_MIN} bytes within what was read, found {size} bytes"
+    found, magic = _SIZE_AND_MAGIC.unpack_from(block.buffer, start)
+    if magic != MESSAGE_MAGIC_CODE or found != size:
+        return f"expected a record of {size} bytes, found size {found} and magic {magic}"
+    record = check_message(block.buffer, start, size)
+    if record.status is not RecordStatus.MESSAGE:
+        return record.why.partition(": ")[2]
+    if physical_offset is not None and record.physical_offset != physical_offset:
+        return f"expected physical offset {physical_offset}, found {record.physical_offset}"
+    if "\0" in record.topic or b"\0" in record.properties_text:
+        return "expected no NUL in topic and properties, found one"
+    return "expected a record after the one before it, found one inside it"

@@ -15,7 +15,8 @@ import pyarrow as pa
 from rocketpy.errors import StoreError
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import encode_message
-from rocketpy.spark.columns.batch import record_batch
+from rocketpy.spark.columns import batch
+from rocketpy.spark.columns.batch import record_batch, record_batches
 from rocketpy.spark.columns.records import RecordBlock, find_records
 from rocketpy.spark.filters import EVERYTHING, MessageFilter, Range
 from rocketpy.spark.schema import COLUMNS, projection, spark_schema
@@ -63,9 +64,9 @@ def plain_rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
 
 def assert_same(block: RecordBlock, names: list[str], wants: MessageFilter = EVERYTHING, **how: object) -> None:
     columns = projection(spark_schema(names))
-    batch = record_batch(block, columns, wants=wants, **how)  # type: ignore[arg-type]
-    assert batch.schema.equals(columns, check_metadata=True)
-    assert plain_rows(batch) == rows_of(block, names, wants=wants, **how)  # type: ignore[arg-type]
+    made = record_batch(block, columns, wants=wants, **how)  # type: ignore[arg-type]
+    assert made.schema.equals(columns, check_metadata=True)
+    assert plain_rows(made) == rows_of(block, names, wants=wants, **how)  # type: ignore[arg-type]
 
 
 def golden_blocks(name: str, tmp_path: Path) -> list[RecordBlock]:
@@ -179,3 +180,46 @@ def test_a_body_that_does_not_decompress_is_an_error_with_file_position_and_a_wa
 def test_unwanted_bodies_are_not_decompressed() -> None:
     block = block_of(message(0), message(200, b"no zlib", sys_flag=1, topic="U"))
     assert record_batch(block, projection(spark_schema()), wants=MessageFilter(topics=frozenset({"T"}))).num_rows == 1
+
+
+def test_batches_are_bounded_by_rows_and_keep_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "BATCH_ROWS_MAX", 4)
+    block = block_of(*(message(queue_offset=number) for number in range(10)))
+    made = list(record_batches(block, projection(spark_schema())))
+    assert [each.num_rows for each in made] == [4, 4, 2]
+    assert [row["queue_offset"] for each in made for row in each.to_pylist()] == list(range(10))
+
+
+def test_batches_are_bounded_by_the_bytes_of_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "BATCH_BYTES_MAX", 500)
+    block = block_of(*(message(body=b"x" * size) for size in (60, 60, 60, 900, 1)))
+    assert [each.num_rows for each in record_batches(block, projection(spark_schema()))] == [2, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("names", "rows"), [(NAMES, [2, 1, 1]), (["body_size"], [2, 1, 1]), (["topic"], [4])])
+def test_batches_are_bounded_by_the_bytes_of_decompressed_bodies(
+    monkeypatch: pytest.MonkeyPatch, names: list[str], rows: list[int]
+) -> None:
+    """A record of a kilobyte may grow to a megabyte. Where no body is asked for, none is decompressed."""
+    monkeypatch.setattr(batch, "BATCH_BYTES_MAX", 10_000)
+    packed = zlib.compress(bytes(15_000))
+    block = block_of(
+        message(0, packed, sys_flag=1), message(1), message(2, packed, sys_flag=1), message(3, packed, sys_flag=1)
+    )
+    columns = projection(spark_schema(names))
+    made = list(record_batches(block, columns))
+    assert [each.num_rows for each in made] == rows
+    assert [row for each in made for row in plain_rows(each)] == rows_of(block, names)
+
+
+def test_batches_of_nothing_wanted_are_none() -> None:
+    wants = MessageFilter(topics=frozenset({"U"}))
+    assert list(record_batches(block_of(message()), projection(spark_schema()), wants=wants)) == []
+
+
+def test_a_body_as_string_has_malformed_utf8_replaced() -> None:
+    block = block_of(message(0, "grün".encode()), message(200, b"\xff\xfe"), message(400, b""))
+    columns = projection(spark_schema(["body"], body_as="string"))
+    made = record_batch(block, columns)
+    assert made.schema.equals(columns)
+    assert [row["body"] for row in made.to_pylist()] == ["grün", "\ufffd\ufffd", ""]

@@ -65,8 +65,9 @@ def test_a_record_that_the_buffer_ends_inside_of_says_how_long_it_is(cut: int) -
 
 
 def test_the_blank_record_of_a_full_file_is_told_from_the_rest() -> None:
-    found = find_records(log(b"a") + encode_blank(77) + b"\0" * 200, base_offset=BASE)
-    assert (found.stop, found.end, found.size) == (Stop.BLANK, 96, 77)
+    for size in (8, 77, 200, 5000):
+        found = find_records(log(b"a") + encode_blank(size) + b"\0" * 300, base_offset=BASE)
+        assert (found.stop, found.end, found.size) == (Stop.BLANK, 96, size)
     assert find_records(encode_blank(7) + bytes(99)).stop is Stop.DAMAGED
 
 
@@ -143,6 +144,15 @@ def test_records_named_by_wrong_units_are_invalid() -> None:
     valid, invalid = check_records(block)
     assert len(valid) == 0
     assert [number for number, _ in invalid] == [0, 1, 2, 3]
+
+
+def test_a_record_named_inside_of_another_one_is_invalid() -> None:
+    """A body may hold whole records, and units are no more than claims."""
+    content = log(b"a") + log(log(b"fake"), base=BASE + 96)
+    block = RecordBlock(content, np.array([0, 96, 96 + 88]), np.array([96, len(content) - 96, 99]))
+    valid, [(number, why)] = check_records(block)
+    assert (valid.starts.tolist(), number) == ([0, 96], 2)
+    assert "inside it" in why
 
 
 def test_a_block_is_cut_by_slice_and_by_mask() -> None:

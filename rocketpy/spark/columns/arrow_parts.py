@@ -1,0 +1,77 @@
+"""Parts of a buffer as Arrow arrays, without a Python object for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rocketpy.protocol.stored_message import Buffer
+from rocketpy.spark.columns.layout import Bools, Int64s
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def binary_parts(buffer: Buffer | Bytes, starts: Int64s, ends: Int64s) -> pa.BinaryArray:
+    """Return the bytes from each start to its end, copied into one array; parts are ascending and do not overlap.
+
+    The buffer as an array with the offsets start, end, start, end, ... has the parts as every other element, and what
+    is between them as the others. ``take`` copies the parts in C++, one memcpy for each.
+    """
+    if not len(starts):
+        return pa.array([], pa.binary())
+    offsets = np.empty(2 * len(starts), np.int32)
+    offsets[0::2] = starts
+    offsets[1::2] = ends
+    assert (offsets[1:] >= offsets[:-1]).all(), "parts overlap"
+    between = pa.BinaryArray.from_buffers(
+        pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(buffer)]
+    )
+    return between.take(pa.array(np.arange(0, len(offsets) - 1, 2)))
+
+
+def bytes_of(array: pa.BinaryArray) -> Bytes:
+    """Return the bytes of all elements, back to back; of an array as :func:`binary_parts` returns it."""
+    offsets = offsets_of(array)
+    content = array.buffers()[2]
+    size = int(offsets[-1])
+    return np.frombuffer(content, np.uint8, size) if size else np.empty(0, np.uint8)
+
+
+def offsets_of(array: pa.BinaryArray) -> npt.NDArray[np.int32]:
+    """Return where each element begins in :func:`bytes_of`, and at last where the last one ends."""
+    assert array.offset == 0, array.offset
+    offsets = array.buffers()[1]
+    return np.frombuffer(offsets, np.int32, len(array) + 1) if len(array) else np.zeros(1, np.int32)
+
+
+def text_of(array: pa.BinaryArray) -> pa.StringArray:
+    """Return bytes as text. Malformed UTF-8 is replaced, as everywhere in records; one such element slows down all."""
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [each if each is None else each.decode("utf-8", "replace") for each in array.to_pylist()]
+        return pa.array(texts, pa.string())
+
+
+def spread(array: pa.Array, rows: npt.NDArray[np.intp] | Bools, count: int) -> pa.Array:
+    """Return an array of ``count`` rows with these elements at ``rows``, and null elsewhere."""
+    places = np.zeros(count, np.int64)
+    places[rows] = np.arange(len(array))
+    is_missing = np.ones(count, np.bool_)
+    is_missing[rows] = False
+    return array.take(pa.array(places, mask=is_missing))
+
+
+def replaced(array: pa.Array, rows: npt.NDArray[np.intp], others: pa.Array) -> pa.Array:
+    """Return an array with the elements at ``rows`` replaced by ``others``."""
+    places = np.arange(len(array))
+    places[rows] = len(array) + np.arange(len(rows))
+    return pa.concat_arrays([array, others]).take(pa.array(places))
+
+
+def numbers(values: npt.NDArray[Any], arrow_type: pa.DataType) -> pa.Array:
+    """Return numbers as an array of a type that is as wide."""
+    return pa.array(values).cast(arrow_type)

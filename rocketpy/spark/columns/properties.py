@@ -1,0 +1,120 @@
+"""Properties of many messages: the map, and single properties, from their texts.
+
+A text is ``name 0x01 value 0x02 name 0x01 value`` (:mod:`rocketpy.protocol.properties`). Both separators are one byte
+in UTF-8 and part of no other character, so texts are cut as bytes, all together:
+
+    +---+------------------+---+-----------+---+--------------+
+    | 2 | TAGS 1 A         | 2 | KEYS 1 k  | 2 | colour 1 red |     each text gets a 0x02 in front of it
+    +---+------------------+---+-----------+---+--------------+
+          ^start ^separator  ^end
+
+Each entry begins after a 0x02. Its name ends at the next special byte, if that is a 0x01, and its value before the next
+0x02. Entries without a separator, a name or a value are dropped, as in Java.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rocketpy.protocol.properties import decode_properties
+from rocketpy.protocol.stored_message import Buffer
+from rocketpy.spark.columns.arrow_parts import Bytes, binary_parts, bytes_of, offsets_of, replaced, spread, text_of
+from rocketpy.spark.columns.layout import Bools, Int64s
+
+_SEPARATOR = 2
+_CODES_MAX = 48
+"""Distinct names for which a bit each fits an int64, with room for the sum of a record's."""
+
+
+@attrs.frozen(eq=False)
+class PropertyEntries:
+    """The entries of many texts that count; malformed ones are left out. A text may repeat a name."""
+
+    content: Bytes
+    """All texts, each after a 0x02."""
+    text_offsets: npt.NDArray[np.int32]
+    """Where each text begins with its 0x02, and where the last one ends."""
+    firsts: Int64s
+    """For each text, the number of its first entry; at last the number of all entries."""
+    starts: Int64s
+    separators: Int64s
+    ends: Int64s
+
+    @property
+    def count(self) -> int:
+        """The number of texts."""
+        return len(self.firsts) - 1
+
+
+def read_entries(buffer: Buffer, starts: Int64s, ends: Int64s) -> PropertyEntries:
+    """Take texts apart; each has a byte of something else before its start, as the properties of a record have."""
+    texts = binary_parts(buffer, starts - 1, ends)
+    offsets = offsets_of(texts)
+    content = bytes_of(texts).copy()
+    content[offsets[:-1]] = _SEPARATOR
+    specials = np.flatnonzero((content - np.uint8(1)) < _SEPARATOR)
+    begins = np.flatnonzero(content[specials] == _SEPARATOR)
+    marks = specials[begins]
+    nexts = np.append(specials, len(content))[begins + 1]
+    entry_starts, entry_ends = marks + 1, np.append(marks[1:], len(content))[: len(marks)]
+    counts = (nexts > entry_starts) & (nexts + 1 < entry_ends)  # without a 0x01 the next special byte is the end
+    firsts = np.searchsorted(marks, offsets)
+    firsts[-1] = len(marks)
+    if not counts.all():
+        firsts = np.append(0, np.cumsum(counts))[firsts]
+        entry_starts, nexts, entry_ends = entry_starts[counts], nexts[counts], entry_ends[counts]
+    return PropertyEntries(content, offsets, firsts, entry_starts, nexts, entry_ends)
+
+
+def property_column(entries: PropertyEntries, name: str) -> pa.StringArray:
+    """Return the value of one property of each message, null where there is none."""
+    wanted = name.encode()
+    found = np.flatnonzero(entries.separators - entries.starts == len(wanted))
+    for position, byte in enumerate(wanted):
+        found = found[entries.content[entries.starts[found] + position] == byte]
+    last = np.full(entries.count, -1)
+    last[np.searchsorted(entries.firsts, found, "right") - 1] = found  # of a repeated name the last value is kept
+    rows = np.flatnonzero(last >= 0)
+    chosen = last[rows]
+    values = text_of(binary_parts(entries.content, entries.separators[chosen] + 1, entries.ends[chosen]))
+    return values if len(rows) == entries.count else spread(values, rows, entries.count)
+
+
+def properties_column(entries: PropertyEntries, map_type: pa.MapType) -> pa.MapArray:
+    """Return all properties of each message, in their order."""
+    names = text_of(binary_parts(entries.content, entries.starts, entries.separators))
+    values = text_of(binary_parts(entries.content, entries.separators + 1, entries.ends))
+    maps = pa.MapArray.from_arrays(pa.array(entries.firsts, pa.int32()), names, values, map_type)
+    rows = _rows_with_repeated_names(entries.firsts, names)
+    if not len(rows):
+        return maps
+    others = [list(decode_properties(_text(entries, row)).items()) for row in rows.tolist()]
+    return replaced(maps, rows, pa.array(others, map_type))
+
+
+def _text(entries: PropertyEntries, row: int) -> str:
+    start, end = entries.text_offsets[row : row + 2]
+    return entries.content[start + 1 : end].tobytes().decode("utf-8", "replace")
+
+
+def _rows_with_repeated_names(firsts: Int64s, names: pa.StringArray) -> npt.NDArray[np.intp]:
+    """Return the numbers of the texts that have a name twice.
+
+    With one bit for each distinct name, the bits of a text add up to their union unless one is there twice.
+    """
+    encoded = names.dictionary_encode()
+    codes = encoded.indices.to_numpy().astype(np.int64)
+    counts = np.diff(firsts)
+    filled = np.flatnonzero(counts)
+    if len(encoded.dictionary) <= _CODES_MAX:
+        if not len(filled):
+            return filled
+        bits, begins = np.int64(1) << codes, firsts[filled]
+        is_repeated: Bools = np.add.reduceat(bits, begins) != np.bitwise_or.reduceat(bits, begins)
+        return filled[is_repeated]
+    owners = np.repeat(np.arange(len(counts)), counts)
+    named = np.sort(owners * len(encoded.dictionary) + codes)
+    return np.unique(named[1:][named[1:] == named[:-1]] // len(encoded.dictionary))
