@@ -130,6 +130,23 @@ def a_blank_that_is_right_for_once(state: ReplicationMachine) -> None:
     state.lie(which=0, lie="wrong BLANK")
 
 
+def a_slave_that_missed_a_change_of_roles(state: ReplicationMachine) -> None:
+    """It is about to connect to the old master, which comes back as a slave at once."""
+    state.first_start(sync=True, flush=SYNC, count=3, batch=60)
+    state.lie(which=1, lie="offset")
+    state.fill_file(left=0)
+    state.promote("b", end="stop")
+
+
+def a_producer_that_waits_for_what_a_slave_had_before_it_lost_power(state: ReplicationMachine) -> None:
+    state.first_start(sync=True, flush=SYNC, count=3, batch=60)
+    state.put(("T", 1), 10)
+    state.put(("Topic", 0), 10)
+    state.lie(which=1, lie="offset")
+    state.wait_again()
+    state.lose_power("b", and_start=True)
+
+
 SCRIPTS: Sequence[Script] = [
     a_record_that_a_master_sends_as_it_stops,
     a_promotion_of_a_slave_that_began_with_the_last_file,
@@ -140,6 +157,8 @@ SCRIPTS: Sequence[Script] = [
     a_death_while_the_log_is_cut,
     a_slow_link_that_is_fast_again,
     a_blank_that_is_right_for_once,
+    a_slave_that_missed_a_change_of_roles,
+    a_producer_that_waits_for_what_a_slave_had_before_it_lost_power,
 ]
 
 

@@ -170,6 +170,9 @@ class HAClient:
             self._state = HAState.CONNECTING
             with trio.fail_after(CONNECT_SECONDS):
                 stream = await self._connect(address)
+            if self._address() not in (address, None):  # meanwhile: this one may be a slave of the new master by now
+                await close_forcefully(stream)
+                return
             self._connect_count += 1
             began, count = trio.current_time(), self._record_count
             try:

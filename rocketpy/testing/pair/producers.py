@@ -38,6 +38,8 @@ class _Wait:
     may_have_slave: bool
     followers: Mapping[str, int]
     """The slaves that surely followed when it began, with the number of their connection."""
+    acknowledged_by: Sequence[str]
+    """The slaves that may have acknowledged it before it began: it is decided without asking them again."""
 
 
 class Producers:
@@ -177,7 +179,13 @@ class Producers:
             and self._machines.surely_follows(slave, master)
         }
         wait = _Wait(
-            master, begin_offset, store.wrote_offset, trio.current_time(), self._may_have_slave(master), followers
+            master,
+            begin_offset,
+            store.wrote_offset,
+            trio.current_time(),
+            self._may_have_slave(master),
+            followers,
+            () if is_new else self._live_slaves(master),
         )
         self._waits.append(wait)
         store.wait_stored(store.wrote_offset, lambda status: self._answered(wait, status))
@@ -196,7 +204,7 @@ class Producers:
             status=status,
             waited_s=trio.current_time() - wait.began_at,
             timeout_s=self._timeout_s,
-            live_slaves=self._live_slaves(wait.master),
+            live_slaves=sorted({*self._live_slaves(wait.master), *wait.acknowledged_by}),
             may_have_slave=wait.may_have_slave,
             surely_has_slave=self._has_surely_followed(wait),
             durable_end=replica.durable_end if self._machines.config.is_sync_flush else None,

@@ -55,6 +55,8 @@ class World:
     moved: trio.Event = attrs.Factory(trio.Event)
     refusal: Exception | None = None
     different: Exception | None = None
+    moves_to: str | None = None
+    """The address of the master from the next comparison on."""
     times: HATimes = attrs.Factory(HATimes)
     accepted: list[SimStream] = attrs.Factory(list)
     client: HAClient = attrs.field(init=False)
@@ -80,6 +82,8 @@ class World:
 
     async def compare(self, address: str) -> None:
         await trio.lowlevel.checkpoint()
+        if self.moves_to is not None:
+            self.address, self.moves_to = self.moves_to, None
         if self.different is not None:
             raise self.different
 
@@ -356,3 +360,15 @@ async def test_another_address_ends_the_pause(world: World, autojump_clock: trio
         await trio.testing.wait_all_tasks_blocked()
         assert world.client.statistics().master_address == (address or "10.0.0.1:10912")
     assert trio.current_time() == 0
+
+
+async def test_an_address_that_counts_no_longer_is_not_followed(
+    world: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    """What listens there by now may be the former master, back as a slave, for as long as the connection lives."""
+    world.moves_to = "10.0.0.2:10912"
+    await world.start()
+    former, master = world.accepted
+    assert await former.receive_some() == b""
+    assert await received(master, 1) == [0]
+    assert (world.client.statistics().connect_count, world.client.statistics().master_address) == (1, "10.0.0.2:10912")
