@@ -49,11 +49,15 @@ class BlockingRemotingClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
         self._socket.close()
 
-    def request(self, code: int, header: object) -> RemotingCommand:
+    def request(self, code: int, header: object | None, body: bytes | None = None) -> RemotingCommand:
         """Send a request and return its answer, whatever its response code."""
-        request = make_request(code, header)
+        request = make_request(code, header, body)
         if self._sign is not None:
             self._sign(request)
         self._opaque += 1
@@ -71,9 +75,9 @@ class BlockingRemotingClient:
         except RemoteProtocolError as error:
             raise RemoteProtocolError(f"{self._address}: {error}") from error
 
-    def expect_success(self, code: int, header: object) -> RemotingCommand:
+    def expect_success(self, code: int, header: object | None, body: bytes | None = None) -> RemotingCommand:
         """Send a request and return its answer; :class:`BrokerError` unless it is SUCCESS."""
-        response = self.request(code, header)
+        response = self.request(code, header, body)
         if response.code != ResponseCode.SUCCESS:
             raise BrokerError(response.code, response.remark, self._address)
         return response

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
 FORMAT_NAME = "rocketmq"
@@ -31,11 +31,11 @@ class RocketMQDataSource(DataSource):
         return FORMAT_NAME
 
     def schema(self) -> StructType:
-        """Return the one schema of both modes; wrong options fail here, before anything is read."""
-        from rocketpy.spark.options.read import parse_options
+        """Return the one schema of all reads; wrong options fail here, before anything is read."""
+        from rocketpy.spark.options.parsing import check_read_options
         from rocketpy.spark.schema import SPARK_SCHEMA
 
-        parse_options(self.options)
+        check_read_options(self.options)
         return SPARK_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -44,3 +44,11 @@ class RocketMQDataSource(DataSource):
         from rocketpy.spark.readers import open_reader
 
         return open_reader(parse_options(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return the reader of a stream."""
+        from rocketpy.spark.options.option import Mode
+        from rocketpy.spark.options.parsing import parse
+        from rocketpy.spark.stream.reader import open_stream_reader
+
+        return open_stream_reader(parse(self.options, Mode.STREAM), schema)

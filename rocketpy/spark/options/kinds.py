@@ -6,6 +6,7 @@ user reads is made of ``expected``, so it says what would have been right.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
@@ -95,6 +96,17 @@ def _timestamp_ms(text: str) -> int:
     return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
+def _seconds(text: str) -> float:
+    """As Spark writes a time: a number and a unit; without a unit it is milliseconds."""
+    match = _DURATION.fullmatch(text.lower())
+    if match is None:
+        raise ValueError
+    return int(match[1]) * _UNITS_MS[match[2] or "ms"] / 1000
+
+
+_DURATION = re.compile(r"([0-9]{1,12}) ?(ms|s|m|min|h|d)?")
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
 TEXT = Kind("text", "a text that is not empty", _text)
 NAMES = Kind("names, separated by commas", "one name, or several separated by commas", _names)
 ADDRESSES = Kind("host:port, separated by ;", "host:port, or several separated by semicolons", _addresses)
@@ -102,3 +114,4 @@ BOOLEAN = Kind("true, false", "true or false", _boolean)
 TIMESTAMP = Kind(
     "ms or ISO 8601", "milliseconds since the epoch or a time like 2026-01-31T12:00:00+00:00", _timestamp_ms
 )
+DURATION = Kind("time such as 500ms, 10s, 15m", "a time such as 500ms, 10s, 15m or 1h", _seconds)

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import attrs
 
-from rocketpy.errors import BrokerError, ClientError, RemotingError
+from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.spark.stream.losses import QueueBounds
 
@@ -28,11 +28,14 @@ LOOK_SHARE = 10
 PAUSE_MAX_S = 1.0
 """... but no longer than this."""
 
+PEER_FAILURES = (RemotingError, RemoteProtocolError, BrokerError, ClientError)
+"""What a call to the cluster fails with when a peer, or the way to it, is the cause."""
+
 _log = logging.getLogger("rocketpy.spark.stream")
 
 
 class Cluster(Protocol):
-    """What is asked of a cluster. Both calls raise ``RemotingError``, ``BrokerError`` or ``ClientError``."""
+    """What is asked of a cluster. Both calls raise :data:`PEER_FAILURES`."""
 
     def subscribed_queues(self) -> Mapping[MessageQueue, str]:
         """Return the readable queues of the subscription, each with the address of a broker that has it."""
@@ -86,6 +89,11 @@ class QueueWatch:
         self._discover()
         return Look(self._bounds(is_complete=True), self._unknown(known))
 
+    @property
+    def addresses(self) -> Mapping[MessageQueue, str]:
+        """The last known addresses of all queues seen so far."""
+        return self._addresses
+
     def address(self, queue: MessageQueue) -> str | None:
         """Return where a queue is, as far as known; None if no route has named it."""
         if queue not in self._addresses:
@@ -99,7 +107,7 @@ class QueueWatch:
     def _discover_or_keep(self) -> None:
         try:
             self._discover()
-        except (RemotingError, BrokerError, ClientError) as error:
+        except PEER_FAILURES as error:
             self._outage("routes", f"no routes, topics and queues are those known before: {error}")
         else:
             self._answered("routes")
@@ -115,7 +123,7 @@ class QueueWatch:
         for address, queues in sorted(by_address.items()):
             try:
                 found.update(self._cluster.queue_bounds(address, sorted(queues)))
-            except (RemotingError, BrokerError, ClientError) as error:
+            except PEER_FAILURES as error:
                 if is_complete:
                     raise
                 self._outage(address, f"{len(queues)} queues of {address} stand still: {error}")

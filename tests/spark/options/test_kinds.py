@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.spark.options.kinds import ADDRESSES, BOOLEAN, NAMES, TEXT, TIMESTAMP, Kind, one_of, whole_number
+from rocketpy.spark.options.kinds import (
+    ADDRESSES,
+    BOOLEAN,
+    DURATION,
+    NAMES,
+    TEXT,
+    TIMESTAMP,
+    Kind,
+    one_of,
+    whole_number,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +31,13 @@ from rocketpy.spark.options.kinds import ADDRESSES, BOOLEAN, NAMES, TEXT, TIMEST
         (TIMESTAMP, "1700000000123", 1_700_000_000_123),
         (TIMESTAMP, "2023-11-14T23:13:20+01:00", 1_700_000_000_000),
         (TIMESTAMP, "2023-11-14T22:13:20.5", 1_700_000_000_500),
+        (DURATION, "1500", 1.5),
+        (DURATION, "500ms", 0.5),
+        (DURATION, "10 s", 10.0),
+        (DURATION, "15m", 900.0),
+        (DURATION, "15min", 900.0),
+        (DURATION, "2H", 7200.0),
+        (DURATION, "1d", 86_400.0),
     ],
 )
 def test_a_text_becomes_a_value(kind: Kind[object], text: str, value: object) -> None:
@@ -37,6 +54,7 @@ def test_a_text_becomes_a_value(kind: Kind[object], text: str, value: object) ->
         (whole_number(2, 5), ["", "1", "6", "-2", "2.0", "٣"]),
         (one_of("a", "b"), ["", "c"]),
         (TIMESTAMP, ["", "noon", "-1"]),
+        (DURATION, ["", "m", "1.5s", "-1s", "1 year", "٣s", "1" * 13]),
     ],
 )
 def test_any_other_text_is_refused(kind: Kind[object], texts: list[str]) -> None:

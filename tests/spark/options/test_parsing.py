@@ -8,7 +8,7 @@ from rocketpy.errors import SettingsError
 from rocketpy.spark.options.connection import NAME_SERVER, SECRET_KEY
 from rocketpy.spark.options.live import CONSUMER_GROUP
 from rocketpy.spark.options.option import Mode
-from rocketpy.spark.options.parsing import parse, read_mode
+from rocketpy.spark.options.parsing import check_read_options, parse, read_mode
 from rocketpy.spark.options.reading import MIN_PARTITIONS, TOPIC
 
 
@@ -73,3 +73,16 @@ def test_files_or_a_live_cluster() -> None:
     ):
         with pytest.raises(SettingsError, match=words):
             read_mode(options)
+
+
+def test_a_read_of_either_sort_is_checked_before_it_is_known_which_one_it_is() -> None:
+    for options in ({"nameServer": "a:1"}, {"path": "/store"}, {"nameServer": "a:1", "maxOffsetsPerTrigger": "5"}):
+        check_read_options(options)
+    for options, words in [
+        ({"nameServer": "a:1", "maxOffsetPerTrigger": "5"}, "the nearest is maxOffsetsPerTrigger"),
+        ({"nameServer": "a:1", "maxoffsetspertrigger": "0"}, "option maxOffsetsPerTrigger: expected a whole number"),
+        ({"path": "/store", "maxOffsetsPerTrigger": "5"}, "option path is for reads of files"),
+        ({}, "found neither"),
+    ]:
+        with pytest.raises(SettingsError, match=words):
+            check_read_options(options)

@@ -1,0 +1,75 @@
+"""Commits the progress of a stream to a consumer group, so that RocketMQ's tools show its lag (option ``commitGroup``).
+
+It is for the eye alone: a stream continues from its checkpoint and never reads the group's offsets back. A commit that
+fails is a warning, and the next one makes up for it. Positions are committed when Spark says that a batch is done, and
+once more when it asks for the next one, because Spark commits one batch late and the last one never.
+
+The tools find a group by the route of its retry topic, which a broker creates when the first member of the group
+appears. Where there is none, the stream appears as a member for a moment. It never does so in a group that exists:
+members share queues, and this one consumes none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Protocol
+
+import attrs
+
+from rocketpy.protocol.message import MessageQueue
+from rocketpy.spark.stream.watch import PEER_FAILURES
+
+_log = logging.getLogger("rocketpy.spark.stream")
+
+
+class GroupBrokers(Protocol):
+    """What is asked of brokers. The calls raise :data:`PEER_FAILURES`."""
+
+    def is_group_known(self, group: str, address: str) -> bool:
+        """Return whether the retry topic of a group is on the broker at an address."""
+
+    def introduce_group(self, group: str, address: str) -> None:
+        """Let a broker create what a group needs, as if its first member came and went."""
+
+    def commit_offset(self, group: str, address: str, queue: MessageQueue, queue_offset: int) -> None:
+        """Commit the next queue offset that a group will consume."""
+
+
+@attrs.define(eq=False)
+class GroupCommit:
+    """Commits what has changed since the last commit."""
+
+    _group: str = attrs.field(alias="group")
+    _brokers: GroupBrokers = attrs.field(alias="brokers")
+    _committed: dict[MessageQueue, int] = attrs.field(factory=dict, init=False)
+    _asked: Mapping[MessageQueue, int] = attrs.field(factory=dict, init=False)  # what was to be committed last
+    _introduced: set[str] = attrs.field(factory=set, init=False)  # addresses of brokers that know the group
+
+    def commit(self, positions: Mapping[MessageQueue, int], addresses: Mapping[MessageQueue, str]) -> None:
+        """Commit positions of queues whose address is known. Never raises what a peer causes.
+
+        The same positions again are no request, so an idle query does not wait for a broker that is away.
+        """
+        if positions == self._asked:
+            return
+        self._asked = dict(positions)
+        failed: set[str] = set()
+        for queue, position in sorted(positions.items()):
+            address = addresses.get(queue)
+            if address is None or address in failed or self._committed.get(queue) == position:
+                continue
+            try:
+                self._introduce(address)
+                self._brokers.commit_offset(self._group, address, queue, position)
+            except PEER_FAILURES as error:
+                failed.add(address)
+                _log.warning("stream: offsets of group %s are not committed: %s", self._group, error)
+            else:
+                self._committed[queue] = position
+
+    def _introduce(self, address: str) -> None:
+        if address not in self._introduced:
+            if not self._brokers.is_group_known(self._group, address):
+                self._brokers.introduce_group(self._group, address)
+            self._introduced.add(address)
