@@ -4,6 +4,7 @@
 
     spark.read.format("rocketmq").load("/var/lib/rocketmq/store")                         # files, of a dead broker too
     spark.read.format("rocketmq").options(nameServer="127.0.0.1:9876", topic="T").load()  # a live cluster
+    frame.write.format("rocketmq").options(nameServer="127.0.0.1:9876", topic="T").mode("append").save()
 
 Spark imports this module when a session first discovers Python data sources, used or not. Rule: it imports only modules
 that PySpark has loaded anyway; the readers and pyarrow are imported on first use.
@@ -15,8 +16,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from rocketpy.spark.failures import stated
+
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 FORMAT_NAME = "rocketmq"
@@ -30,6 +38,7 @@ class RocketMQDataSource(DataSource):
         """Return the name used with ``format``."""
         return FORMAT_NAME
 
+    @stated
     def schema(self) -> StructType:
         """Return the one schema of all reads; wrong options fail here, before anything is read."""
         from rocketpy.spark.options.parsing import check_read_options
@@ -38,6 +47,7 @@ class RocketMQDataSource(DataSource):
         check_read_options(self.options)
         return SPARK_SCHEMA
 
+    @stated
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader that the options ask for."""
         from rocketpy.spark.options.read import parse_options
@@ -45,6 +55,7 @@ class RocketMQDataSource(DataSource):
 
         return open_reader(parse_options(self.options), schema)
 
+    @stated
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a stream."""
         from rocketpy.spark.options.option import Mode
@@ -52,3 +63,19 @@ class RocketMQDataSource(DataSource):
         from rocketpy.spark.stream.reader import open_stream_reader
 
         return open_stream_reader(parse(self.options, Mode.STREAM), schema)
+
+    @stated
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer of a DataFrame; its columns and the options are checked here, before anything is sent."""
+        from rocketpy.spark.sink.settings import parse_sink_options
+        from rocketpy.spark.sink.writers import BatchWriter
+
+        return BatchWriter(schema, parse_sink_options(self.options), overwrite=overwrite)
+
+    @stated
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """Return the writer of a stream's micro-batches, checked as :meth:`writer` does."""
+        from rocketpy.spark.sink.settings import parse_sink_options
+        from rocketpy.spark.sink.writers import StreamWriter
+
+        return StreamWriter(schema, parse_sink_options(self.options), overwrite=overwrite)

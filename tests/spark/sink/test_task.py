@@ -1,0 +1,161 @@
+"""A task of a write against a broker: what is stored, what is reported, what is said about rows that cannot be sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+
+from rocketpy.protocol.java_hash import java_hash
+from rocketpy.protocol.message import MessageExt
+from rocketpy.spark.sink.failures import SinkError
+from rocketpy.spark.sink.report import TaskCommit
+from rocketpy.spark.sink.row_keys import TaskRows
+from rocketpy.spark.sink.settings import parse_sink_options
+from rocketpy.spark.sink.task import write_task
+from rocketpy.testing.fixture.in_thread import BrokerInThread
+from tests.spark.sink.encoded import columns_of
+
+
+def written(broker: BrokerInThread, *batches: dict[str, pa.Array], **options: Any) -> TaskCommit:
+    """Write record batches as one task."""
+    settings = parse_sink_options(
+        {"nameServer": broker.name_server, **{name: str(each) for name, each in options.items()}}
+    )
+    arrow = [pa.RecordBatch.from_pydict(columns) for columns in batches]
+    return write_task(iter(arrow), tuple(batches[0]), TaskRows("w", 3), settings)
+
+
+def by_queue(messages: list[MessageExt]) -> dict[int, list[bytes]]:
+    """Return the bodies of each queue in its order."""
+    queues: dict[int, list[bytes]] = {}
+    for message in sorted(messages, key=lambda each: each.queue_offset):
+        queues.setdefault(message.queue_id, []).append(message.body)
+    return queues
+
+
+def test_rows_are_stored_and_counted_by_queue(rocketmq: BrokerInThread) -> None:
+    bodies = [b"%05d" % number for number in range(2500)]
+    batches = [columns_of(body=bodies[start : start + 500], tags=["t"] * 500) for start in range(0, 2500, 500)]
+    commit = written(rocketmq, *batches, topic=rocketmq.topic("Counted"), batchMaxBytes=10_000)
+    stored = rocketmq.messages("Counted")
+    assert sorted(each.body for each in stored) == bodies
+    assert {each.tags for each in stored} == {"t"}
+    assert commit.counts.messages == commit.rows == 2500
+    assert {key: count.messages for key, count in commit.counts.queues.items()} == Counter(
+        (each.topic, each.broker_name, each.queue_id) for each in stored
+    )
+    assert {(count.begin_offset, count.end_offset) for count in commit.counts.queues.values()} == {
+        (0, count.messages) for count in commit.counts.queues.values()
+    }
+    keys = {each.properties["SPARK_ROW_KEY"]: each.body for each in stored}
+    assert keys == {f"w/3/{number}": body for number, body in enumerate(bodies)}
+    assert len({each.properties["UNIQ_KEY"] for each in stored}) == 2500
+
+
+def test_rows_of_a_sharding_key_lie_in_the_queue_that_java_chooses_in_order(rocketmq: BrokerInThread) -> None:
+    keys = [f"order-{number % 7}" for number in range(600)]
+    bodies = [f"{key}:{number:03d}".encode() for number, key in enumerate(keys)]
+    columns = columns_of(body=bodies, sharding_key=keys)
+    written(rocketmq, columns, topic=rocketmq.topic("Ordered"), batchMaxBytes=700)
+    queues = by_queue(rocketmq.messages("Ordered"))
+    assert sorted(body for each in queues.values() for body in each) == sorted(bodies)
+    for queue_id, stored in queues.items():
+        assert stored == sorted(stored, key=lambda body: body.partition(b":")[2])
+        assert {abs(java_hash(body.partition(b":")[0].decode())) % 4 for body in stored} == {queue_id}
+
+
+def test_a_queue_id_is_obeyed_and_large_and_delayed_rows_keep_their_place(rocketmq: BrokerInThread) -> None:
+    """A delayed message is stored for its queue, in the broker's own topic until its time comes."""
+    bodies = [b"a", b"b" * 5000, b"c", b"later", b"d"]
+    columns = columns_of(body=bodies, queue_id=[2] * 5, delay_level=[0, 0, 0, 18, 0])
+    commit = written(rocketmq, columns, topic=rocketmq.topic("Chosen"), batchMaxBytes=1000)
+    assert by_queue(rocketmq.messages("Chosen")) == {2: [b"a", b"b" * 5000, b"c", b"d"]}
+    assert commit.counts.messages == 5
+    (delayed,) = rocketmq.messages("SCHEDULE_TOPIC_XXXX")
+    assert (delayed.body, delayed.properties["REAL_TOPIC"], delayed.properties["REAL_QID"]) == (b"later", "Chosen", "2")
+
+
+def test_a_repeated_task_has_the_same_keys(rocketmq: BrokerInThread) -> None:
+    columns = columns_of(body=[b"%d" % number for number in range(50)])
+    for mode in ("property", "uniqueKey"):
+        topic = rocketmq.topic(f"Twice{mode}")
+        for _ in range(2):
+            written(rocketmq, columns, topic=topic, rowKey=mode)
+        name = "SPARK_ROW_KEY" if mode == "property" else "UNIQ_KEY"
+        bodies: dict[str, set[bytes]] = {}
+        for each in rocketmq.messages(topic):
+            bodies.setdefault(each.properties[name], set()).add(each.body)
+        assert len(rocketmq.messages(topic)) == 100
+        assert len(bodies) == 50
+        assert all(len(each) == 1 for each in bodies.values())
+
+
+def test_a_namespace_is_put_before_the_topic(rocketmq: BrokerInThread) -> None:
+    rocketmq.topic("NS%Spaced")
+    commit = written(rocketmq, columns_of(body=[b"x"], queue_id=[1]), topic="Spaced", namespace="NS")
+    (stored,) = rocketmq.messages("NS%Spaced")
+    assert (stored.queue_id, stored.properties["INSTANCE_ID"]) == (1, "NS")
+    assert [topic for topic, _, _ in commit.counts.queues] == ["Spaced"]
+
+
+@pytest.mark.rocketmq(autoCreateTopicEnable=False)
+def test_a_topic_that_is_not_there_is_named_with_what_to_do(rocketmq: BrokerInThread) -> None:
+    for columns in (columns_of(body=[b"x"] * 3), columns_of(body=[b"x"] * 3, queue_id=[0] * 3)):
+        with pytest.raises(SinkError, match=r"Missing.*does not exist.*create it first"):
+            written(rocketmq, columns, topic="Missing")
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "words"),
+    [
+        (
+            {"body": [b"x", None], "topic": ["A", "B"]},
+            {},
+            r"row 7 of partition 3 \(B, no body\) cannot be sent: the body is null",
+        ),
+        (
+            {"body": [b"x", bytes(101)]},
+            {"topic": "T", "maxMessageSize": 100},
+            r"row 7 of partition 3 \(T, 101 bytes\) cannot be sent: the body has 101 bytes, the limit",
+        ),
+        ({"body": [b"x", b"y"], "topic": ["A", None]}, {}, r"row 7 .*\(no topic, 1 bytes\) .* the topic is null"),
+        (
+            {"body": [b"x", b"y"], "topic": ["A", "a b"]},
+            {},
+            r"row 7 of partition 3 .* to topic a b not sent: .*illegal",
+        ),
+    ],
+)
+def test_a_row_that_cannot_be_sent_is_named_with_topic_and_size(
+    rocketmq: BrokerInThread, values: dict[str, list[Any]], options: dict[str, Any], words: str
+) -> None:
+    before = columns_of(**{name: [each[0]] * 6 for name, each in values.items()})
+    with pytest.raises(SinkError, match=words):
+        written(rocketmq, before, columns_of(**values), **options)
+
+
+def test_a_broker_that_restarts_costs_no_row(rocketmq: BrokerInThread) -> None:
+    """A request that fails is sent again; what it may have doubled has the same keys."""
+    topic = rocketmq.topic("Restarted")
+    bodies = [b"%04d" % number for number in range(1000)]
+    schema = list(columns_of(body=[b""], queue_id=[0]))
+    settings = parse_sink_options({"nameServer": rocketmq.name_server, "topic": topic, "batchMaxBytes": "2000"})
+
+    def batches() -> Any:
+        for start in range(0, 1000, 100):
+            if start == 500:
+                rocketmq.crash()
+                rocketmq.restart()
+            columns = columns_of(body=bodies[start : start + 100], queue_id=[number % 4 for number in range(100)])
+            yield pa.RecordBatch.from_pydict(columns)
+
+    commit = write_task(batches(), schema, TaskRows("w", 0), settings)
+    stored = rocketmq.messages(topic)
+    assert {each.body for each in stored} == set(bodies)
+    assert {each.properties["SPARK_ROW_KEY"] for each in stored} == {f"w/0/{number}" for number in range(1000)}
+    assert commit.counts.messages == 1000
