@@ -40,20 +40,17 @@ class RocketMQDataSource(DataSource):
 
     @stated
     def schema(self) -> StructType:
-        """Return the one schema of all reads; wrong options fail here, before anything is read."""
-        from rocketpy.spark.options.parsing import check_read_options
-        from rocketpy.spark.schema import SPARK_SCHEMA
+        """Return the schema that the options ask for; wrong options fail here, before anything is read."""
+        from rocketpy.spark.readers import schema_of
 
-        check_read_options(self.options)
-        return SPARK_SCHEMA
+        return schema_of(self.options)
 
     @stated
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader that the options ask for."""
-        from rocketpy.spark.options.read import parse_options
         from rocketpy.spark.readers import open_reader
 
-        return open_reader(parse_options(self.options), schema)
+        return open_reader(self.options, schema)
 
     @stated
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name

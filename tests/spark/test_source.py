@@ -121,9 +121,11 @@ def test_errors_reach_the_user(spark: SparkSession, options: dict[str, str], wor
         spark.read.format("rocketmq").options(**options).load().count()
 
 
-def test_a_schema_of_the_users_own_is_refused(spark: SparkSession, store: Path) -> None:
-    with pytest.raises(PySparkException, match="has its own schema"):
-        spark.read.format("rocketmq").schema("topic string").load(str(store)).count()
+def test_a_schema_of_the_users_own_chooses_columns(spark: SparkSession, store: Path) -> None:
+    frame = spark.read.format("rocketmq").schema("queue_id int, topic string").load(str(store))
+    assert {(type(row.queue_id), type(row.topic)) for row in frame.take(5)} == {(int, str)}
+    with pytest.raises(PySparkException, match="unknown column 'topik' of format rocketmq, did you mean topic"):
+        spark.read.format("rocketmq").schema("topik string").load(str(store)).count()
 
 
 def _iso(timestamp_ms: int) -> str:

@@ -2,16 +2,59 @@
 
 from __future__ import annotations
 
-from rocketpy.spark.options.kinds import TEXT
+from rocketpy.spark.options.kinds import BOOLEAN, NAMES, TEXT, one_of, size_in_bytes
 from rocketpy.spark.options.option import Mode, Option, modes
+
+_FILES = modes(Mode.FILES)
 
 PATH: Option[str | None] = Option(
     "path",
     TEXT,
     None,
-    modes(Mode.FILES),
+    _FILES,
     "Store directory, or its `commitlog` directory; `load(path)` sets it.",
     shown_default="required",
 )
+KEYS: Option[tuple[str, ...]] = Option(
+    "keys",
+    NAMES,
+    (),
+    _FILES,
+    "Only messages with one of these index keys: in KEYS, or as UNIQ_KEY.",
+    shown_default="none",
+)
+MODE: Option[str] = Option(
+    "mode",
+    one_of("failfast", "permissive", "dropmalformed"),
+    "failfast",
+    _FILES,
+    "About damage: `failFast` stops with file and position; `permissive` skips bytes that are no record; "
+    "`dropMalformed` also skips records whose body does not fit its checksum.",
+    shown_default="`failFast`",
+)
+VIEW: Option[str] = Option(
+    "view",
+    one_of("messages", "problems"),
+    "messages",
+    _FILES,
+    "`problems`: the damaged places instead of the messages, as columns file, position, size, what.",
+)
+CHECK_CRC: Option[bool] = Option("checkCrc", BOOLEAN, True, _FILES, "Compare each body with its checksum.")
+MAX_PARTITION_BYTES: Option[int] = Option(
+    "maxPartitionBytes",
+    size_in_bytes(64 * 2**10, 2**40),
+    64 * 2**20,
+    _FILES,
+    "Bytes of a file that one task reads, about; as much as `64m`.",
+    shown_default="`64m`",
+)
+READ_UNITS: Option[str] = Option(
+    "readUnits",
+    one_of("auto", "always", "never"),
+    "auto",
+    _FILES,
+    "Use ConsumeQueues to cut files and to find records after damage: `auto`, `always`; `never` walks from record to "
+    "record.",
+)
 
-OPTIONS = (PATH,)
+OPTIONS = (PATH, KEYS, MODE, VIEW, CHECK_CRC, MAX_PARTITION_BYTES, READ_UNITS)

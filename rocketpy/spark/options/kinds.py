@@ -40,6 +40,20 @@ def whole_number(least: int, most: int) -> Kind[int]:
     return Kind("number", f"a whole number from {least} to {most}", parse)
 
 
+def size_in_bytes(least: int, most: int) -> Kind[int]:
+    """Return the kind of a number of bytes with bounds, also as ``64k``, ``64m`` or ``1g``, with or without a ``b``."""
+
+    def parse(text: str) -> int:
+        number, unit = text.lower().removesuffix("b"), 0
+        if number and number[-1] in "kmg":
+            number, unit = number[:-1].rstrip(), "kmg".index(number[-1]) + 1
+        if not number.isascii() or not number.isdigit() or not least <= int(number) << 10 * unit <= most:
+            raise ValueError
+        return int(number) << 10 * unit
+
+    return Kind("bytes", f"a size from {least} to {most} bytes, such as 64m", parse)
+
+
 def one_of(*words: str) -> Kind[str]:
     """Return the kind of a word out of several, in any case."""
 

@@ -21,7 +21,7 @@ FAIL_ON_DATA_LOSS: Option[bool] = Option(
     "failOnDataLoss",
     BOOLEAN,
     True,
-    _LIVE,
+    modes(Mode.FILES, Mode.LIVE, Mode.STREAM),
     "Fail if messages were deleted after the read was planned; `false` reads what is left.",
 )
 

@@ -49,8 +49,8 @@ def parse(options: Mapping[str, str], mode: Mode) -> OptionValues:
     return OptionValues(mode, values)
 
 
-def check_read_options(options: Mapping[str, str]) -> None:
-    """Check the options of a read of which it is not known whether it is a batch or a stream.
+def check_read_options(options: Mapping[str, str]) -> OptionValues:
+    """Return the options of a read of which it is not known whether it is a batch or a stream.
 
     Spark asks for the schema without saying which. :class:`SettingsError` if the options fit neither: that of the
     stream if one of them is for streams alone, else that of the batch.
@@ -59,7 +59,7 @@ def check_read_options(options: Mapping[str, str]) -> None:
     is_stream = any(
         name.lower() in given for option in OPTIONS if option.modes == {Mode.STREAM} for name in option.names
     )
-    parse(options, Mode.STREAM if is_stream else read_mode(options))
+    return parse(options, Mode.STREAM if is_stream else read_mode(options))
 
 
 def read_mode(options: Mapping[str, str]) -> Mode:

@@ -13,6 +13,7 @@ from rocketpy.spark.options.kinds import (
     TIMESTAMP,
     Kind,
     one_of,
+    size_in_bytes,
     whole_number,
 )
 
@@ -27,6 +28,10 @@ from rocketpy.spark.options.kinds import (
         (BOOLEAN, "false", False),
         (whole_number(2, 5), "2", 2),
         (whole_number(2, 5), "5", 5),
+        (size_in_bytes(1, 2**40), "100", 100),
+        (size_in_bytes(1, 2**40), "64k", 65536),
+        (size_in_bytes(1, 2**40), "3 MB", 3 * 2**20),
+        (size_in_bytes(1, 2**40), "1G", 2**30),
         (one_of("a", "b", "c"), "B", "b"),
         (TIMESTAMP, "1700000000123", 1_700_000_000_123),
         (TIMESTAMP, "2023-11-14T23:13:20+01:00", 1_700_000_000_000),
@@ -52,6 +57,7 @@ def test_a_text_becomes_a_value(kind: Kind[object], text: str, value: object) ->
         (ADDRESSES, ["", ";", "a", "a:", ":1", "a:0", "a:65536", "a:x", "a:1;b"]),
         (BOOLEAN, ["", "yes", "1"]),
         (whole_number(2, 5), ["", "1", "6", "-2", "2.0", "٣"]),
+        (size_in_bytes(10, 2**20), ["", "m", "9", "2m", "1.5m", "-1", "1t", "b"]),
         (one_of("a", "b"), ["", "c"]),
         (TIMESTAMP, ["", "noon", "-1"]),
         (DURATION, ["", "m", "1.5s", "-1s", "1 year", "٣s", "1" * 13]),

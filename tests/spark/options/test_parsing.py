@@ -42,7 +42,7 @@ def test_an_option_of_another_mode_is_named_as_such() -> None:
     assert mistake({"path": "/s"}, Mode.STREAM) == (
         "option path is for reads of files (path), and this is a stream (readStream)"
     )
-    assert "and this reads files (path)" in mistake({"failOnDataLoss": "true"}, Mode.FILES)
+    assert "and this reads files (path)" in mistake({"consumerGroup": "g"}, Mode.FILES)
     assert "and this writes" in mistake({"minPartitions": "1"}, Mode.SINK)
 
 

@@ -7,10 +7,10 @@ import struct
 from pathlib import Path
 
 import pytest
+from rocketpy.spark.commit_log_files import CommitLogRange, list_commit_log_files, read_messages
 
 from rocketpy.errors import StartError, StoreError
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
-from rocketpy.spark.commit_log_files import CommitLogRange, list_commit_log_files, read_messages
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.plain_files_disk import DirectoryBoundDisk, PlainFilesDisk
 from rocketpy.store.inspection.repair.repair import repair_store

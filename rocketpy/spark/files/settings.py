@@ -1,0 +1,69 @@
+"""The options of a read of files, as one value."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import attrs
+
+from rocketpy.spark.files.byte_ranges import PIECE_SIZE
+from rocketpy.spark.files.problems import ReadMode
+from rocketpy.spark.filters import EVERYTHING, MessageFilter, Range
+from rocketpy.spark.options.files import (
+    CHECK_CRC,
+    KEYS,
+    MAX_PARTITION_BYTES,
+    MODE,
+    PATH,
+    READ_UNITS,
+)
+from rocketpy.spark.options.live import FAIL_ON_DATA_LOSS
+from rocketpy.spark.options.option import OptionValues
+from rocketpy.spark.options.reading import DECOMPRESS, END_TIMESTAMP, MIN_PARTITIONS, START_TIMESTAMP, TOPIC
+
+
+class ReadUnits(Enum):
+    """Whether ConsumeQueues and Index lead the read; the value is the option's."""
+
+    AUTO = "auto"  # where that is less work
+    ALWAYS = "always"
+    NEVER = "never"  # not even to cut files
+
+
+@attrs.frozen(kw_only=True)
+class FileSettings:
+    """Validated options of a read of files."""
+
+    path: str
+    wants: MessageFilter = EVERYTHING
+    mode: ReadMode = ReadMode.FAIL_FAST
+    read_units: ReadUnits = ReadUnits.AUTO
+    partition_bytes_max: int = MAX_PARTITION_BYTES.default
+    partitions_min: int = 1
+    check_crc: bool = True
+    decompress: bool = True
+    fail_on_data_loss: bool = True
+    piece_size: int = PIECE_SIZE
+
+
+def settings_of(values: OptionValues) -> FileSettings:
+    """Return the options of mode FILES as settings."""
+    path = values[PATH]
+    assert path is not None, "a read of files has a path"
+    topics, keys = values[TOPIC], values[KEYS]
+    wants = MessageFilter(
+        topics=frozenset(topics) if topics else None,
+        store_timestamps_ms=Range(values[START_TIMESTAMP], values[END_TIMESTAMP]),
+        keys=frozenset(keys) if keys else None,
+    )
+    return FileSettings(
+        path=path,
+        wants=wants,
+        mode=ReadMode(values[MODE]),
+        read_units=ReadUnits(values[READ_UNITS]),
+        partition_bytes_max=values[MAX_PARTITION_BYTES],
+        partitions_min=values[MIN_PARTITIONS],
+        check_crc=values[CHECK_CRC],
+        decompress=values[DECOMPRESS],
+        fail_on_data_loss=values[FAIL_ON_DATA_LOSS],
+    )

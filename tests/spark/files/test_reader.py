@@ -1,0 +1,191 @@
+"""The readers of store directories: what Java recorded, what a query is given, and what it is told."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pickle
+import tarfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from rocketpy.errors import SettingsError, StoreError
+from rocketpy.spark.files.problems import PROBLEMS_SCHEMA
+from rocketpy.spark.files.reader import open_store_reader, store_schema
+from rocketpy.spark.options.option import Mode
+from rocketpy.spark.options.parsing import parse
+from rocketpy.spark.schema import SPARK_SCHEMA, spark_schema
+from tests.spark.files.built_store import BuiltStore, Spec, build_store
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+STORES = ["store-clean", "store-crash", "store-torn", "store-ipv6", "store-ext", "store-multi", "store-empty"]
+HEAD = 88
+
+
+def golden_store(name: str, directory: Path) -> tuple[Path, list[dict[str, object]]]:
+    """Unpack a store that Java wrote; return it with what Java's own reader says of each record."""
+    with tarfile.open(GOLDEN / f"{name}.tar.xz") as archive:
+        archive.extractall(directory, filter="data")
+    with gzip.open(GOLDEN / f"expected-{name}.jsonl.gz", "rt") as lines:
+        records = [record for record in map(json.loads, lines) if record["type"] == "record"]
+    [commit_log] = directory.rglob("commitlog")
+    return commit_log.parent, records
+
+
+def open_reader(path: Path, schema: StructType | None = None, **options: str) -> DataSourceReader:
+    values = parse({"path": str(path), **options}, Mode.FILES)
+    return open_store_reader(values, store_schema(values) if schema is None else schema)
+
+
+def rows(reader: DataSourceReader) -> list[dict[str, object]]:
+    """What a query would be given, through the processes that it would go through."""
+    travelled = pickle.loads(pickle.dumps(reader))
+    partitions = pickle.loads(pickle.dumps(list(reader.partitions())))
+    return [row for each in partitions for batch in travelled.read(each) for row in batch.to_pylist()]
+
+
+def offsets(found: list[dict[str, object]]) -> list[object]:
+    return [row["physical_offset"] for row in found]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> BuiltStore:
+    specs = [Spec(20, topic="TU"[number % 2], keys=f"k{number % 5}") for number in range(40)]
+    return build_store(tmp_path / "store", specs)
+
+
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("read_units", ["always", "never"])
+@pytest.mark.parametrize("partitions", [1, 7, 100])
+def test_every_record_of_a_java_store_is_read_as_java_reads_it(
+    name: str, read_units: str, partitions: int, tmp_path: Path
+) -> None:
+    path, records = golden_store(name, tmp_path)
+    options = {"minPartitions": str(partitions), "readUnits": read_units, "decompress": "false"}
+    found = rows(open_reader(path, **options))
+    assert offsets(found) == [record["offset"] for record in records]
+    for row, record in zip(found, records, strict=True):
+        assert (row["topic"], row["queue_id"], row["queue_offset"]) == (
+            record["topic"],
+            record["queueId"],
+            record["queueOffset"],
+        )
+        assert (row["message_id"], row["sys_flag"], row["flag"]) == (
+            record["msgId"],
+            record["sysFlag"],
+            record["flag"],
+        )
+        assert (row["stored_size"], row["body_size"]) == (record["size"], record["bodyLength"])
+        assert dict(row["properties"]) == record["properties"]  # type: ignore[call-overload]
+        if "[" not in str(row["born_host"]):  # Java writes an IPv6 address with all its zeros
+            assert "/" + str(row["born_host"]) == record["bornHost"]
+
+
+def test_a_java_store_is_cut_into_the_partitions_asked_for(tmp_path: Path) -> None:
+    path, _ = golden_store("store-clean", tmp_path)
+    assert len(open_reader(path, minPartitions="40").partitions()) >= 40
+
+
+def test_a_user_s_schema_chooses_columns_and_their_order(store: BuiltStore) -> None:
+    found = rows(open_reader(store.root, spark_schema(["queue_offset", "topic", "_file", "_offset"])))
+    assert list(found[0]) == ["queue_offset", "topic", "_file", "_offset"]
+    assert {row["_file"] for row in found} == {str(store.log_file(0)), str(store.log_file(1))}
+    with pytest.raises(SettingsError, match="unknown column 'topik'"):
+        open_reader(store.root, StructType().add("topik", "string"))
+
+
+def test_only_what_the_options_want_is_given(store: BuiltStore) -> None:
+    assert offsets(rows(open_reader(store.root, topic="U"))) == store.offsets[1::2]
+    assert offsets(rows(open_reader(store.root, keys="k3"))) == store.offsets[3::5]
+    times = {"startTimestamp": "1700000010000", "endTimestamp": "1700000012000"}
+    assert offsets(rows(open_reader(store.root, **times))) == store.offsets[10:12]
+
+
+def test_damage_follows_the_mode(store: BuiltStore) -> None:
+    store.spoil(store.offsets[7] + HEAD, b"\0")
+    store.spoil(store.offsets[9], b"\0\0\0\0")
+    with pytest.raises(StoreError, match=rf"damaged.*\({store.log_file(0)} at {store.offsets[7]}\)"):
+        rows(open_reader(store.root))
+    permissive = rows(open_reader(store.root, mode="permissive"))
+    assert offsets(permissive) == [each for each in store.offsets if each != store.offsets[9]]
+    dropped = rows(open_reader(store.root, mode="dropMalformed"))
+    assert offsets(dropped) == [each for number, each in enumerate(store.offsets) if number not in (7, 9)]
+
+
+@pytest.mark.parametrize("partitions", ["1", "9"])
+def test_damaged_places_are_rows_of_the_view_problems(store: BuiltStore, partitions: str) -> None:
+    """Whatever is wanted of the messages."""
+    size = len(store.records[0][1])
+    store.spoil(store.offsets[7] + HEAD, b"\0")
+    store.spoil(store.offsets[9], b"\0\0\0\0")
+    end = store.offsets[-1] + size
+    store.spoil(end, store.records[-1][1][:60])
+    options = {"minPartitions": partitions, "topic": "U", "checkCrc": "false"}
+    found = rows(open_reader(store.root, view="problems", **options))
+    file = str(store.log_file(0))
+    assert sorted((row["file"], row["position"], row["size"]) for row in found) == [  # type: ignore[type-var]
+        (file, store.offsets[7], size),
+        (file, store.offsets[9], size),
+        (str(store.log_file(1)), end - 4096, 2 * 4096 - end),
+    ]
+    assert rows(open_reader(store.root, view="problems", mode="failFast")) == found or partitions != "1"
+
+
+def test_a_sound_store_has_no_problems(store: BuiltStore) -> None:
+    assert rows(open_reader(store.root, view="problems")) == []
+    assert store_schema(parse({"path": "/s", "view": "problems"}, Mode.FILES)) == PROBLEMS_SCHEMA
+    with pytest.raises(SettingsError, match="view problems: expected no schema"):
+        open_reader(store.root, SPARK_SCHEMA, view="problems")
+
+
+def test_missing_files_follow_the_mode(store: BuiltStore) -> None:
+    path = store.log_file(0)
+    os.truncate(path, 3000)
+    with pytest.raises(StoreError, match="1096 bytes are missing before the next file"):
+        rows(open_reader(store.root))
+    found = offsets(rows(open_reader(store.root, mode="permissive")))
+    assert found == [each for each in store.offsets if each + len(store.records[0][1]) <= 3000 or each >= 4096]
+    sizes = [(row["position"], row["what"]) for row in rows(open_reader(store.root, view="problems"))]
+    assert (3000, "1096 bytes are missing before the next file") in sizes
+
+
+def test_what_arrives_after_the_plan_is_not_part_of_the_read(store: BuiltStore) -> None:
+    reader = open_reader(store.root)
+    planned = reader.partitions()
+    (store.root / "commitlog" / f"{1 << 40:020d}").write_bytes(b"what is not there yet")
+    assert sum(batch.num_rows for each in planned for batch in reader.read(each)) == len(store.offsets)
+
+
+def test_a_log_cleaned_away_is_an_error_unless_losses_are_allowed(store: BuiltStore) -> None:
+    for allowed in ("true", "false"):
+        reader = open_reader(store.root, failOnDataLoss=allowed)
+        planned = reader.partitions()
+        os.rename(store.log_file(0), store.root / "away")
+        if allowed == "true":
+            with pytest.raises(StoreError, match=f"deleted after the read was planned .*{0:020d}"):
+                [list(reader.read(each)) for each in planned]
+        else:
+            left = sum(batch.num_rows for each in planned for batch in reader.read(each))
+            assert left == sum(offset >= 4096 for offset in store.offsets)
+        os.rename(store.root / "away", store.root / "commitlog" / f"{0:020d}")
+
+
+def test_the_partition_that_spark_makes_of_an_empty_plan_holds_nothing(store: BuiltStore) -> None:
+    assert list(open_reader(store.root).read(InputPartition(None))) == []
+
+
+def test_a_body_that_does_not_decompress_is_an_error_that_names_the_option(tmp_path: Path) -> None:
+    store = build_store(tmp_path / "store", [Spec()])
+    flagged = bytearray(store.records[0][1])
+    flagged[39] |= 1
+    store.spoil(0, bytes(flagged))
+    with pytest.raises(StoreError, match="decompress=false"):
+        rows(open_reader(store.root))
+    assert len(rows(open_reader(store.root, decompress="false"))) == 1
