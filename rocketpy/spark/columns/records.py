@@ -45,6 +45,9 @@ BUFFER_SIZE_MAX = 2**31 - 1
 """Arrow's offsets are 32 bits wide."""
 
 _SIZE = struct.Struct(">i")
+_EQUAL_SIZES = 4
+"""So many records of the size of the one before, and the next ones are expected to have it too."""
+
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 
 
@@ -159,13 +162,35 @@ def _walk(buffer: Buffer, position: int, limit: int) -> tuple[Int64s, int]:
     starts: list[int] = []
     add, unpack, whole_end = starts.append, _SIZE.unpack_from, len(buffer)
     last = min(limit, whole_end - RECORD_SIZE_MIN + 1)
+    size_before, equal = 0, 0
     while position < last:
         (size,) = unpack(buffer, position)
         if not RECORD_SIZE_MIN <= size <= RECORD_SIZE_MAX or position + size > whole_end:
             break
         add(position)
         position += size
+        equal = equal + 1 if size == size_before else 0
+        size_before = size
+        if equal == _EQUAL_SIZES:
+            count = _count_of_size(buffer, position, last, size)
+            starts.extend(range(position, position + count * size, size))
+            position += count * size
+            equal = 0
     return np.array(starts, np.int64), position
+
+
+def _count_of_size(buffer: Buffer, position: int, last: int, size: int) -> int:
+    """Return how many whole records of one size follow one another from a position on, and begin before ``last``.
+
+    The heads at that distance are read as one strided view. It shows what steps from size to size would: each head
+    before says that the next one is there.
+    """
+    count = min((len(buffer) - position) // size, -(-(last - position) // size))
+    if count <= 0:
+        return 0
+    differs = np.ndarray((count,), ">i4", buffer, offset=position, strides=(size,)) != size
+    first = int(differs.argmax())
+    return first if differs[first] else count
 
 
 def _classify(buffer: Buffer, position: int) -> tuple[Stop, int, str]:

@@ -53,6 +53,21 @@ def test_a_walk_begins_and_ends_where_it_is_told_to() -> None:
     assert (found.stop, found.end) == (Stop.END, 288)
 
 
+@pytest.mark.parametrize("run", [4, 5, 6, 7, 12])
+@pytest.mark.parametrize("end", [300, 1000, 1100, 5000])
+def test_runs_of_records_of_one_size_are_found_as_any_others(run: int, end: int) -> None:
+    """They are stepped over together."""
+    bodies = [b"a"] * run + [b"bbb"] * run + [b"a"] * 2 + [b"ccccc"] * run
+    content = log(*bodies)
+    expected = [sum(95 + len(body) for body in bodies[:number]) for number in range(len(bodies))]
+    found = find_records(content, base_offset=BASE, end=end)
+    assert found.block.starts.tolist() == [start for start in expected if start < end]
+    cut = find_records(content[: expected[-2] + 50], base_offset=BASE)
+    assert (cut.block.starts.tolist(), cut.stop, cut.size) == (expected[:-2], Stop.INCOMPLETE, 100)
+    broken = damaged(content, expected[run + 3] + 4, b"\0")
+    assert find_records(broken, base_offset=BASE).end == expected[run + 3]
+
+
 @pytest.mark.parametrize("cut", range(1, 97))
 def test_a_record_that_the_buffer_ends_inside_of_says_how_long_it_is(cut: int) -> None:
     content = log(b"a", b"a")[: 96 + cut]
