@@ -30,6 +30,9 @@ REACHED = {
     ("tests/same_examples.py", "providers._get_local_constants"): (
         "Hypothesis has no setting for where examples take their constants from"
     ),
+    ("tests/spark/pipelines/archive_log/test_opening.py", "spark.sparkContext._jsc"): (
+        "settings of Hadoop; a running session has no public way to them"
+    ),
     ("tests/interop/programs/cpp/client.py", "ffi._CSendResult"): "a structure of the C++ client's Python package",
     ("tests/interop/test_store_options.py", "store._services"): (
         "runs both deletions to their end, as Java's test does; a store deletes one file at a time, and tells nobody"

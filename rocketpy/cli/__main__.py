@@ -11,6 +11,7 @@ import typer
 from rocketpy import __version__
 from rocketpy.cli.consume import consume
 from rocketpy.cli.doctor import doctor
+from rocketpy.cli.pipeline.commands import pipeline_commands
 from rocketpy.cli.produce import produce
 from rocketpy.cli.store import store_commands
 from rocketpy.cli.topic import topic_commands
@@ -27,6 +28,7 @@ app.command()(consume)
 app.command()(doctor)
 app.add_typer(topic_commands, name="topic")
 app.add_typer(store_commands, name="store")
+app.add_typer(pipeline_commands, name="pipeline")
 
 
 def _print_version(wanted: bool) -> None:

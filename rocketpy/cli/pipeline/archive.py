@@ -1,0 +1,60 @@
+"""``rocketpy pipeline archive``: topics of a cluster, or of a dead broker's disk, into Parquet files."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rocketpy.cli.pipeline.running import (
+    DEFAULT_MASTER,
+    AsJson,
+    Configuration,
+    Master,
+    is_bar_wanted,
+    pipeline_session,
+    show_summary,
+)
+from rocketpy.cli.pipeline.sources import (
+    BrokerName,
+    FormatOptions,
+    NameServer,
+    Store,
+    Topics,
+    check_source,
+    chosen_messages,
+    format_options,
+)
+
+Archive = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Directory of the archive.", show_default=False)]
+
+
+def archive(
+    path: Archive,
+    namesrv: NameServer = "",
+    store: Store = "",
+    broker_name: BrokerName = "",
+    topic: Topics = None,
+    option: FormatOptions = None,
+    files_per_partition: Annotated[
+        int | None,
+        typer.Option(min=1, help="Shuffle into at most so many files for each topic and date.", show_default=False),
+    ] = None,
+    master: Master = DEFAULT_MASTER,
+    conf: Configuration = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add to an archive the messages that it does not have, each once. Without --topic a store's user topics.
+
+    Exit status: 0 archived, or nothing new, 1 failed and nothing was added, 2 wrong usage.
+    """
+    check_source(namesrv, store, broker_name, topic)
+    options = format_options(option)
+    with pipeline_session("archive", master, conf) as spark:
+        from rocketpy.spark.pipelines.archive import archive as run
+        from rocketpy.spark.pipelines.progress import progress_bar
+
+        messages = chosen_messages(spark, namesrv, store, broker_name, topic, options)
+        with progress_bar(spark, "archiving", show=is_bar_wanted()):
+            summary = run(messages, path, files_per_partition=files_per_partition)
+        show_summary(summary, as_json=as_json)

@@ -1,0 +1,95 @@
+"""What the commands of ``rocketpy pipeline`` share: the Spark session, failures as sentences, the summary.
+
+Spark is imported when a command runs. Rule: standard output has the result alone, a summary or JSON; progress and
+failures go to standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocketpy.cli.outcome import FAILED, CommandError, outcome
+from rocketpy.cli.printing import print_json, print_line, print_lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rocketpy.spark.pipelines.summary import Summary
+
+Master = Annotated[
+    str, typer.Option("--master", help="Master of Spark; under spark-submit, its own counts.", show_default=True)
+]
+Configuration = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark; may be repeated.", show_default=False),
+]
+AsJson = Annotated[bool, typer.Option("-J", "--json", help="The summary as a JSON object.")]
+
+DEFAULT_MASTER = "local[*]"
+GATEWAY_OF_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
+"""Environment variable that spark-submit sets for a Python program."""
+
+
+@contextmanager
+def pipeline_session(name: str, master: str, configuration: list[str] | None) -> Iterator[SparkSession]:
+    """Open the Spark session of a command, and end the command with its exit status and one sentence for a failure.
+
+    A program that already has a session lends it: it is neither set up nor stopped here.
+    """
+    settings = dict(_setting(each) for each in configuration or ())
+    with outcome():
+        try:
+            import pyarrow  # noqa: F401 - the readers need it, and would fail in the middle
+            from pyspark.errors import PySparkException
+            from pyspark.sql import SparkSession
+
+            from rocketpy.spark.failures import explain_error
+            from rocketpy.spark.session import open_local_session
+        except ImportError as missing:
+            package = (missing.name or "a package").partition(".")[0]
+            raise CommandError(
+                f"pipelines run on Spark, and {package} is not installed: pip install 'rocketpy-mq[spark]'"
+            ) from missing
+        spark, is_ours = SparkSession.getActiveSession(), False
+        if spark is None:
+            is_ours = True
+            if GATEWAY_OF_SPARK_SUBMIT in os.environ:
+                spark = SparkSession.builder.appName(f"rocketpy {name}").getOrCreate()
+            else:
+                spark = open_local_session(f"rocketpy {name}", master=master, settings=settings)
+            spark.sparkContext.setLogLevel("ERROR")
+        try:
+            yield spark
+        except PySparkException as failure:
+            print_line(f"rocketpy: {explain_error(failure)}", err=True)
+            print_lines(str(failure).splitlines(), err=True)
+            raise typer.Exit(FAILED) from None
+        finally:
+            if is_ours:
+                spark.stop()
+
+
+def show_summary(summary: Summary, *, as_json: bool) -> None:
+    """Print a summary on standard output."""
+    if as_json:
+        print_json(summary.as_fields())
+    else:
+        print_lines(summary.lines())
+
+
+def is_bar_wanted() -> bool:
+    """Return whether a progress bar can be seen: standard error is a terminal."""
+    return sys.stderr.isatty()
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise typer.BadParameter(f"{text!r}, expected KEY=VALUE", param_hint="--conf")
+    return key, value

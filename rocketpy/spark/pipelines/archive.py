@@ -1,0 +1,215 @@
+"""Archive: topics into Parquet files partitioned by topic and date, incrementally, each message once.
+
+::
+
+    messages = live_messages(spark, "127.0.0.1:9876", ["orders"])
+    archive(messages, "/archive")                                       # again tomorrow: adds what is new
+    archive(store_messages(spark, "/mnt/dead/store", "broker-a"), "/archive")
+    read_archive(spark, "/archive").groupBy("topic").count().show()
+
+A message is known by broker, topic, queue and queue offset. What an archive has is in its log
+(:mod:`rocketpy.spark.pipelines.archive_log.log`), as ranges of queue offsets that are counted in the files after they
+were written, so a run adds exactly what no run before it has. Spark's checkpoint of a stream would do for a live
+cluster alone: it knows nothing of a disk from which the same queues are archived.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import time
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, Observation, Window
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DateType, StructField, StructType
+
+from rocketpy.clock import Clock, SystemClock
+from rocketpy.errors import SettingsError
+from rocketpy.spark.pipelines.archive_log.log import ArchiveLog
+from rocketpy.spark.pipelines.archive_log.offset_sum import OffsetSum
+from rocketpy.spark.pipelines.archive_log.opening import open_archive_log
+from rocketpy.spark.pipelines.archive_log.ranges import OffsetRange, gaps, joined
+from rocketpy.spark.pipelines.archive_log.record import ArchivedFile, ArchiveState, RunRecord
+from rocketpy.spark.pipelines.summary import Summary
+from rocketpy.spark.schema import SPARK_SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+PARTITION_COLUMNS = ("topic", "date")
+QUEUE_COLUMNS = ("topic", "broker_name", "queue_id")
+SECONDS_OF_A_DAY = 86_400
+ALREADY_ARCHIVED = "already archived"
+
+_QUEUE_SCHEMA = "topic string, broker_name string, queue_id int"
+_RANGE_SCHEMA = f"{_QUEUE_SCHEMA}, start long, end long"
+
+_Queue = tuple[str, str, int]
+
+
+def archive(
+    messages: DataFrame, path: str, *, files_per_partition: int | None = None, clock: Clock | None = None
+) -> Summary:
+    """Add the messages that the archive at ``path`` does not have, and return what was done. Durable when it returns.
+
+    ``messages`` has the columns of the format, and a broker name in every row. ``files_per_partition`` shuffles them so
+    that each topic and date gets at most so many files; without it each task writes its own. A run that fails or is
+    killed adds nothing. ``StartError`` if another run is writing, ``SettingsError`` for rows without a broker name
+    or a queue offset that comes twice.
+    """
+    begin = time.monotonic()
+    spark = messages.sparkSession
+    log = open_archive_log(spark, path)
+    with log.opened_for_writing() as state:
+        run_id = str(uuid.uuid4())
+        seen = Observation()
+        fresh = without(messages.observe(seen, F.count(F.lit(1)).alias("rows")), state.ranges)
+        record: RunRecord | None = None
+        try:
+            _write(fresh, log.staging(run_id), files_per_partition)
+            record = _record(spark, log, state, run_id, clock or SystemClock())
+        finally:
+            if record is None:
+                log.discard(run_id)
+        if record is not None:
+            log.commit(record)  # if this fails, the files may be part of the archive already
+    written = 0 if record is None else record.row_count
+    read = int(seen.get.get("rows", written))  # no figure where Spark knows beforehand that there is no row
+    after = joined([*state.ranges, *(record.ranges if record else ())])
+    return Summary(
+        pipeline="archive",
+        read=read,
+        written=written,
+        skipped={ALREADY_ARCHIVED: read - written},
+        seconds=time.monotonic() - begin,
+        details={
+            "archive": log.root,
+            "run": record.run if record else None,
+            "files": len(record.files) if record else 0,
+            "queues": len({(each.topic, each.broker_name, each.queue_id) for each in after}),
+            "missing": sum(each.message_count for each in gaps(after)),
+        },
+    )
+
+
+def read_archive(spark: SparkSession, path: str, *, topics: Sequence[str] = ()) -> DataFrame:
+    """Return the messages of an archive, of these topics or of all, with the columns of the format.
+
+    Only files of committed runs are read, wherever they are at the moment; every column may be null for Spark.
+    """
+    log = open_archive_log(spark, path)
+    parts = [_read_files(spark, root, paths) for root, paths in log.paths().items()]
+    if not parts:
+        return spark.createDataFrame([], SPARK_SCHEMA)
+    messages = reduce(DataFrame.unionByName, parts).select(*SPARK_SCHEMA.names)
+    return messages.where(F.col("topic").isin(list(topics))) if topics else messages
+
+
+def archived_ranges(spark: SparkSession, path: str) -> tuple[OffsetRange, ...]:
+    """Return which queue offsets an archive has, by queue and offset."""
+    return open_archive_log(spark, path).state().ranges
+
+
+def without(messages: DataFrame, ranges: Sequence[OffsetRange]) -> DataFrame:
+    """Return the messages that are in none of the ranges."""
+    if not ranges:
+        return messages
+    rows = [(each.topic, each.broker_name, each.queue_id, each.start, each.end) for each in ranges]
+    held = F.broadcast(messages.sparkSession.createDataFrame(rows, _RANGE_SCHEMA)).alias("held")
+    offset = messages["queue_offset"]
+    same_queue = [messages[name] == F.col(f"held.{name}") for name in QUEUE_COLUMNS]
+    return messages.join(
+        held, [*same_queue, offset >= F.col("held.start"), offset < F.col("held.end")], how="left_anti"
+    )
+
+
+def _write(fresh: DataFrame, staging: str, files_per_partition: int | None) -> None:
+    """Write the messages as the archive has them. The date is that of the store's time, in UTC."""
+    days = F.floor(F.unix_seconds("store_timestamp") / F.lit(SECONDS_OF_A_DAY)).cast("int")
+    dated = fresh.select(*SPARK_SCHEMA.names, F.date_from_unix_date(days).alias("date"))
+    if files_per_partition is not None:
+        part = F.pmod(F.col("queue_id"), F.lit(files_per_partition))
+        dated = dated.repartition(*PARTITION_COLUMNS, part)
+    dated.write.partitionBy(*PARTITION_COLUMNS).parquet(staging)
+
+
+def _read_files(spark: SparkSession, root: str, paths: Sequence[str]) -> DataFrame:
+    """Read files under a directory. The schema is given, or Spark would take a topic named ``123`` for a number."""
+    schema = StructType([*SPARK_SCHEMA.fields, StructField("date", DateType())])
+    return spark.read.schema(schema).option("basePath", root).parquet(*(f"{root}/{path}" for path in paths))
+
+
+def _record(spark: SparkSession, log: ArchiveLog, state: ArchiveState, run_id: str, clock: Clock) -> RunRecord | None:
+    """Return the record of what was staged, counted in the files themselves; None if they have no message."""
+    paths = log.staged_files(run_id)
+    if not paths:
+        return None
+    staged = _read_files(spark, log.staging(run_id), paths)
+    offset = F.col("queue_offset")
+    whole = offset.cast("decimal(19,0)")  # sums that no queue is too long for
+    counts = (
+        staged.groupBy(F.col("_metadata.file_name").alias("file"), *QUEUE_COLUMNS)
+        .agg(
+            F.count(F.lit(1)).alias("rows"),
+            F.min(offset).alias("first"),
+            F.max(offset).alias("last"),
+            F.sum(whole).alias("sum"),
+            F.sum(whole * whole).alias("squares"),
+            F.bit_xor(offset).alias("xor"),
+        )
+        .collect()
+    )
+    if any(row.broker_name is None for row in counts):
+        raise SettingsError("messages without a broker name cannot be archived: files do not hold it, give broker_name")
+    rows_of_files = Counter[str]()
+    for row in counts:
+        rows_of_files[row.file] += row.rows
+    return RunRecord(
+        run=state.last_run + 1,
+        id=run_id,
+        time=datetime.fromtimestamp(clock.timestamp_ms() / 1000, UTC).isoformat(),
+        ranges=_ranges(staged, counts),
+        files=tuple(ArchivedFile(path, rows_of_files[posixpath.basename(path)]) for path in paths),
+    )
+
+
+def _ranges(staged: DataFrame, counts: Sequence[Row]) -> tuple[OffsetRange, ...]:
+    """Return the queue offsets of the staged messages. Only queues with gaps are looked at message by message."""
+    queues: dict[_Queue, OffsetSum] = {}
+    for row in counts:
+        queue = (row.topic, row.broker_name, row.queue_id)
+        part = OffsetSum(row.rows, row.first, row.last, int(row.sum), int(row.squares), row.xor)
+        queues[queue] = queues[queue].plus(part) if queue in queues else part
+    whole = [OffsetRange(*queue, sums.first, sums.last + 1) for queue, sums in queues.items() if sums.is_unbroken]
+    ranges = joined([*whole, *_islands(staged, [queue for queue, sums in queues.items() if not sums.is_unbroken])])
+    offsets = Counter[_Queue]()
+    for each in ranges:
+        offsets[each.topic, each.broker_name, each.queue_id] += each.message_count
+    for queue, sums in queues.items():
+        if offsets[queue] != sums.rows:
+            raise SettingsError(
+                f"topic {queue[0]} broker {queue[1]} queue {queue[2]}: expected each queue offset once, found "
+                f"{sums.rows} messages with {offsets[queue]} offsets: do they come from several stores or brokers?"
+            )
+    return ranges
+
+
+def _islands(staged: DataFrame, queues: Sequence[_Queue]) -> list[OffsetRange]:
+    """Return the unbroken ranges of queues that have gaps."""
+    if not queues:
+        return []
+    chosen = F.broadcast(staged.sparkSession.createDataFrame(list(queues), _QUEUE_SCHEMA))
+    number = F.dense_rank().over(Window.partitionBy(*QUEUE_COLUMNS).orderBy("queue_offset"))
+    islands = (
+        staged.select(*QUEUE_COLUMNS, "queue_offset")
+        .join(chosen, list(QUEUE_COLUMNS))
+        .withColumn("island", F.col("queue_offset") - number)  # equal within an unbroken range
+        .groupBy(*QUEUE_COLUMNS, "island")
+        .agg(F.min("queue_offset").alias("first"), F.max("queue_offset").alias("last"))
+    )
+    return [OffsetRange(row.topic, row.broker_name, row.queue_id, row.first, row.last + 1) for row in islands.collect()]

@@ -1,0 +1,27 @@
+"""Opens the log of an archive on the file system of its path."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from rocketpy.spark.pipelines.archive_log.file_system import LocalFileSystem
+from rocketpy.spark.pipelines.archive_log.hadoop_file_system import HadoopFileSystem
+from rocketpy.spark.pipelines.archive_log.log import ArchiveLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL_SCHEME = "file"
+
+
+def open_archive_log(spark: SparkSession, path: str) -> ArchiveLog:
+    """Return the log of the archive at a path, which Spark and Hadoop complete as they do any path."""
+    jvm: Any = spark.sparkContext._jvm
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
+    files = hadoop_path.getFileSystem(configuration)
+    if files.getScheme() == LOCAL_SCHEME:
+        return ArchiveLog(os.path.abspath(hadoop_path.toUri().getPath()), files=LocalFileSystem())
+    qualified = str(files.makeQualified(hadoop_path).toString())
+    return ArchiveLog(qualified, files=HadoopFileSystem(spark, qualified))

@@ -1,0 +1,55 @@
+"""DataFrames that pipelines begin with: messages of a live cluster or of a store directory, all with a broker name.
+
+The file of a store does not hold the name of its broker, and without it messages of two brokers cannot be told apart:
+whoever reads a store directory says whose it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from rocketpy.protocol.topic_name import NOT_ALLOWED_SEND_TOPICS, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from rocketpy.spark.source import FORMAT_NAME
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+def live_messages(
+    spark: SparkSession, name_server: str, topics: Sequence[str], *, options: Mapping[str, str] | None = None
+) -> DataFrame:
+    """Return the messages of topics of a live cluster, up to the offsets at the moment when they are read."""
+    chosen = {"nameServer": name_server, "topic": ",".join(topics)} | dict(options or {})
+    return spark.read.format(FORMAT_NAME).options(**chosen).load()
+
+
+def store_messages(
+    spark: SparkSession,
+    path: str,
+    broker_name: str,
+    topics: Sequence[str] = (),
+    *,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return the messages in a store directory, with the name of its broker; without topics, all but system topics."""
+    chosen = ({"topic": ",".join(topics)} if topics else {}) | dict(options or {})
+    messages = with_broker_name(spark.read.format(FORMAT_NAME).options(**chosen).load(path), broker_name)
+    return messages if topics else messages.where(is_user_topic(F.col("topic")))
+
+
+def with_broker_name(messages: DataFrame, broker_name: str) -> DataFrame:
+    """Return messages that have this broker name where they have none."""
+    return messages.withColumn("broker_name", F.coalesce("broker_name", F.lit(broker_name)))
+
+
+def is_user_topic(topic: Column) -> Column:
+    """Return whether a topic is not one that brokers keep for themselves; retry topics and dead letters are the
+    users'."""
+    system = sorted(SYSTEM_TOPICS | NOT_ALLOWED_SEND_TOPICS)
+    conditions = [~topic.isin(system), ~F.lower(topic).startswith(SYSTEM_TOPIC_PREFIX)]
+    return reduce(and_, conditions)

@@ -1,0 +1,50 @@
+"""``rocketpy pipeline`` with the session of these tests: summary, exit status, failures in one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+
+from typer.testing import CliRunner, Result
+
+from rocketpy.cli.__main__ import app
+from rocketpy.spark.pipelines.archive import read_archive
+from tests.spark.files.test_reader import golden_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def run(*arguments: str) -> Result:
+    """Run ``rocketpy pipeline`` in this process."""
+    return CliRunner().invoke(app, ["pipeline", *arguments])
+
+
+def test_a_disk_is_archived_and_the_summary_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    store, records = golden_store("store-clean", tmp_path)
+    root = str(tmp_path / "archive")
+    expected = [record for record in records if record["topic"] == "GoldA"]
+    done = run("archive", root, "--store", str(store), "--broker-name", "b", "-t", "GoldA", "--json")
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)
+    assert (summary["read"], summary["written"], summary["run"]) == (len(expected), len(expected), 1)
+    again = run("archive", root, "--store", str(store), "--broker-name", "b", "-t", "GoldA")
+    assert again.stdout.startswith(f"archive: {len(expected)} read, 0 written, {len(expected)} skipped in ")
+    assert read_archive(spark, root).count() == len(expected)
+
+
+def test_a_failure_is_a_sentence_first_and_sparks_traceback_after(spark: SparkSession, tmp_path: Path) -> None:
+    done = run("archive", str(tmp_path / "archive"), "-n", "127.0.0.1:1", "-t", "T")
+    first, *rest = done.stderr.splitlines()
+    assert done.exit_code == 1
+    assert first.startswith("rocketpy: connect to 127.0.0.1:1 failed: ")
+    assert any("Traceback" in line for line in rest)
+    assert done.stdout == ""
+    assert not list((tmp_path / "archive").rglob("*.json"))

@@ -1,0 +1,33 @@
+"""The summary of a pipeline, as lines and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+from rocketpy.spark.pipelines.summary import Summary
+
+SUMMARY = Summary(
+    pipeline="archive",
+    read=10,
+    written=7,
+    skipped={"already archived": 3, "empty body": 0},
+    seconds=2.0,
+    details={"archive": "/a", "files": ["x", "y"], "topics": {"T": 7}},
+)
+
+
+def test_lines_have_the_figures_the_reasons_and_the_details() -> None:
+    assert SUMMARY.lines() == [
+        "archive: 10 read, 7 written, 3 skipped in 2.0 s (5/s)",
+        "    skipped 3: already archived",
+        "    archive: /a",
+        "    files: x, y",
+        "    topics: T 7",
+    ]
+    assert Summary(pipeline="audit", read=0).lines() == ["audit: 0 read, 0 written, 0 skipped in 0.0 s"]
+
+
+def test_fields_are_json() -> None:
+    fields = json.loads(json.dumps(SUMMARY.as_fields()))
+    assert (fields["read"], fields["written"], fields["skipped"]["already archived"]) == (10, 7, 3)
+    assert (fields["archive"], fields["topics"]) == ("/a", {"T": 7})
