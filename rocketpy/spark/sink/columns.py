@@ -71,6 +71,15 @@ def check_sink_schema(schema: StructType, *, has_topic: bool) -> tuple[str, ...]
     return tuple(names)
 
 
+def documentation() -> str:
+    """Return the accepted columns as a Markdown table."""
+    lines = ["| column | type | meaning |", "|---|---|---|"]
+    for column in SINK_COLUMNS:
+        types = " or ".join(f"`{each}`" for each in column.types)
+        lines.append(f"| `{column.name}` | {types} | {column.meaning} |")
+    return "\n".join(lines) + "\n"
+
+
 def _check_type(column: SinkColumn, name: str, found: DataType) -> None:
     text = found.simpleString()
     is_text = text == "string" or text.startswith(("string collate", "varchar(", "char("))

@@ -17,7 +17,13 @@ import pyarrow as pa
 
 from rocketpy.client import ClientConfig, MessageQueue, ProducerConfig, blocking
 from rocketpy.clock import SystemClock
-from rocketpy.errors import ClientError, ClientErrorCode, RemotingError, RocketpyError
+from rocketpy.errors import (
+    ClientError,
+    ClientErrorCode,
+    RemotingConnectError,
+    RemotingError,
+    RocketpyError,
+)
 from rocketpy.protocol.message_id import UniqKeyFactory
 from rocketpy.remoting.local_address import packed_address
 from rocketpy.spark.sink.encoding import EncodingRules, encode_rows
@@ -149,6 +155,11 @@ def _given_up(unsent: UnsentError) -> SinkError:
 
 def _reason(failure: RocketpyError) -> str:
     """Return what the client said, with what to do where that is known."""
+    if isinstance(failure, RemotingConnectError):
+        return (
+            f"{failure} (executors must reach the nameservers and, at the addresses that those have from brokerIP1, "
+            "the brokers)"
+        )
     if isinstance(failure, ClientError) and failure.response_code == ClientErrorCode.NOT_FOUND_TOPIC_EXCEPTION:
         return f"the topic does not exist, and no broker creates topics by itself; create it first ({failure})"
     return str(failure)

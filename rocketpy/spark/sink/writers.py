@@ -9,6 +9,7 @@ Both sums go to the log (commit: info, abort: warning) and, with the option ``re
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator, Sequence
 from uuid import uuid4
 
@@ -19,13 +20,18 @@ from pyspark.sql.types import StructType
 
 from rocketpy.errors import SettingsError
 from rocketpy.spark.failures import stated
+from rocketpy.spark.options.kinds import parse_address
 from rocketpy.spark.sink.columns import check_sink_schema
+from rocketpy.spark.sink.failures import SinkError
 from rocketpy.spark.sink.report import StoredCounts, TaskCommit, sentence, summed, write_report
 from rocketpy.spark.sink.row_keys import PROPERTY_SPARK_ROW_KEY, RowKeyMode, TaskRows
 from rocketpy.spark.sink.settings import SinkSettings
 from rocketpy.spark.sink.task import write_task
 
 _log = logging.getLogger("rocketpy.spark.sink")
+
+REACH_S = 5.0
+"""Patience with a nameserver before a write."""
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -41,6 +47,7 @@ class BatchWriter(DataSourceArrowWriter):
                 'format rocketmq appends to topics and cannot overwrite them: write with mode("append")'
             )
         self._names = check_sink_schema(schema, has_topic=settings.topic is not None)
+        check_reachable(settings)
         self._settings = settings
         self._write_id = settings.write_id or uuid4().hex
 
@@ -85,6 +92,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's)
         """Say what of a micro-batch stays in the topics."""
         _note_abort(self._settings, _name_of(messages, batchId), messages)
+
+
+def check_reachable(settings: SinkSettings) -> None:
+    """Refuse a cluster of which no nameserver can be reached, once on the driver instead of after the last retry.
+
+    Not for a stream, which may be restarted, or commit, while the cluster is away.
+    """
+    failures = []
+    for address in settings.name_servers:
+        try:
+            socket.create_connection(parse_address(address), min(settings.request_timeout_ms / 1000, REACH_S)).close()
+        except OSError as failure:
+            failures.append(f"{address}: {failure}")
+        else:
+            return
+    raise SinkError(f"no nameserver of the option nameServer can be reached: {'; '.join(failures)}")
 
 
 def _partition() -> int:

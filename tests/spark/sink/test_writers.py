@@ -101,6 +101,36 @@ def test_an_error_begins_with_one_sentence(
     assert rocketmq.messages("T") == []
 
 
+def test_an_unreachable_cluster_is_named_before_any_task(spark: SparkSession) -> None:
+    writer = spark.range(3).selectExpr("'x' AS body").write.format("rocketmq").mode("append")
+    with pytest.raises(PySparkException) as caught:
+        writer.options(nameServer="127.0.0.1:1;127.0.0.1:2", topic="T").save()
+    assert explain_error(caught.value).startswith(
+        "no nameserver of the option nameServer can be reached: 127.0.0.1:1: "
+    )
+
+
+def test_an_aborted_write_reports_what_stays(spark: SparkSession, rocketmq: BrokerInThread, tmp_path: Path) -> None:
+    """The first task ends, the second one fails: its rows are not counted, though some are stored."""
+    topic = rocketmq.topic("Aborted")
+    frame = spark.range(0, 200, 1, 2).selectExpr("encode(nullif(cast(id AS string), '155'), 'UTF-8') AS body")
+    options = sink_options(rocketmq, topic, reportPath=str(tmp_path), writeId="mine")
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "20")
+    try:
+        with pytest.raises(PySparkException, match=r"row 55 of partition 1 \(Aborted, no body\)"):
+            frame.write.format("rocketmq").options(**options).mode("append").save()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    report = json.loads((tmp_path / "mine.json").read_text())
+    assert (report["outcome"], report["messages"], report["tasks"], report["tasksWithoutReport"]) == (
+        "aborted",
+        100,
+        1,
+        1,
+    )
+    assert len(rocketmq.messages(topic)) == 140
+
+
 def spoiling_once(marker: str, body: bytes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return a function for mapInArrow that makes a body null, which fails its task, unless the file is there."""
 
