@@ -56,12 +56,14 @@ class Planner:
     wants: MessageFilter = EVERYTHING
     cores: int = attrs.field(factory=lambda: os.cpu_count() or 1)
 
-    def plan(self, files: Sequence[CommitLogFile]) -> Plan:
-        """Return the ranges that hold what is wanted."""
+    def plan(self, files: Sequence[CommitLogFile], start: int = 0) -> Plan:
+        """Return the ranges that hold what is wanted; ``start`` is the physical offset of a record to begin at."""
         if not files:
             return Plan([])
         starts, end, tail = self._end_of_log(files[-1])
-        whole = [ByteRange(file, 0, end if file.is_last else file.size) for file in files]
+        whole = [
+            ByteRange(file, max(0, start - file.base_offset), end if file.is_last else file.size) for file in files
+        ]
         wanted = self._without_skipped(whole)
         size = sum(each.size for each in wanted)
         step = max(1, min(self.partition_bytes_max, max(PARTITION_BYTES_MIN, size // self.cores)))

@@ -19,7 +19,7 @@ from rocketpy.errors import SettingsError
 from rocketpy.spark.columns.batch import record_batches
 from rocketpy.spark.files.byte_ranges import ByteRange, RangeReader
 from rocketpy.spark.files.log_files import CommitLogFile, FileGoneError, list_log_files, store_directory
-from rocketpy.spark.files.plan import Plan, Planner
+from rocketpy.spark.files.plan import Planner
 from rocketpy.spark.files.problems import (
     PROBLEMS_SCHEMA,
     Problem,
@@ -29,13 +29,18 @@ from rocketpy.spark.files.problems import (
     problems_batch,
     raise_problem,
 )
-from rocketpy.spark.files.queue_units import KnownRecords, list_queues
+from rocketpy.spark.files.queue_units import KnownRecords, QueueFiles, list_queues
 from rocketpy.spark.files.settings import FileSettings, ReadUnits, settings_of
-from rocketpy.spark.filters import EVERYTHING
+from rocketpy.spark.files.unit_plan import UnitPlanner, dispatched_to
+from rocketpy.spark.files.unit_ranges import UnitRange, UnitReader
+from rocketpy.spark.filters import EVERYTHING, MessageFilter
 from rocketpy.spark.options.files import VIEW
 from rocketpy.spark.options.option import OptionValues
 from rocketpy.spark.schema import SPARK_SCHEMA, projection
 from rocketpy.store.layout import CONSUME_QUEUE_DIRECTORY
+
+_UNITS_COST = 4
+"""A byte read through a unit costs as much as so many bytes that are read one after the other."""
 
 
 def store_schema(values: OptionValues) -> StructType:
@@ -63,8 +68,8 @@ class StoreReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """List the files and plan the ranges."""
-        plan = _plan(self._settings, _report(self._settings))
-        return [InputPartition(part) for part in plan.ranges]
+        parts, _ = _plan(self._settings, _report(self._settings))
+        return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield what is wanted of one partition."""
@@ -72,9 +77,15 @@ class StoreReader(DataSourceReader):
             return
         settings = self._settings
         columns = projection(self._schema)
+        part: ByteRange | UnitRange = partition.value
+        rules = _range_reader(settings, _report(settings))
+        if isinstance(part, UnitRange):
+            blocks, wants = UnitReader(rules).read(part), _of_queue(part.queue, settings.wants)
+        else:
+            blocks, wants = rules.read(part), settings.wants
         try:
-            for block in _range_reader(settings, _report(settings)).read(partition.value):
-                yield from record_batches(block, columns, wants=settings.wants, decompress=settings.decompress)
+            for block in blocks:
+                yield from record_batches(block, columns, wants=wants, decompress=settings.decompress)
         except FileGoneError:
             if settings.fail_on_data_loss:
                 raise
@@ -89,10 +100,10 @@ class ProblemsReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """List the files and plan the ranges; what is found on the way is a partition of its own."""
         problems: list[Problem] = []
-        plan = _plan(self._settings, problems.append)
-        if plan.tail is not None:
-            problems.append(plan.tail)
-        return [InputPartition(problems), *(InputPartition(part) for part in plan.ranges)]
+        parts, tail = _plan(self._settings, problems.append)
+        if tail is not None:
+            problems.append(tail)
+        return [InputPartition(problems), *(InputPartition(part) for part in parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the problems of one partition, if there are any."""
@@ -106,7 +117,8 @@ class ProblemsReader(DataSourceReader):
             yield problems_batch(problems)
 
 
-def _plan(settings: FileSettings, report: Report) -> Plan:
+def _plan(settings: FileSettings, report: Report) -> tuple[list[ByteRange | UnitRange], Problem | None]:
+    """Return the parts of a read, and the torn end of the log if it has one."""
     queues = [] if settings.read_units is ReadUnits.NEVER else list_queues(_queues_of(settings))
     known = KnownRecords(queues)
     planner = Planner(
@@ -115,7 +127,37 @@ def _plan(settings: FileSettings, report: Report) -> Plan:
         partitions_min=settings.partitions_min,
         wants=settings.wants,
     )
-    return planner.plan(list_log_files(settings.path, report, lambda file: known.last_record(file) is not None))
+    files = list_log_files(settings.path, report, lambda file: known.last_record(file) is not None)
+    plan = planner.plan(files)
+    through_units = _plan_units(settings, files, queues, plan.ranges)
+    if through_units is None:
+        return [*plan.ranges], plan.tail
+    ranges, limit = through_units
+    return [*ranges, *planner.plan(files, limit).ranges], plan.tail
+
+
+def _plan_units(
+    settings: FileSettings,
+    files: Sequence[CommitLogFile],
+    queues: Sequence[QueueFiles],
+    otherwise: Sequence[ByteRange],
+) -> tuple[list[UnitRange], int] | None:
+    """Return ranges of units, and the physical offset from which on byte ranges follow; None if units do not help."""
+    if settings.wants.topics is None or not files or not queues:
+        return None
+    limit = dispatched_to(store_directory(settings.path), files, queues)
+    bytes_otherwise = sum(part.size for part in otherwise)
+    step = min(settings.partition_bytes_max, max(1, bytes_otherwise // settings.partitions_min))
+    planner = UnitPlanner(queues=queues, wants=settings.wants, partition_bytes=step)
+    ranges, bytes_wanted = planner.plan(files, limit)
+    bytes_after = sum(min(part.size, max(0, part.file.base_offset + part.end - limit)) for part in otherwise)
+    is_less = _UNITS_COST * bytes_wanted + bytes_after <= bytes_otherwise
+    return (ranges, limit) if is_less or settings.read_units is ReadUnits.ALWAYS else None
+
+
+def _of_queue(queue: QueueFiles, wants: MessageFilter) -> MessageFilter:
+    """Return what is wanted of a queue's own records, which are those of its topic and number."""
+    return attrs.evolve(wants, topics=frozenset((queue.topic,)), queue_ids=frozenset((queue.queue_id,)))
 
 
 def _range_reader(settings: FileSettings, report: Report) -> RangeReader:

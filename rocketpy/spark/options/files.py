@@ -53,8 +53,8 @@ READ_UNITS: Option[str] = Option(
     one_of("auto", "always", "never"),
     "auto",
     _FILES,
-    "Use ConsumeQueues to cut files and to find records after damage: `auto`, `always`; `never` walks from record to "
-    "record.",
+    "Read topics through their ConsumeQueues: `auto` where that is less work, `always` where a topic is named. Then "
+    "records of deleted topics are not read. `never` uses no ConsumeQueue, not even to cut files.",
 )
 
 OPTIONS = (PATH, KEYS, MODE, VIEW, CHECK_CRC, MAX_PARTITION_BYTES, READ_UNITS)

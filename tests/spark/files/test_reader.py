@@ -17,8 +17,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rocketpy.errors import SettingsError, StoreError
+from rocketpy.spark.files.byte_ranges import ByteRange
 from rocketpy.spark.files.problems import PROBLEMS_SCHEMA
 from rocketpy.spark.files.reader import open_store_reader, store_schema
+from rocketpy.spark.files.unit_ranges import UnitRange
 from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import parse
 from rocketpy.spark.schema import SPARK_SCHEMA, spark_schema
@@ -106,6 +108,47 @@ def test_only_what_the_options_want_is_given(store: BuiltStore) -> None:
     assert offsets(rows(open_reader(store.root, keys="k3"))) == store.offsets[3::5]
     times = {"startTimestamp": "1700000010000", "endTimestamp": "1700000012000"}
     assert offsets(rows(open_reader(store.root, **times))) == store.offsets[10:12]
+
+
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("is_timed", [False, True])
+def test_a_topic_read_through_its_queues_is_the_topic_read_from_the_log(
+    name: str, is_timed: bool, tmp_path: Path
+) -> None:
+    path, records = golden_store(name, tmp_path)
+    times = sorted(int(str(record["storeTimestamp"])) for record in records)
+    options = {"minPartitions": "5", "decompress": "false"}
+    if times and is_timed:
+        options |= {"startTimestamp": str(times[len(times) // 4]), "endTimestamp": str(times[-1])}
+    for topic in {str(record["topic"]) for record in records}:
+        through = rows(open_reader(path, topic=topic, readUnits="always", **options))
+        straight = rows(open_reader(path, topic=topic, readUnits="never", **options))
+        assert sorted(offsets(through)) == offsets(straight)  # type: ignore[type-var]
+        assert {row["topic"] for row in through} <= {topic}
+
+
+def test_a_rare_topic_is_read_through_its_queue_and_a_common_one_is_not(tmp_path: Path) -> None:
+    store = build_store(tmp_path / "store", [Spec(topic="rare" if number % 20 == 7 else "T") for number in range(200)])
+    rare = open_reader(store.root, topic="rare")
+    assert [type(each.value) for each in rare.partitions()] == [UnitRange]
+    assert offsets(rows(rare)) == store.offsets[7::20]
+    assert UnitRange not in {type(each.value) for each in open_reader(store.root, topic="T").partitions()}
+    assert UnitRange not in {
+        type(each.value) for each in open_reader(store.root, topic="rare", readUnits="never").partitions()
+    }
+    assert len(rows(open_reader(store.root, topic="rare,nowhere", readUnits="always"))) == 10
+
+
+def test_records_that_no_queue_knows_yet_are_read_from_the_log(tmp_path: Path) -> None:
+    """A broker dispatches after it has answered; a killed one may not have."""
+    specs = [Spec(topic="TU"[number % 2]) for number in range(60)]
+    store = build_store(tmp_path / "store", specs)
+    for topic in "TU":
+        path = store.root / "consumequeue" / topic / "0" / f"{400:020d}"  # units 20 to 29
+        path.write_bytes(path.read_bytes()[:100].ljust(200, b"\0"))
+    reader = open_reader(store.root, topic="T", readUnits="always")
+    assert {type(each.value) for each in reader.partitions()} == {UnitRange, ByteRange}
+    assert offsets(rows(reader)) == store.offsets[::2]
 
 
 def test_damage_follows_the_mode(store: BuiltStore) -> None:

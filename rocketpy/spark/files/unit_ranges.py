@@ -1,0 +1,122 @@
+"""Reads records through the units of a ConsumeQueue: of a few queues, only their own records.
+
+A range is a part of one queue. Its units are read a file at a time; records that lie close together are read at once,
+and each is checked as any other. Units of light queues point at records of other topics: the filter of
+:attr:`UnitRange.wants` drops them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from rocketpy.protocol.stored_message import RECORD_SIZE_MAX
+from rocketpy.spark.columns.layout import Int64s
+from rocketpy.spark.columns.records import RecordBlock, check_records
+from rocketpy.spark.files.byte_ranges import RangeReader
+from rocketpy.spark.files.log_files import CommitLogFile, open_to_read, read_exactly
+from rocketpy.spark.files.problems import Problem, ReadMode
+from rocketpy.spark.files.queue_units import QueueFiles, read_units
+
+GAP_MAX = 16 * 2**10
+"""Bytes between two wanted records that are read too, because another call would cost more."""
+
+
+@attrs.frozen
+class UnitRange:
+    """Units of one queue from ``start`` to before ``end``, and the files that their records are in."""
+
+    queue: QueueFiles
+    start: int
+    end: int
+    files: tuple[CommitLogFile, ...]
+    limit: int
+    """Physical offset from which on records are read by byte ranges."""
+
+
+@attrs.frozen
+class UnitReader:
+    """Reads records through units, by the rules of a reader of byte ranges."""
+
+    rules: RangeReader
+
+    def read(self, part: UnitRange) -> Iterator[RecordBlock]:
+        """Yield the records of a range in order, in blocks of about a piece; errors as :meth:`RangeReader.read`."""
+        bases = np.array([file.base_offset for file in part.files], np.int64)
+        last = part.files[0].base_offset - 1
+        with ExitStack() as closing:
+            opened: dict[str, int] = {}
+            for units in read_units(part.queue, part.start, part.end):
+                offsets, sizes = _usable(units, last, part.limit)
+                if not len(offsets):
+                    continue
+                last = int(offsets[-1])
+                numbers = np.searchsorted(bases, offsets, "right") - 1
+                for rows in _pieces(offsets, sizes, numbers, self.rules.piece_size):
+                    file = part.files[int(numbers[rows.start])]
+                    if file.path not in opened:
+                        closing.callback(os.close, descriptor := open_to_read(file.path))
+                        opened[file.path] = descriptor
+                    yield self._block(opened[file.path], file, offsets[rows], sizes[rows])
+
+    def _block(self, descriptor: int, file: CommitLogFile, offsets: Int64s, sizes: Int64s) -> RecordBlock:
+        fits = offsets + sizes <= file.end_offset
+        for row in np.flatnonzero(~fits).tolist():
+            self._report(file, int(offsets[row]), int(sizes[row]), "a ConsumeQueue has a record that leaves the file")
+        offsets, sizes = offsets[fits], sizes[fits]
+        buffer, starts = _read(descriptor, file, offsets, sizes)
+        block = RecordBlock(buffer, starts, sizes, file.path, file.base_offset)
+        kept, invalid = check_records(block, offsets, check_crc=self.rules.check_crc)
+        for row, why in invalid:
+            self._report(file, int(offsets[row]), int(sizes[row]), why)
+        if invalid and self.rules.mode is ReadMode.PERMISSIVE:
+            kept, _ = check_records(block, offsets, check_crc=False)
+        return kept
+
+    def _report(self, file: CommitLogFile, offset: int, size: int, why: str) -> None:
+        self.rules.report(Problem(file.path, offset - file.base_offset, size, why))
+
+
+def _usable(units: npt.NDArray[np.void], last: int, limit: int) -> tuple[Int64s, Int64s]:
+    """Return offsets and sizes of the units that can be records: ascending, as a unit and its record are."""
+    offsets, sizes = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
+    before = np.maximum.accumulate(np.concatenate(([last], offsets)))[:-1]
+    usable = (offsets > before) & (offsets < limit) & (sizes <= RECORD_SIZE_MAX)
+    return offsets[usable], sizes[usable]
+
+
+def _pieces(offsets: Int64s, sizes: Int64s, numbers: Int64s, piece_size: int) -> Iterator[slice]:
+    """Cut units into runs of one file each, of about a piece with the gaps that are read too."""
+    costs = sizes.copy()
+    gaps = offsets[1:] - offsets[:-1] - sizes[:-1]
+    costs[1:] += np.where((gaps > 0) & (gaps <= GAP_MAX), gaps, 0)
+    sums = np.cumsum(costs)
+    file_ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(offsets)]
+    start = 0
+    for end in file_ends:
+        while start < end:
+            before = int(sums[start - 1]) if start else 0
+            stop = min(max(int(np.searchsorted(sums, before + piece_size, "right")), start + 1), end)
+            yield slice(start, stop)
+            start = stop
+
+
+def _read(descriptor: int, file: CommitLogFile, offsets: Int64s, sizes: Int64s) -> tuple[bytes, Int64s]:
+    """Return a buffer with the records, and where each begins in it; neighbours come with what is between them."""
+    ends = np.maximum.accumulate(offsets + sizes) if len(offsets) else offsets
+    is_first = np.ones(len(offsets), np.bool_)
+    is_first[1:] = offsets[1:] - ends[:-1] > GAP_MAX
+    firsts = np.flatnonzero(is_first)
+    run_starts, run_ends = offsets[firsts], ends[np.append(firsts[1:], len(offsets)) - 1]
+    parts = [
+        read_exactly(descriptor, file, start - file.base_offset, end - start)
+        for start, end in zip(run_starts.tolist(), run_ends.tolist(), strict=True)
+    ]
+    before = np.cumsum(np.append(0, run_ends - run_starts))[:-1]
+    runs = np.cumsum(is_first) - 1
+    return b"".join(parts), offsets - run_starts[runs] + before[runs] if len(offsets) else offsets
