@@ -1,13 +1,23 @@
-"""The slow way from records to rows, one decoded message at a time: what the columns are compared with."""
+"""The slow way from bytes to records to rows, one after the other: what the columns are compared with."""
 
 from __future__ import annotations
 
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.properties import index_keys_of
-from rocketpy.protocol.stored_message import decode_message
-from rocketpy.spark.columns.records import RecordBlock
+from rocketpy.protocol.stored_message import (
+    BLANK_SIZE_MIN,
+    MESSAGE_MAGIC_CODE,
+    RECORD_SIZE_MAX,
+    RECORD_SIZE_MIN,
+    TOTAL_AND_MAGIC,
+    RecordStatus,
+    check_message,
+    decode_message,
+)
+from rocketpy.spark.columns.records import RecordBlock, Stop
 from rocketpy.spark.filters import ALL, EVERYTHING, MessageFilter, Range
 from rocketpy.spark.schema import TIMESTAMP_MS_MAX
+from rocketpy.store.log.scanner import objection
 
 
 def rows_of(
@@ -19,8 +29,9 @@ def rows_of(
     broker_name: str | None = None,
 ) -> list[dict[str, object]]:
     """Return what ``record_batch(...).to_pylist()`` must be."""
-    messages = [decode_message(block.buffer, start, decompress=decompress) for start in block.starts.tolist()]
-    rows = [_row(block, each, broker_name) for each in messages if is_wanted(wants, each)]
+    starts = block.starts.tolist()
+    wanted = [start for start in starts if is_wanted(wants, decode_message(block.buffer, start, decompress=False))]
+    rows = [_row(block, decode_message(block.buffer, start, decompress=decompress), broker_name) for start in wanted]
     return [{name: row[name] for name in names} for row in rows]
 
 
@@ -74,3 +85,30 @@ def _row(block: RecordBlock, message: MessageExt, broker_name: str | None) -> di
         "_file": block.path,
         "_offset": None if block.base_offset is None else message.physical_offset - block.base_offset,
     }
+
+
+def find_slowly(
+    buffer: bytes, start: int, end: int, base_offset: int | None, *, check_crc: bool
+) -> tuple[list[int], int, Stop]:
+    """Return what ``find_records`` must find: the starts, where it stops and why, one record after the other."""
+    starts: list[int] = []
+    position = start
+    while position < end:
+        left = len(buffer) - position
+        if left < BLANK_SIZE_MIN:
+            return starts, position, Stop.INCOMPLETE
+        size, magic = TOTAL_AND_MAGIC.unpack_from(buffer, position)
+        record = check_message(buffer, position, left, check_crc=check_crc)
+        if record.status is RecordStatus.BLANK:
+            return starts, position, Stop.BLANK
+        if record.status is RecordStatus.NOTHING:
+            return starts, position, Stop.NOTHING
+        if magic == MESSAGE_MAGIC_CODE and RECORD_SIZE_MIN <= size <= RECORD_SIZE_MAX and size > left:
+            return starts, position, Stop.INCOMPLETE
+        if record.status is RecordStatus.DAMAGED:
+            return starts, position, Stop.DAMAGED
+        if objection(record, record.physical_offset if base_offset is None else base_offset + position):
+            return starts, position, Stop.DAMAGED
+        starts.append(position)
+        position += size
+    return starts, position, Stop.END
