@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
+    VariantType,
 )
 
 from rocketpy.errors import SettingsError
@@ -30,7 +31,7 @@ from rocketpy.errors import SettingsError
 TIMESTAMP_MS_MAX = 253_402_300_799_999
 """The end of the year 9999, where Python's and Spark's calendars end."""
 
-BODY_TYPES: dict[str, DataType] = {"binary": BinaryType(), "string": StringType()}
+BODY_TYPES: dict[str, DataType] = {"binary": BinaryType(), "string": StringType(), "variant": VariantType()}
 """Values of the option ``bodyAs``, with the type of the column ``body``."""
 
 _STRINGS = MapType(StringType(), StringType(), valueContainsNull=False)
@@ -61,7 +62,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("unique_key", StringType(), True, "the producer's id (property UNIQ_KEY), which users know as message id"),
     Column("keys", StringType(), True, "property KEYS: the index keys, separated by spaces"),
     Column("tags", StringType(), True, "property TAGS: the tag"),
-    Column("body", BinaryType(), False, "the body, decompressed unless `decompress=false`; as a string on request"),
+    Column("body", BinaryType(), False, "the body, decompressed unless `decompress=false`"),
     Column("body_size", IntegerType(), False, "bytes of the body as it is in the column `body`"),
     Column("properties", _STRINGS, False, "all properties, in their order; of a repeated name the last value"),
     Column("born_timestamp", TimestampType(), True, "when the producer sent it; null outside the years 1970 to 9999"),
@@ -98,17 +99,16 @@ def spark_schema(names: Iterable[str] = (), *, body_as: str = "binary") -> Struc
         if wanted.count(name) > 1:
             raise SettingsError(f"column {name} is named twice")
     fields = [_BY_NAME[name].field for name in wanted] or list(SPARK_SCHEMA.fields)
-    return StructType(
-        [StructField("body", BODY_TYPES[body_as], False) if each.name == "body" else each for each in fields]
-    )
+    body = StructField("body", BODY_TYPES[body_as], _may_be_null("body", BODY_TYPES[body_as]))
+    return StructType([body if each.name == "body" else each for each in fields])
 
 
 def projection(schema: StructType) -> pa.Schema:
     """Return the Arrow schema of batches for the schema that Spark asks for: the default one, or a user's own.
 
-    A user's schema names columns in any order; each has the type of the table, ``body`` may also be a string. Whether
-    a column is nullable is the user's to say, except that a column that may be null cannot be declared not to be.
-    :class:`SettingsError` names the first field that is wrong.
+    A user's schema names columns in any order; each has the type of the table, ``body`` may be any of ``BODY_TYPES``.
+    Whether a column is nullable is the user's to say, except that a column that may be null cannot be declared not to
+    be. :class:`SettingsError` names the first field that is wrong.
     """
     for field in schema.fields:
         _check(field)
@@ -124,8 +124,13 @@ def _check(field: StructField) -> None:
     if not any(_is_same(field.dataType, each) for each in allowed):
         expected = " or ".join(dict.fromkeys(each.simpleString() for each in allowed))
         raise SettingsError(f"column {field.name}: expected type {expected}, found {field.dataType.simpleString()}")
-    if column.nullable and not field.nullable:
+    if _may_be_null(column.name, field.dataType) and not field.nullable:
         raise SettingsError(f"column {field.name}: it may be null, expected no NOT NULL")
+
+
+def _may_be_null(name: str, spark: DataType) -> bool:
+    """Whether a column of this type may hold nulls: a body that is no JSON is null as a VARIANT."""
+    return _BY_NAME[name].nullable or isinstance(spark, VariantType)
 
 
 def _is_same(found: DataType, expected: DataType) -> bool:
@@ -158,6 +163,9 @@ def _arrow_type(spark: DataType) -> pa.DataType:
         case MapType():
             value = pa.field("value", pa.string(), nullable=spark.valueContainsNull)
             return pa.map_(pa.string(), value)
+        case VariantType():
+            metadata = pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"})
+            return pa.struct([pa.field("value", pa.binary(), nullable=False), metadata])
         case _:
             raise AssertionError(f"no column has type {spark}")
 

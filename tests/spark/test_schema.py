@@ -15,6 +15,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    VariantType,
 )
 
 from rocketpy.errors import SettingsError
@@ -26,7 +27,7 @@ def test_the_two_schemas_are_one_to_the_installed_spark() -> None:
     assert to_arrow_schema(SPARK_SCHEMA, timezone="UTC").equals(ARROW_SCHEMA)
 
 
-@pytest.mark.parametrize("body_as", ["binary", "string"])
+@pytest.mark.parametrize("body_as", ["binary", "string", "variant"])
 def test_every_column_and_type_of_body_is_one_to_the_installed_spark(body_as: str) -> None:
     schema = spark_schema([column.name for column in COLUMNS], body_as=body_as)
     assert to_arrow_schema(schema, timezone="UTC").equals(projection(schema))
@@ -57,10 +58,11 @@ def test_a_schema_of_the_users_own_keeps_its_order_and_its_nullability() -> None
         (StructField("queueid", IntegerType()), "unknown column 'queueid' .* did you mean queue_id"),
         (StructField("zzz", IntegerType()), "unknown column 'zzz' .* expected one of topic, queue_id"),
         (StructField("queue_id", LongType()), "column queue_id: expected type int, found bigint"),
-        (StructField("body", LongType()), "column body: expected type binary or string, found bigint"),
+        (StructField("body", LongType()), "column body: expected type binary or string or variant, found bigint"),
         (StructField("topic", BinaryType()), "column topic: expected type string, found binary"),
         (StructField("properties", MapType(StringType(), LongType())), "expected type map<string,string>, found map"),
         (StructField("tags", StringType(), False), "column tags: it may be null"),
+        (StructField("body", VariantType(), False), "column body: it may be null"),
     ],
 )
 def test_a_wrong_field_of_a_schema_is_named(field: StructField, words: str) -> None:
@@ -76,5 +78,5 @@ def test_a_schema_without_columns_and_a_column_named_twice_are_refused() -> None
 
 
 def test_an_unknown_type_of_body_is_named() -> None:
-    with pytest.raises(SettingsError, match="option bodyAs: expected one of binary, string, found 'json'"):
+    with pytest.raises(SettingsError, match="option bodyAs: expected one of binary, string, variant, found 'json'"):
         spark_schema(body_as="json")

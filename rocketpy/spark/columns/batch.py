@@ -34,6 +34,7 @@ from rocketpy.spark.columns.layout import (
 )
 from rocketpy.spark.columns.properties import properties_column, property_column
 from rocketpy.spark.columns.records import RecordBlock
+from rocketpy.spark.columns.variants import variant_column
 from rocketpy.spark.columns.wanted import WantedRecords, select_wanted
 from rocketpy.spark.filters import EVERYTHING, MessageFilter
 from rocketpy.spark.schema import TIMESTAMP_MS_MAX
@@ -116,7 +117,9 @@ class _Columns:
         return pa.array(read_int64(self.records.block.buffer, self.records.block.starts + position))
 
     def body(self, arrow_type: pa.DataType) -> pa.Array:
-        return text_of(self.bodies) if arrow_type == pa.string() else self.bodies
+        if arrow_type == pa.string():
+            return text_of(self.bodies)
+        return self.bodies if arrow_type == pa.binary() else variant_column(self.bodies, arrow_type)
 
     def body_size(self) -> pa.Array:
         if self.decompress:

@@ -223,3 +223,11 @@ def test_a_body_as_string_has_malformed_utf8_replaced() -> None:
     made = record_batch(block, columns)
     assert made.schema.equals(columns)
     assert [row["body"] for row in made.to_pylist()] == ["grün", "\ufffd\ufffd", ""]
+
+
+def test_a_body_as_variant_is_null_where_it_is_no_json() -> None:
+    block = block_of(message(0, b'{"a": 1}'), message(200, b"{"))
+    columns = projection(spark_schema(["body", "body_size"], body_as="variant"))
+    made = record_batch(block, columns)
+    assert made.schema.equals(columns, check_metadata=True)
+    assert [(row["body"] is None, row["body_size"]) for row in made.to_pylist()] == [(False, 8), (True, 1)]
