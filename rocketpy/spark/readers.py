@@ -18,14 +18,17 @@ from rocketpy.spark.live_queues import plan_queue_ranges, read_queue_range
 from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import check_read_options, parse, read_mode
 from rocketpy.spark.options.read import ReadOptions, parse_options
+from rocketpy.spark.options.reading import BODY_AS, COLUMNS
 from rocketpy.spark.rows import record_batches
-from rocketpy.spark.schema import SPARK_SCHEMA
+from rocketpy.spark.schema import SPARK_SCHEMA, spark_schema
 
 
 def schema_of(options: Mapping[str, str]) -> StructType:
     """Return the schema of a read with these options, unless the user gives one; ``SettingsError`` for wrong ones."""
     values = check_read_options(options)
-    return store_schema(values) if values.mode is Mode.FILES else SPARK_SCHEMA
+    if values.mode is Mode.FILES:
+        return store_schema(values)
+    return spark_schema(values[COLUMNS], body_as=values[BODY_AS])
 
 
 def open_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:

@@ -120,12 +120,17 @@ def projection(schema: StructType) -> pa.Schema:
 
 def _check(field: StructField) -> None:
     column = _known(field.name)
-    allowed = [column.type, *(BODY_TYPES.values() if column.name == "body" else ())]
+    allowed = _types_of(column)
     if not any(_is_same(field.dataType, each) for each in allowed):
-        expected = " or ".join(dict.fromkeys(each.simpleString() for each in allowed))
+        expected = " or ".join(each.simpleString() for each in allowed)
         raise SettingsError(f"column {field.name}: expected type {expected}, found {field.dataType.simpleString()}")
     if _may_be_null(column.name, field.dataType) and not field.nullable:
         raise SettingsError(f"column {field.name}: it may be null, expected no NOT NULL")
+
+
+def _types_of(column: Column) -> list[DataType]:
+    """Return the types that a column may be read as, the default first."""
+    return list(BODY_TYPES.values()) if column.name == "body" else [column.type]
 
 
 def _may_be_null(name: str, spark: DataType) -> bool:
@@ -172,3 +177,14 @@ def _arrow_type(spark: DataType) -> pa.DataType:
 
 ARROW_SCHEMA = projection(SPARK_SCHEMA)
 """The Arrow schema of a read that names no columns."""
+
+
+def documentation() -> str:
+    """Return the columns as a Markdown table."""
+    lines = ["| column | type | null | meaning |", "|---|---|---|---|"]
+    for column in COLUMNS:
+        types = ", ".join(each.simpleString() for each in _types_of(column))
+        null = "may be" if column.nullable else "never"
+        meaning = column.meaning + ("; only if it is named" if column.is_metadata else "")
+        lines.append(f"| `{column.name}` | {types} | {null} | {meaning[0].upper()}{meaning[1:]}. |")
+    return "\n".join(lines) + "\n"

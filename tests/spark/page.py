@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from rocketpy.spark import schema
 from rocketpy.spark.options import table
 from rocketpy.spark.sink import columns as sink_columns
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 TABLES: dict[str, Callable[[], str]] = {
     "Options": table.documentation,
+    "Columns": schema.documentation,
     "Columns of a write": sink_columns.documentation,
 }
 """The section's heading, and what makes its table: the section's last paragraph."""

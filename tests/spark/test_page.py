@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+
 from tests.spark.page import PAGE, TABLES, with_tables
 
 

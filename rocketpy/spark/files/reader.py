@@ -36,7 +36,8 @@ from rocketpy.spark.files.unit_ranges import UnitRange, UnitReader
 from rocketpy.spark.filters import EVERYTHING, MessageFilter
 from rocketpy.spark.options.files import VIEW
 from rocketpy.spark.options.option import OptionValues
-from rocketpy.spark.schema import SPARK_SCHEMA, projection
+from rocketpy.spark.options.reading import BODY_AS, COLUMNS
+from rocketpy.spark.schema import projection, spark_schema
 from rocketpy.store.layout import CONSUME_QUEUE_DIRECTORY
 
 _UNITS_COST = 4
@@ -44,8 +45,10 @@ _UNITS_COST = 4
 
 
 def store_schema(values: OptionValues) -> StructType:
-    """Return the schema of a read of files that names no columns."""
-    return PROBLEMS_SCHEMA if values[VIEW] == "problems" else SPARK_SCHEMA
+    """Return the schema of a read of files, unless the user gives one."""
+    if values[VIEW] != "problems":
+        return spark_schema(values[COLUMNS], body_as=values[BODY_AS])
+    return PROBLEMS_SCHEMA
 
 
 def open_store_reader(values: OptionValues, schema: StructType) -> DataSourceReader:

@@ -1,8 +1,8 @@
-"""Options that several ways of reading share: which messages, in how many pieces."""
+"""Options that several ways of reading share: which messages, in how many pieces, which columns."""
 
 from __future__ import annotations
 
-from rocketpy.spark.options.kinds import BOOLEAN, NAMES, TIMESTAMP, whole_number
+from rocketpy.spark.options.kinds import BOOLEAN, NAMES, TIMESTAMP, one_of, whole_number
 from rocketpy.spark.options.option import Mode, Option, modes
 
 PARTITIONS_MAX = 100_000
@@ -35,5 +35,20 @@ MIN_PARTITIONS: Option[int] = Option(
 DECOMPRESS: Option[bool] = Option(
     "decompress", BOOLEAN, True, _EVERY_READ, "Decompress bodies; `false` reads them as they are stored."
 )
+COLUMNS: Option[tuple[str, ...]] = Option(
+    "columns",
+    NAMES,
+    (),
+    _EVERY_READ,
+    "Columns to read, in this order, as `.schema(...)` with types does: what is not read is not decoded.",
+    shown_default="all but the metadata columns",
+)
+BODY_AS: Option[str] = Option(
+    "bodyAs",
+    one_of("binary", "string", "variant"),
+    "binary",
+    _EVERY_READ,
+    "Type of the column `body`; `string`: UTF-8, `variant`: JSON, or null where it is none.",
+)
 
-OPTIONS = (TOPIC, START_TIMESTAMP, END_TIMESTAMP, MIN_PARTITIONS, DECOMPRESS)
+OPTIONS = (TOPIC, START_TIMESTAMP, END_TIMESTAMP, MIN_PARTITIONS, DECOMPRESS, COLUMNS, BODY_AS)

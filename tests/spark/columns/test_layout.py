@@ -9,7 +9,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 import numpy as np
 
 from rocketpy.protocol.message import MessageExt
-from rocketpy.protocol.stored_message import encode_message
+from rocketpy.protocol.stored_message import RecordStatus, check_message, encode_message
 from rocketpy.spark.columns.layout import (
     checked_layout,
     head_positions,
@@ -78,3 +78,31 @@ def test_lengths_that_lead_out_of_the_buffer_are_inconsistent_and_read_nothing_t
             layout, consistent = checked_layout(broken, np.array([0]), np.array([len(broken)]))
             assert not consistent.any()
             assert layout.topic_ends[0] <= len(broken)
+
+
+def is_consistent(record: bytes) -> bool:
+    status = check_message(record, 0, len(record), check_crc=False).status
+    _, consistent = checked_layout(record, np.array([0]), np.array([len(record)]))
+    assert consistent.tolist() == [status is RecordStatus.MESSAGE]
+    return status is RecordStatus.MESSAGE
+
+
+@pytest.mark.parametrize("size", [126, 127, 128, 200, 255])
+def test_a_topic_longer_than_a_signed_byte_is_inconsistent(size: int) -> None:
+    record = encode_message(MessageExt("t", b"body"))
+    record = record[:92] + bytes([size]) + b"t" * size + record[94:]
+    assert is_consistent((len(record)).to_bytes(4, "big") + record[4:]) == (size < 128)
+
+
+@pytest.mark.parametrize("body_size", [-5, 1])
+def test_lengths_that_add_up_with_a_negative_one_are_inconsistent(body_size: int) -> None:
+    """A body that ends before it begins, where the number before it happens to be the size of a topic."""
+    properties = b"k\1" + b"v" * 50
+    topic_end = 88 + body_size + 1 + 10
+    record = bytearray(encode_message(MessageExt("t", b"x" * 100, prepared_transaction_offset=10)))
+    record[84:88] = body_size.to_bytes(4, "big", signed=True)
+    record[88 + body_size] = 10
+    record[topic_end : topic_end + 2] = len(properties).to_bytes(2, "big")
+    record[topic_end + 2 :] = properties
+    record[:4] = len(record).to_bytes(4, "big")
+    assert is_consistent(bytes(record)) == (body_size > 0)
