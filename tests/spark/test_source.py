@@ -89,6 +89,41 @@ def test_a_store_that_java_wrote_is_read_as_java_reads_it(
         assert row.broker_name is None
 
 
+@pytest.mark.parametrize("pushdown", ["true", "false"])
+def test_a_query_keeps_the_same_rows_whether_or_not_its_filters_are_pushed_down(
+    spark: SparkSession, store: Path, expected: list[dict[str, object]], pushdown: str
+) -> None:
+    before = spark.conf.get("spark.sql.python.filterPushdown.enabled")
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", pushdown)
+    try:
+        times = sorted(int(str(record["storeTimestamp"])) for record in expected)
+        start = datetime.fromtimestamp(times[len(times) // 3] / 1000, UTC)
+        frame = spark.read.format("rocketmq").load(str(store))
+        frame = frame.where((frame.topic == "GoldA") & (frame.store_timestamp >= start) & (frame.queue_offset != 3))
+        found = sorted(row.physical_offset for row in frame.collect())
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", before)
+    assert found == [
+        record["offset"]
+        for record in expected
+        if record["topic"] == "GoldA"
+        and int(str(record["storeTimestamp"])) >= times[len(times) // 3]
+        and record["queueOffset"] != 3
+    ]
+    assert found
+
+
+def test_a_schema_of_the_users_own_reads_those_columns(spark: SparkSession, store: Path) -> None:
+    columns = "_offset bigint, body variant, properties map<string,string>, topic string, _file string"
+    frame = spark.read.format("rocketmq").schema(columns).load(str(store))
+    whole = spark.read.format("rocketmq").load(str(store))
+    assert frame.schema.simpleString() == "struct<" + columns.replace(", ", ",").replace(" ", ":") + ">"
+    assert frame.count() == whole.count()
+    assert frame.where("body is null").count() > 0
+    topics = [sorted(row.topic for row in each.select("topic").collect()) for each in (frame, whole)]
+    assert topics[0] == topics[1]
+
+
 def test_topic_and_time_choose_messages(spark: SparkSession, store: Path, expected: list[dict[str, object]]) -> None:
     times = sorted(int(str(record["storeTimestamp"])) for record in expected)
     start, end = times[len(times) // 4], times[len(times) // 2]

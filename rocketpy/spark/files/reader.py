@@ -33,7 +33,7 @@ from rocketpy.spark.files.queue_units import KnownRecords, QueueFiles, list_queu
 from rocketpy.spark.files.settings import FileSettings, ReadUnits, settings_of
 from rocketpy.spark.files.unit_plan import UnitPlanner, dispatched_to
 from rocketpy.spark.files.unit_ranges import UnitRange, UnitReader
-from rocketpy.spark.filters import EVERYTHING, MessageFilter
+from rocketpy.spark.filters import EVERYTHING, MessageFilter, PushedFilters
 from rocketpy.spark.options.files import VIEW
 from rocketpy.spark.options.option import OptionValues
 from rocketpy.spark.options.reading import BODY_AS, COLUMNS
@@ -65,9 +65,20 @@ def open_store_reader(values: OptionValues, schema: StructType) -> DataSourceRea
 class StoreReader(DataSourceReader):
     """Reads the messages of a store directory."""
 
+    pushFilters = PushedFilters()  # noqa: N815 - Spark's name
+
     def __init__(self, settings: FileSettings, schema: StructType) -> None:
         self._settings = settings
         self._schema = schema
+
+    @property
+    def wants(self) -> MessageFilter:
+        """What the options and the filters of the query ask for."""
+        return self._settings.wants
+
+    @wants.setter
+    def wants(self, wants: MessageFilter) -> None:
+        self._settings = attrs.evolve(self._settings, wants=wants)
 
     def partitions(self) -> Sequence[InputPartition]:
         """List the files and plan the ranges."""

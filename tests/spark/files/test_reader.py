@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, GreaterThanOrEqual, InputPartition
 from pyspark.sql.types import StructType
 
 from rocketpy.errors import SettingsError, StoreError
@@ -232,3 +232,20 @@ def test_a_body_that_does_not_decompress_is_an_error_that_names_the_option(tmp_p
     with pytest.raises(StoreError, match="decompress=false"):
         rows(open_reader(store.root))
     assert len(rows(open_reader(store.root, decompress="false"))) == 1
+
+
+def test_filters_of_a_query_narrow_what_the_options_ask_for(store: BuiltStore) -> None:
+    reader = open_reader(store.root, topic="T")
+    whole = offsets(rows(reader))
+    condition = GreaterThanOrEqual(("physical_offset",), whole[5])
+    assert list(reader.pushFilters([condition])) == []
+    assert offsets(rows(reader)) == whole[5:]
+
+
+def test_columns_and_the_type_of_the_body_are_what_the_options_say(store: BuiltStore) -> None:
+    [row, *_] = rows(open_reader(store.root, columns="_offset, body ,topic,_file", bodyAs="string"))
+    assert list(row) == ["_offset", "body", "topic", "_file"]
+    assert (row["_offset"], type(row["body"]), row["topic"]) == (0, str, "T")
+    assert str(row["_file"]).startswith(str(store.root))
+    with pytest.raises(SettingsError, match="did you mean topic"):
+        open_reader(store.root, columns="tpoic")
