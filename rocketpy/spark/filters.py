@@ -64,6 +64,7 @@ class MessageFilter:
     """
 
     topics: frozenset[str] | None = None
+    without_topics: frozenset[str] = frozenset()
     queue_ids: frozenset[int] | None = None
     store_timestamps_ms: Range = ALL
     born_timestamps_ms: Range = ALL

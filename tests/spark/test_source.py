@@ -69,7 +69,8 @@ def test_the_top_level_module_does_not_raise_where_something_is_missing() -> Non
 def test_a_store_that_java_wrote_is_read_as_java_reads_it(
     spark: SparkSession, store: Path, expected: list[dict[str, object]], min_partitions: int
 ) -> None:
-    frame = spark.read.format("rocketmq").option("minPartitions", min_partitions).load(str(store))
+    options = {"minPartitions": min_partitions, "includeSystemTopics": True}
+    frame = spark.read.format("rocketmq").options(**options).load(str(store))
     assert frame.schema == SPARK_SCHEMA
     assert frame.rdd.getNumPartitions() >= max(min_partitions, 5)
     rows = frame.orderBy("physical_offset").collect()

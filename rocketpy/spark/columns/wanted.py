@@ -91,6 +91,8 @@ def select_wanted(block: RecordBlock, wants: MessageFilter) -> WantedRecords:
     records = WantedRecords(_with_wanted_numbers(block, wants))
     if wants.topics is not None and len(records):
         records = _kept(records, _is_in(records.topics, wants.topics))
+    if wants.without_topics and len(records):
+        records = _kept(records, ~_is_in(records.topics, wants.without_topics))
     if wants.tags is not None and len(records):
         records = _kept(records, _is_in(property_column(records.entries, PROPERTY_TAGS), wants.tags))
     if wants.keys is not None and len(records):

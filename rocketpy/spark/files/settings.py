@@ -6,11 +6,13 @@ from enum import Enum
 
 import attrs
 
+from rocketpy.protocol.topic_name import BENCHMARK_TOPIC, DELAY_DEAD_LETTER_TOPIC, SYSTEM_TOPICS
 from rocketpy.spark.files.byte_ranges import PIECE_SIZE
 from rocketpy.spark.files.problems import ReadMode
 from rocketpy.spark.filters import EVERYTHING, MessageFilter, Range
 from rocketpy.spark.options.files import (
     CHECK_CRC,
+    INCLUDE_SYSTEM_TOPICS,
     KEYS,
     MAX_PARTITION_BYTES,
     MODE,
@@ -20,6 +22,9 @@ from rocketpy.spark.options.files import (
 from rocketpy.spark.options.live import FAIL_ON_DATA_LOSS
 from rocketpy.spark.options.option import OptionValues
 from rocketpy.spark.options.reading import DECOMPRESS, END_TIMESTAMP, MIN_PARTITIONS, START_TIMESTAMP, TOPIC
+
+BROKER_TOPICS = (SYSTEM_TOPICS - {BENCHMARK_TOPIC}) | {DELAY_DEAD_LETTER_TOPIC}
+"""Topics that brokers write for themselves: a delayed or transactional message is in one of them a second time."""
 
 
 class ReadUnits(Enum):
@@ -50,9 +55,10 @@ def settings_of(values: OptionValues) -> FileSettings:
     """Return the options of mode FILES as settings."""
     path = values[PATH]
     assert path is not None, "a read of files has a path"
-    topics, keys = values[TOPIC], values[KEYS]
+    topics, keys, with_system_topics = values[TOPIC], values[KEYS], values[INCLUDE_SYSTEM_TOPICS]
     wants = MessageFilter(
         topics=frozenset(topics) if topics else None,
+        without_topics=frozenset() if topics or with_system_topics else BROKER_TOPICS,
         store_timestamps_ms=Range(values[START_TIMESTAMP], values[END_TIMESTAMP]),
         keys=frozenset(keys) if keys else None,
     )

@@ -23,6 +23,13 @@ KEYS: Option[tuple[str, ...]] = Option(
     "Only messages with one of these index keys: in KEYS, or as UNIQ_KEY.",
     shown_default="none",
 )
+INCLUDE_SYSTEM_TOPICS: Option[bool] = Option(
+    "includeSystemTopics",
+    BOOLEAN,
+    False,
+    _FILES,
+    "Where no `topic` is named: also those of the broker itself, which hold half messages, delayed messages, traces.",
+)
 MODE: Option[str] = Option(
     "mode",
     one_of("failfast", "permissive", "dropmalformed"),
@@ -57,4 +64,4 @@ READ_UNITS: Option[str] = Option(
     "records of deleted topics are not read. `never` uses no ConsumeQueue, not even to cut files.",
 )
 
-OPTIONS = (PATH, KEYS, MODE, VIEW, CHECK_CRC, MAX_PARTITION_BYTES, READ_UNITS)
+OPTIONS = (PATH, KEYS, INCLUDE_SYSTEM_TOPICS, MODE, VIEW, CHECK_CRC, MAX_PARTITION_BYTES, READ_UNITS)

@@ -40,6 +40,7 @@ def is_wanted(wants: MessageFilter, message: MessageExt) -> bool:
     keys = {each.decode() for each in index_keys_of(message.properties, 2**31)}
     return (
         (wants.topics is None or message.topic in wants.topics)
+        and message.topic not in wants.without_topics
         and (wants.queue_ids is None or message.queue_id in wants.queue_ids)
         and (wants.tags is None or message.tags in wants.tags)
         and (wants.keys is None or not wants.keys.isdisjoint(keys))

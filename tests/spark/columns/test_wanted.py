@@ -54,6 +54,7 @@ def wanted_offsets(wants: MessageFilter) -> list[int]:
         (EVERYTHING, [0, 1, 2, 3, 4, 5]),
         (MessageFilter(topics=frozenset({"T1", "T2"})), [1, 2, 4, 5]),
         (MessageFilter(topics=frozenset()), []),
+        (MessageFilter(without_topics=frozenset({"T1", "U"})), [0, 2, 3, 5]),
         (MessageFilter(queue_ids=frozenset({1, 2**40})), [1, 3, 5]),
         (MessageFilter(queue_ids=frozenset()), []),
         (MessageFilter(queue_offsets=Range(2, 5)), [2, 3, 4]),

@@ -20,6 +20,7 @@ from rocketpy.errors import SettingsError, StoreError
 from rocketpy.spark.files.byte_ranges import ByteRange
 from rocketpy.spark.files.problems import PROBLEMS_SCHEMA
 from rocketpy.spark.files.reader import open_store_reader, store_schema
+from rocketpy.spark.files.settings import BROKER_TOPICS
 from rocketpy.spark.files.unit_ranges import UnitRange
 from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import parse
@@ -70,7 +71,12 @@ def test_every_record_of_a_java_store_is_read_as_java_reads_it(
     name: str, read_units: str, partitions: int, tmp_path: Path
 ) -> None:
     path, records = golden_store(name, tmp_path)
-    options = {"minPartitions": str(partitions), "readUnits": read_units, "decompress": "false"}
+    options = {
+        "minPartitions": str(partitions),
+        "readUnits": read_units,
+        "decompress": "false",
+        "includeSystemTopics": "true",
+    }
     found = rows(open_reader(path, **options))
     assert offsets(found) == [record["offset"] for record in records]
     for row, record in zip(found, records, strict=True):
@@ -88,6 +94,18 @@ def test_every_record_of_a_java_store_is_read_as_java_reads_it(
         assert dict(row["properties"]) == record["properties"]  # type: ignore[call-overload]
         if "[" not in str(row["born_host"]):  # Java writes an IPv6 address with all its zeros
             assert "/" + str(row["born_host"]) == record["bornHost"]
+
+
+def test_topics_of_the_broker_itself_are_read_where_they_are_asked_for(tmp_path: Path) -> None:
+    """A delayed or transactional message is in one of them a second time; retries and dead letters are a group's."""
+    path, records = golden_store("store-clean", tmp_path)
+    everything = {str(record["topic"]) for record in records}
+    found = {str(row["topic"]) for row in rows(open_reader(path))}
+    assert found == everything - BROKER_TOPICS
+    assert {topic[:5] for topic in found} >= {"%RETR", "%DLQ%"}
+    assert everything & BROKER_TOPICS >= {"SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC"}
+    named = rows(open_reader(path, topic="SCHEDULE_TOPIC_XXXX"))
+    assert len(named) == sum(record["topic"] == "SCHEDULE_TOPIC_XXXX" for record in records)
 
 
 def test_a_java_store_is_cut_into_the_partitions_asked_for(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 
 from rocketpy.errors import SettingsError
 from rocketpy.spark.files.problems import ReadMode
-from rocketpy.spark.files.settings import FileSettings, ReadUnits, settings_of
+from rocketpy.spark.files.settings import BROKER_TOPICS, FileSettings, ReadUnits, settings_of
 from rocketpy.spark.filters import MessageFilter, Range
 from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import parse
@@ -19,7 +19,15 @@ def settings(**options: str) -> FileSettings:
 
 
 def test_a_path_is_enough() -> None:
-    assert settings() == FileSettings(path="/store")
+    assert settings() == FileSettings(path="/store", wants=MessageFilter(without_topics=BROKER_TOPICS))
+
+
+def test_topics_of_the_broker_itself_are_read_where_they_are_asked_for() -> None:
+    assert "SCHEDULE_TOPIC_XXXX" in BROKER_TOPICS
+    assert "RMQ_SYS_TRANS_HALF_TOPIC" in BROKER_TOPICS
+    assert "BenchmarkTest" not in BROKER_TOPICS
+    assert settings(includeSystemTopics="true").wants == MessageFilter()
+    assert settings(topic="TBW102").wants == MessageFilter(topics=frozenset(("TBW102",)))
 
 
 def test_every_option_reaches_its_setting() -> None:
