@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 import attrs
 
@@ -26,6 +27,8 @@ from rocketpy.spark.sink.report import StoredCounts
 PIECES_IN_FLIGHT_MAX = 64
 PAUSE_S = 0.5
 PAUSE_MAX_S = 8.0
+ACL_REFUSAL = "AclException"
+"""Brokers refuse an account with SYSTEM_ERROR, which otherwise may pass, and this name in the remark."""
 
 _RETRIED_REFUSALS = RETRY_RESPONSE_CODES | {ResponseCode.SYSTEM_BUSY}
 _RETRIED_CLIENT_ERRORS = frozenset(
@@ -91,6 +94,14 @@ class Sender:
             self._settle(self._in_flight[0])
         return self.counts
 
+    def abandon(self) -> None:
+        """Wait for what is on the way without regard to its outcome: the task has failed already."""
+        for sent in self._in_flight:
+            with suppress(BrokerError, ClientError, RemotingError):
+                sent.pending.wait()
+        self._in_flight.clear()
+        self._of_queue.clear()
+
     # ---- private --------------------------------------------------------------------------------------------------
 
     def _start(self, piece: Piece) -> PendingSend:
@@ -135,6 +146,8 @@ class Sender:
     def _may_pass(self, piece: Piece, failure: RocketpyError) -> bool:
         """Whether a failure may be over soon. A topic without a route may have one again if it had one."""
         if isinstance(failure, BrokerError):
+            if ACL_REFUSAL in (failure.remark or ""):
+                return False
             return failure.response_code in _RETRIED_REFUSALS
         if isinstance(failure, ClientError):
             return failure.response_code in _RETRIED_CLIENT_ERRORS and piece.topic in self._known_topics

@@ -53,15 +53,19 @@ def write_task(
     """Send the rows of a task, and return what brokers have acknowledged: all of them. ``names`` are the columns'."""
     with _opened(rows, settings) as opened:
         first_row = 0
-        for batch in batches:
-            if batch.num_rows:
-                columns = dict(zip(names, batch.columns, strict=True))
-                _send_batch(opened, columns, batch.num_rows, first_row, rows, settings)
-                first_row += batch.num_rows
         try:
+            for batch in batches:
+                if batch.num_rows:
+                    columns = dict(zip(names, batch.columns, strict=True))
+                    _send_batch(opened, columns, batch.num_rows, first_row, rows, settings)
+                    first_row += batch.num_rows
             counts = opened.sender.finish()
         except UnsentError as unsent:
+            opened.sender.abandon()
             raise _given_up(unsent) from unsent.__cause__
+        except SinkError:
+            opened.sender.abandon()
+            raise
     return TaskCommit(rows.write, rows.partition, first_row, counts)
 
 
@@ -117,8 +121,6 @@ def _send_batch(
         raise SinkError(
             f"row {first_row + fault.position} of partition {rows.partition}{where} cannot be sent: {fault.fault}"
         ) from None
-    except UnsentError as unsent:
-        raise _given_up(unsent) from unsent.__cause__
 
 
 def _queues_of(producer: blocking.Producer, topic: str) -> Sequence[MessageQueue]:

@@ -73,6 +73,7 @@ def send_all(sender: Sender, *pieces: Piece) -> None:
 TIMEOUT = RemotingTimeoutError("no answer")
 BUSY = BrokerError(ResponseCode.SYSTEM_BUSY, "busy", "b:1")
 ILLEGAL = BrokerError(ResponseCode.MESSAGE_ILLEGAL, "illegal", "b:1")
+NO_ACCOUNT = BrokerError(ResponseCode.SYSTEM_ERROR, "org.apache.rocketmq.acl.common.AclException: no", "b:1")
 NO_ROUTE = ClientError(10005, "No route info of this topic: T")
 
 
@@ -94,7 +95,8 @@ def test_a_piece_of_a_queue_waits_for_the_one_before_also_while_that_is_repeated
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "attempts"), [([ILLEGAL], 1), ([TIMEOUT] * 4, 4), ([TIMEOUT, ILLEGAL], 2), ([NO_ROUTE], 1)]
+    ("outcomes", "attempts"),
+    [([ILLEGAL], 1), ([NO_ACCOUNT], 1), ([TIMEOUT] * 4, 4), ([TIMEOUT, ILLEGAL], 2), ([NO_ROUTE], 1)],
 )
 def test_a_piece_is_given_up_after_a_refusal_that_is_final_or_the_last_repeat(
     outcomes: list[Outcome], attempts: int
@@ -112,3 +114,14 @@ def test_a_topic_that_had_a_route_may_have_one_again() -> None:
     client = ScriptedClient(None, NO_ROUTE)
     send_all(client.sender(), piece("1", QUEUE), piece("2", QUEUE))
     assert client.sent == ["1", "2", "2"]
+
+
+def test_what_is_on_the_way_when_a_task_fails_is_waited_for_and_not_counted() -> None:
+    client = ScriptedClient(ILLEGAL, None, TIMEOUT)
+    sender = client.sender()
+    with pytest.raises(UnsentError):
+        send_all(sender, piece("1"), piece("2"), piece("3"))
+    assert len(client.in_flight) == 2
+    sender.abandon()
+    assert client.in_flight == []
+    assert sender.counts.messages == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,8 @@ from rocketpy.spark.sink.report import TaskCommit
 from rocketpy.spark.sink.row_keys import TaskRows
 from rocketpy.spark.sink.settings import parse_sink_options
 from rocketpy.spark.sink.task import write_task
-from rocketpy.testing.fixture.in_thread import BrokerInThread
+from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
+from rocketpy.testing.fixture.options import BrokerOptions
 from tests.spark.sink.encoded import columns_of
 
 
@@ -159,3 +161,22 @@ def test_a_broker_that_restarts_costs_no_row(rocketmq: BrokerInThread) -> None:
     assert {each.body for each in stored} == set(bodies)
     assert {each.properties["SPARK_ROW_KEY"] for each in stored} == {f"w/0/{number}" for number in range(1000)}
     assert commit.counts.messages == 1000
+
+
+ACCOUNTS = """\
+accounts:
+- accessKey: an-account
+  secretKey: a-secret
+  defaultTopicPerm: PUB|SUB
+"""
+
+
+def test_requests_are_signed_with_the_account(tmp_path: Path) -> None:
+    (tmp_path / "plain_acl.yml").write_text(ACCOUNTS)
+    columns = columns_of(body=[b"x"] * 3, delay_level=[0, 0, 1])
+    options = BrokerOptions(settings={"aclEnable": True, "aclDirectory": str(tmp_path)})
+    with open_broker_in_thread(options) as broker:
+        with pytest.raises(SinkError, match=r"2 rows from 0 to 1 .*not sent: .*Check signature failed"):
+            written(broker, columns, topic="Signed", accessKey="an-account", secretKey="wrong")
+        commit = written(broker, columns, topic="Signed", accessKey="an-account", secretKey="a-secret")
+    assert commit.counts.messages == 3
