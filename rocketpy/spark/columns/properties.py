@@ -14,6 +14,9 @@ Each entry begins after a 0x02. Its name ends at the next special byte, if that 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import attrs
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +25,15 @@ import pyarrow as pa
 from rocketpy.protocol.properties import decode_properties
 from rocketpy.protocol.stored_message import Buffer
 from rocketpy.spark.columns.arrow_parts import Bytes, binary_parts, bytes_of, offsets_of, replaced, spread, text_of
-from rocketpy.spark.columns.layout import Bools, Int64s
+from rocketpy.spark.columns.layout import Bools, Int64s, read_int16, read_int32, read_int64, read_uint8
 
 _SEPARATOR = 2
+_READS: dict[int, Callable[[Any, Int64s], npt.NDArray[Any]]] = {
+    8: read_int64,
+    4: read_int32,
+    2: read_int16,
+    1: read_uint8,
+}
 _CODES_MAX = 48
 """Distinct names for which a bit each fits an int64, with room for the sum of a record's."""
 
@@ -73,8 +82,12 @@ def property_column(entries: PropertyEntries, name: str) -> pa.StringArray:
     """Return the value of one property of each message, null where there is none."""
     wanted = name.encode()
     found = np.flatnonzero(entries.separators - entries.starts == len(wanted))
-    for position, byte in enumerate(wanted):
-        found = found[entries.content[entries.starts[found] + position] == byte]
+    at = 0
+    for size in (8, 4, 2, 1):  # as many bytes at once as are left to compare
+        while len(wanted) - at >= size:
+            starts = entries.starts[found] + at
+            found = found[_READS[size](entries.content, starts) == _READS[size](wanted, np.array([at]))]
+            at += size
     last = np.full(entries.count, -1)
     last[np.searchsorted(entries.firsts, found, "right") - 1] = found  # of a repeated name the last value is kept
     rows = np.flatnonzero(last >= 0)

@@ -36,6 +36,7 @@ from rocketpy.spark.columns.layout import (
     Int64s,
     Layout,
     checked_layout,
+    layout_of,
     read_int32,
     read_int64,
     read_uint8,
@@ -76,6 +77,8 @@ class RecordBlock:
     """Bytes of each record; they do not overlap."""
     path: str | None = None
     base_offset: int | None = None
+    known_layout: Layout | None = None
+    """Where the parts of the records are, if that was computed to check them."""
 
     def __attrs_post_init__(self) -> None:
         assert len(self.starts) == len(self.sizes), (len(self.starts), len(self.sizes))
@@ -87,7 +90,13 @@ class RecordBlock:
 
     def select(self, rows: Any) -> RecordBlock:
         """Return the block with some of the records: a slice, or a mask with one boolean per record."""
-        return attrs.evolve(self, starts=self.starts[rows], sizes=self.sizes[rows])
+        layout = None if self.known_layout is None else self.known_layout.select(rows)
+        return attrs.evolve(self, starts=self.starts[rows], sizes=self.sizes[rows], known_layout=layout)
+
+    @property
+    def layout(self) -> Layout:
+        """Where the parts of the records are."""
+        return layout_of(self.buffer, self.starts, self.sizes) if self.known_layout is None else self.known_layout
 
 
 @attrs.frozen(eq=False)
@@ -122,9 +131,10 @@ def find_records(
     """
     limit = len(buffer) if end is None else min(end, len(buffer))
     starts, position = _walk(buffer, start, limit)
-    block = RecordBlock(buffer, starts, np.diff(starts, append=position), path, file_base_offset)
+    sizes = np.diff(starts, append=position)
     offsets = None if base_offset is None else starts + base_offset
-    valid = _valid_rows(buffer, starts, block.sizes, offsets, check_crc=check_crc)
+    valid, layout = _valid_rows(buffer, starts, sizes, offsets, check_crc=check_crc)
+    block = RecordBlock(buffer, starts, sizes, path, file_base_offset, layout)
     if not valid.all():
         row = int(np.argmin(valid))
         position = int(starts[row])
@@ -146,7 +156,8 @@ def check_records(
     Return the block without the invalid ones, and these: their number in the given block, and what was expected. A
     record that begins inside a valid one before it is invalid too.
     """
-    valid = _valid_rows(block.buffer, block.starts, block.sizes, physical_offsets, check_crc=check_crc)
+    valid, layout = _valid_rows(block.buffer, block.starts, block.sizes, physical_offsets, check_crc=check_crc)
+    block = attrs.evolve(block, known_layout=layout)
     invalid = [
         (row, _why(block, row, None if physical_offsets is None else int(physical_offsets[row])))
         for row in np.flatnonzero(~valid).tolist()
@@ -212,10 +223,13 @@ def _classify(buffer: Buffer, position: int) -> tuple[Stop, int, str]:
 
 def _valid_rows(
     buffer: Buffer, starts: Int64s, sizes: Int64s, physical_offsets: Int64s | None, *, check_crc: bool
-) -> Bools:
-    """Return which records are valid; nothing is known of them, not even that they lie within the buffer."""
+) -> tuple[Bools, Layout | None]:
+    """Return which records are valid, and the layout, which is that of the valid ones.
+
+    Nothing is known of the records, not even that they lie within the buffer.
+    """
     if len(buffer) < RECORD_SIZE_MIN:
-        return np.zeros(len(starts), np.bool_)
+        return np.zeros(len(starts), np.bool_), None
     valid = (starts >= 0) & (sizes >= RECORD_SIZE_MIN) & (sizes <= RECORD_SIZE_MAX) & (starts + sizes <= len(buffer))
     if not valid.all():
         starts, sizes = np.where(valid, starts, 0), np.where(valid, sizes, RECORD_SIZE_MIN)
@@ -228,13 +242,12 @@ def _valid_rows(
     previous_ends = np.maximum.accumulate(np.where(valid, layout.ends, 0))[:-1]
     valid[1:] &= starts[1:] >= previous_ends
     rows = np.flatnonzero(valid)
-    if len(rows) < len(valid):
-        layout, starts = layout.select(rows), starts[rows]
-    bad = _has_nul(buffer, layout)
+    some = layout if len(rows) == len(valid) else layout.select(rows)
+    bad = _has_nul(buffer, some)
     if check_crc:
-        bad |= _body_crcs(buffer, layout) != read_int32(buffer, starts + BODY_CRC)
+        bad |= _body_crcs(buffer, some) != read_int32(buffer, some.starts + BODY_CRC)
     valid[rows[bad]] = False
-    return valid
+    return valid, layout
 
 
 def _body_crcs(buffer: Buffer, layout: Layout) -> Int64s:

@@ -31,7 +31,6 @@ from rocketpy.spark.columns.layout import (
     Int64s,
     Layout,
     head_positions,
-    layout_of,
     read_int32,
     read_int64,
 )
@@ -57,7 +56,7 @@ class WantedRecords:
     @cached_property
     def layout(self) -> Layout:
         """Where the parts of the records are."""
-        return layout_of(self.block.buffer, self.block.starts, self.block.sizes)
+        return self.block.layout
 
     @cached_property
     def sys_flags(self) -> npt.NDArray[np.int32]:
@@ -135,7 +134,7 @@ def _in_range(values: Int64s, wanted: Range) -> Bools:
 
 def _is_in(texts: pa.StringArray, wanted: frozenset[str]) -> Bools:
     """Return which texts are wanted; a null is not."""
-    found = pc.is_in(texts, pa.array(sorted(wanted), pa.string()), skip_nulls=True)
+    found = pc.is_in(texts, pa.array(sorted(wanted), pa.string()))
     is_in: Bools = found.to_numpy(zero_copy_only=False)
     return is_in
 
