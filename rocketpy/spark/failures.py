@@ -33,22 +33,23 @@ _SENTENCE = re.compile(
 
 
 def stated(method: _FunctionT) -> _FunctionT:
-    """Wrap an entry point of the data source, also one that is a generator, so that its errors state their reason."""
-    if inspect.isgeneratorfunction(method):
+    """Wrap an entry point of the data source, also one that returns a generator, so that its errors state their reason.
 
-        @functools.wraps(method)
-        def generate(*arguments: Any, **named: Any) -> Iterator[Any]:
-            with _stating():
-                yield from method(*arguments, **named)
-
-        return cast("_FunctionT", generate)
+    Spark iterates a generator after the call, so it is wrapped as well.
+    """
 
     @functools.wraps(method)
     def call(*arguments: Any, **named: Any) -> Any:
         with _stating():
-            return method(*arguments, **named)
+            result = method(*arguments, **named)
+        return _generate(result) if inspect.isgenerator(result) else result
 
     return cast("_FunctionT", call)
+
+
+def _generate(values: Iterator[Any]) -> Iterator[Any]:
+    with _stating():
+        yield from values
 
 
 def explain_error(error: BaseException) -> str:

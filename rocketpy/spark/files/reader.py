@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from rocketpy.errors import SettingsError
 from rocketpy.spark.columns.batch import record_batches
+from rocketpy.spark.failures import stated
 from rocketpy.spark.files.byte_ranges import ByteRange, RangeReader
 from rocketpy.spark.files.log_files import CommitLogFile, FileGoneError, list_log_files, store_directory
 from rocketpy.spark.files.plan import Planner
@@ -80,11 +81,13 @@ class StoreReader(DataSourceReader):
     def wants(self, wants: MessageFilter) -> None:
         self._settings = attrs.evolve(self._settings, wants=wants)
 
+    @stated
     def partitions(self) -> Sequence[InputPartition]:
         """List the files and plan the ranges."""
         parts, _ = _plan(self._settings, _report(self._settings))
         return [InputPartition(part) for part in parts]
 
+    @stated
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield what is wanted of one partition."""
         if partition.value is None:  # Spark's own partition for an empty list
@@ -111,6 +114,7 @@ class ProblemsReader(DataSourceReader):
     def __init__(self, settings: FileSettings) -> None:
         self._settings = attrs.evolve(settings, mode=ReadMode.DROP_MALFORMED, check_crc=True, wants=EVERYTHING)
 
+    @stated
     def partitions(self) -> Sequence[InputPartition]:
         """List the files and plan the ranges; what is found on the way is a partition of its own."""
         problems: list[Problem] = []
@@ -119,6 +123,7 @@ class ProblemsReader(DataSourceReader):
             problems.append(tail)
         return [InputPartition(problems), *(InputPartition(part) for part in parts)]
 
+    @stated
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the problems of one partition, if there are any."""
         value: list[Problem] | ByteRange = partition.value
