@@ -35,6 +35,9 @@ from rocketpy.spark.sink.row_keys import MessageKeys, TaskRows
 from rocketpy.spark.sink.sender import Sender, UnsentError
 from rocketpy.spark.sink.settings import SinkSettings
 
+SLICE_BYTES_MAX = 32 * 2**20
+"""Bytes of rows that are encoded at once: Spark bounds the rows of a record batch, not always its bytes."""
+
 
 @attrs.frozen(eq=False)
 class _Opened:
@@ -54,8 +57,8 @@ def write_task(
     with _opened(rows, settings) as opened:
         first_row = 0
         try:
-            for batch in batches:
-                if batch.num_rows:
+            for each in batches:
+                for batch in slices(each):
                     columns = dict(zip(names, batch.columns, strict=True))
                     _send_batch(opened, columns, batch.num_rows, first_row, rows, settings)
                     first_row += batch.num_rows
@@ -67,6 +70,13 @@ def write_task(
             opened.sender.abandon()
             raise
     return TaskCommit(rows.write, rows.partition, first_row, counts)
+
+
+def slices(batch: pa.RecordBatch, bytes_max: int = SLICE_BYTES_MAX) -> Iterator[pa.RecordBatch]:
+    """Yield a record batch in parts of about so many bytes, at least a row each; nothing of one without rows."""
+    step = max(1, batch.num_rows * bytes_max // max(1, batch.nbytes))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
 
 
 @contextmanager

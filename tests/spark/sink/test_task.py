@@ -17,7 +17,7 @@ from rocketpy.spark.sink.failures import SinkError
 from rocketpy.spark.sink.report import TaskCommit
 from rocketpy.spark.sink.row_keys import TaskRows
 from rocketpy.spark.sink.settings import parse_sink_options
-from rocketpy.spark.sink.task import write_task
+from rocketpy.spark.sink.task import slices, write_task
 from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
 from tests.spark.sink.encoded import columns_of
@@ -80,6 +80,17 @@ def test_a_queue_id_is_obeyed_and_large_and_delayed_rows_keep_their_place(rocket
     assert commit.counts.messages == 5
     (delayed,) = rocketmq.messages("SCHEDULE_TOPIC_XXXX")
     assert (delayed.body, delayed.properties["REAL_TOPIC"], delayed.properties["REAL_QID"]) == (b"later", "Chosen", "2")
+
+
+def test_a_large_record_batch_is_encoded_in_parts() -> None:
+    """Memory is bounded by the part."""
+    bodies = [b"%03d" % number + bytes(1000) for number in range(100)]
+    batch = pa.RecordBatch.from_pydict(columns_of(body=bodies))
+    parts = list(slices(batch, 10_000))
+    assert [body for part in parts for body in part["body"].to_pylist()] == bodies
+    assert max(part.num_rows for part in parts) == 9
+    assert [part.num_rows for part in slices(batch, 1)] == [1] * 100
+    assert list(slices(batch.slice(0, 0))) == []
 
 
 def test_a_repeated_task_has_the_same_keys(rocketmq: BrokerInThread) -> None:
