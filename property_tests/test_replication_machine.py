@@ -147,6 +147,15 @@ def a_producer_that_waits_for_what_a_slave_had_before_it_lost_power(state: Repli
     state.lose_power("b", and_start=True)
 
 
+def a_producer_that_is_answered_as_a_slave_loses_power(state: ReplicationMachine) -> None:
+    """The slave has acknowledged the record long ago, and the burst ends only now."""
+    state.first_start(sync=True, flush=SYNC, batch=60)
+    state.put_batch(("T", 0), [0], and_end=False)
+    state.forge(report="huge", is_new=False)
+    state.put_batch(("T", 0), [0], and_end=False)
+    state.wipe("b")
+
+
 SCRIPTS: Sequence[Script] = [
     a_record_that_a_master_sends_as_it_stops,
     a_promotion_of_a_slave_that_began_with_the_last_file,
@@ -159,6 +168,7 @@ SCRIPTS: Sequence[Script] = [
     a_blank_that_is_right_for_once,
     a_slave_that_missed_a_change_of_roles,
     a_producer_that_waits_for_what_a_slave_had_before_it_lost_power,
+    a_producer_that_is_answered_as_a_slave_loses_power,
 ]
 
 

@@ -26,6 +26,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Self
 
+import trio
+
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.testing.pair.disks import Disks
 from rocketpy.testing.pair.impostors import Impostors
@@ -54,7 +56,7 @@ class PairWorld:
         self._observer = Observer(self.machines, self.model, ended=lambda name: self.producers.forget(name))
         self._steps = Steps(begin=self.machines.create, look=self._observer.look_and_raise)
         self.disks = Disks(self.machines)
-        self.impostors = Impostors(self.machines, self._steps)
+        self.impostors = Impostors(self.machines, self._steps, before=self.end_bursts)
         self.producers = Producers(
             self.machines,
             self.model,
@@ -108,9 +110,10 @@ class PairWorld:
 
     def start(self, name: str, role: BrokerRole) -> bool:
         """Begin a life in a role; return whether the store is open. It is not after an arranged fault."""
+        self.end_bursts()
         replica = self.machines[name]
         replica.role = role
-        self.machines.without_power.discard(name)
+        self.machines.without_power.pop(name, None)
         self.machines.disturb()
         self._steps.do(lambda: replica.host.start(replica.run))
         if not replica.is_open:
@@ -129,7 +132,7 @@ class PairWorld:
         """End a machine; ``choose`` says what its disk has of what was not synced."""
         replica = self.machines[name]
         durable_end = replica.durable_end
-        self.machines.without_power.add(name)
+        self.machines.without_power[name] = trio.current_time()
         self._end(name, lambda: replica.host.lose_power(choose))
         self.model.died(name, durable_end=durable_end)
 
@@ -152,10 +155,14 @@ class PairWorld:
 
     def pass_time(self, seconds: float) -> None:
         """End all bursts, and let time pass."""
-        for name in self.masters():
-            self.producers.end_burst(name)
+        self.end_bursts()
         self._steps.pass_time(seconds)
         self.producers.check_waits()
+
+    def end_bursts(self) -> None:
+        """End the bursts of all masters, as each does before time passes."""
+        for name in self.masters():
+            self.producers.end_burst(name)
 
     def cut(self, source: str, target: str, *, one_way: bool = False) -> None:
         """Cut the link between two machines, or one direction of it."""
@@ -171,6 +178,7 @@ class PairWorld:
 
     def heal(self) -> None:
         """End all cuts, and make all links fast again."""
+        self.end_bursts()
         self.machines.disturb()
         self.machines.is_cut = False
         addresses = [each.address for each in self.replicas.values()]
@@ -182,6 +190,7 @@ class PairWorld:
 
     def reset(self, source: str, target: str) -> None:
         """Break the connections between two machines."""
+        self.end_bursts()
         self.machines.disturb()
         self.machines.network.reset(self.machines[source].address, self.machines[target].address)
         self._steps.settle()

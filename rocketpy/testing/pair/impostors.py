@@ -18,23 +18,26 @@ FORGER = "10.0.0.66"
 
 
 class Impostors:
-    """Both of them, each on a machine of its own."""
+    """Both of them, each on a machine of its own. ``before`` is called before time passes."""
 
-    def __init__(self, machines: Machines, steps: Steps) -> None:
+    def __init__(self, machines: Machines, steps: Steps, *, before: Callable[[], None]) -> None:
         self.forged_at = -STEP_SECONDS_MAX
         """When bytes were last sent to a master; its connection counts as a slave's for a while."""
         self._machines = machines
         self._steps = steps
+        self._before = before
         self._forged: list[SimStream] = []
 
     def forge(self, master: str, sent: bytes, *, is_new: bool) -> None:
         """Let a peer that is no slave send bytes to a master's port for slaves, on a new connection or its last one."""
+        self._before()
         self.forged_at = trio.current_time()
         address = f"{self._machines[master].address}:{HA_PORT}"
         self._steps.do(partial(self._send, address, sent, is_new))
 
     def lie(self, slave: str, frames: Callable[[int], bytes], *, seconds: float = 2.0) -> None:
         """Let a slave follow a master that claims to have the same log, and answers its first report with frames."""
+        self._before()
         self._machines.disturb()
         replica = self._machines[slave]
         address = replica.addresses.master_addr

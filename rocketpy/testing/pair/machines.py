@@ -34,7 +34,8 @@ class Machines:
         self.config = config
         self.network = SimNetwork(randomness=Random(0))
         self.replicas: dict[str, Replica] = {}
-        self.without_power: set[str] = set()
+        self.without_power: dict[str, float] = {}
+        """Since when; of machines that have not been started again."""
         self.failing: set[str] = set()
         """Those with a call of their disk that is to fail."""
         self.is_cut = False

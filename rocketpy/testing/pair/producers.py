@@ -38,8 +38,6 @@ class _Wait:
     may_have_slave: bool
     followers: Mapping[str, int]
     """The slaves that surely followed when it began, with the number of their connection."""
-    acknowledged_by: Sequence[str]
-    """The slaves that may have acknowledged it before it began: it is decided without asking them again."""
 
 
 class Producers:
@@ -185,7 +183,6 @@ class Producers:
             trio.current_time(),
             self._may_have_slave(master),
             followers,
-            () if is_new else self._live_slaves(master),
         )
         self._waits.append(wait)
         store.wait_stored(store.wrote_offset, lambda status: self._answered(wait, status))
@@ -204,7 +201,7 @@ class Producers:
             status=status,
             waited_s=trio.current_time() - wait.began_at,
             timeout_s=self._timeout_s,
-            live_slaves=sorted({*self._live_slaves(wait.master), *wait.acknowledged_by}),
+            live_slaves=self._live_slaves(wait.master),
             may_have_slave=wait.may_have_slave,
             surely_has_slave=self._has_surely_followed(wait),
             durable_end=replica.durable_end if self._machines.config.is_sync_flush else None,
@@ -212,15 +209,20 @@ class Producers:
         self._observer.report(lambda: self._model.answered(answer))
 
     def _live_slaves(self, master: str) -> list[str]:
-        """Return the other machines whose slave processes run, or whose last reports may still be under way."""
+        """Return the other machines whose slave processes run, or whose last reports may still be under way.
+
+        Also one that loses power at this very moment: what it acknowledged before may be decided with the same burst.
+        """
         now = trio.current_time()
+        lost_at = self._machines.without_power
         return [
             name
             for name, replica in self._machines.replicas.items()
             if name != master
-            and name not in self._machines.without_power
+            and lost_at.get(name, now) == now
             and (
-                (replica.is_open and replica.is_slave)
+                name in lost_at
+                or (replica.is_open and replica.is_slave)
                 or now - self._observer.gone_at.get(name, -1e9) < self._forgotten_after_s
             )
         ]
