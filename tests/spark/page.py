@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rocketpy.spark import schema
 from rocketpy.spark.options import table
+from rocketpy.spark.pipelines.audit import findings
 from rocketpy.spark.sink import columns as sink_columns
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
@@ -15,6 +16,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "Options": table.documentation,
     "Columns": schema.documentation,
     "Columns of a write": sink_columns.documentation,
+    "Findings of an audit": findings.documentation,
 }
 """The section's heading, and what makes its table: the section's last paragraph."""
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 import typer
 
 from rocketpy.cli.pipeline.archive import archive
+from rocketpy.cli.pipeline.audit import audit
 
 PIPELINES: Mapping[str, Callable[..., None]] = {
     "archive": archive,
+    "audit": audit,
 }
 """Each pipeline by its name. The parameters of the function are its options."""
 

@@ -42,6 +42,15 @@ def store_messages(
     return messages if topics else messages.where(is_user_topic(F.col("topic")))
 
 
+def whole_log(spark: SparkSession, path: str, *, options: Mapping[str, str] | None = None) -> DataFrame:
+    """Return every record of a store directory, those of the broker's own topics too, past damaged places.
+
+    The records are found in the log alone, without the help of ConsumeQueues, so that the two may be compared.
+    """
+    chosen = {"includeSystemTopics": "true", "mode": "permissive", "readUnits": "never"} | dict(options or {})
+    return spark.read.format(FORMAT_NAME).options(**chosen).load(path)
+
+
 def with_broker_name(messages: DataFrame, broker_name: str) -> DataFrame:
     """Return messages that have this broker name where they have none."""
     return messages.withColumn("broker_name", F.coalesce("broker_name", F.lit(broker_name)))

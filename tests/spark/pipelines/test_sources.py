@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketpy.protocol.topic_name import DELAY_DEAD_LETTER_TOPIC, SCHEDULE_TOPIC, TRACE_TOPIC, TRANS_HALF_TOPIC
-from rocketpy.spark.pipelines.sources import is_user_topic, store_messages, with_broker_name
+from rocketpy.spark.pipelines.sources import is_user_topic, store_messages, whole_log, with_broker_name
 from tests.spark.files.test_reader import golden_store
 from tests.spark.pipelines.messages import frame, message
 
@@ -28,6 +28,12 @@ def test_messages_of_a_disk_have_the_name_that_the_caller_gives(spark: SparkSess
     assert [tuple(row) for row in chosen.groupBy("topic", "broker_name").count().collect()] == [
         ("GoldA", "b", len([record for record in records if record["topic"] == "GoldA"]))
     ]
+
+
+def test_a_whole_log_has_every_record_of_every_topic(spark: SparkSession, tmp_path: Path) -> None:
+    store, records = golden_store("store-clean", tmp_path)
+    assert whole_log(spark, str(store)).count() == len(records)
+    assert whole_log(spark, str(store), options={"view": "problems"}).count() == 0
 
 
 def test_a_name_that_is_there_is_kept(spark: SparkSession) -> None:

@@ -1,0 +1,41 @@
+"""``rocketpy pipeline audit`` with the session of these tests: the report as lines and as JSON, the exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+
+from typer.testing import CliRunner
+
+from rocketpy.cli.__main__ import app
+from tests.store.broken_stores import unpack
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("small_shuffles")]
+
+
+def test_findings_are_status_1_and_are_written(spark: SparkSession, tmp_path: Path) -> None:
+    store = unpack("store-ext", tmp_path)
+    store.overwrite(store.queue_file("GoldA"), 0, bytes(20))
+    findings = str(tmp_path / "findings")
+    done = CliRunner().invoke(app, ["pipeline", "audit", str(store.root), "--json", "--findings", findings])
+    assert done.exit_code == 1, done.output
+    report = json.loads(done.stdout)
+    assert [each["kind"] for each in report["kinds"]] == ["recordWithoutUnit", "topicWithoutGroup"]
+    assert sorted(row.kind for row in spark.read.parquet(findings).collect()) == [
+        "recordWithoutUnit",
+        "topicWithoutGroup",
+    ]
+
+
+def test_a_directory_without_a_store_is_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["pipeline", "audit", str(tmp_path / "none")])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("rocketpy: expected a store directory at ")
