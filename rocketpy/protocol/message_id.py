@@ -83,6 +83,14 @@ class UniqKeyFactory:
         self._counter = (counter + 1) & 0xFFFF
         return f"{self._prefix}{elapsed_ms & 0xFFFF_FFFF:08X}{counter:04X}"
 
+    def create_many(self, timestamp_ms: int, count: int) -> list[str]:
+        """Return the next ids, 1 to 65536 as they have one time; cheaper than one by one."""
+        assert 1 <= count <= 0x1_0000, count
+        first = self._counter
+        head = self.create(timestamp_ms)[:-4]
+        self._counter = (first + count) & 0xFFFF
+        return [f"{head}{counter & 0xFFFF:04X}" for counter in range(first, first + count)]
+
 
 def uniq_key_timestamp_ms(uniq_key: str, *, now_ms: int, zone: tzinfo | None = None) -> int:
     """Return about when ``uniq_key`` was made, taking it for the latest such moment that is not after ``now_ms``.

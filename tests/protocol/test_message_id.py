@@ -78,6 +78,15 @@ def test_the_counter_starts_again_after_65536() -> None:
     assert made[65536] == made[0]
 
 
+@pytest.mark.parametrize("counts", [[1], [3, 1, 5], [65536], [65530, 10, 2]])
+def test_many_at_once_are_those_that_would_be_made_one_by_one(counts: list[int]) -> None:
+    at_once, one_by_one = factory(), factory()
+    for number, count in enumerate(counts):
+        time = NOVEMBER + number
+        assert at_once.create_many(time, count) == [one_by_one.create(time) for _ in range(count)]
+    assert at_once.create(NOVEMBER) == one_by_one.create(NOVEMBER)
+
+
 def test_time_is_counted_from_the_first_of_the_month() -> None:
     keys = factory()
     december = milliseconds(2026, 12, 1)

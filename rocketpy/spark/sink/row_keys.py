@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 PROPERTY_SPARK_ROW_KEY = "SPARK_ROW_KEY"
+CreateKeys = Callable[[int], list[str]]
 
 
 class RowKeyMode(enum.Enum):
@@ -65,17 +66,17 @@ class TaskRows:
 class MessageKeys:
     """The keys of the messages of one task, in the chosen mode."""
 
-    def __init__(self, rows: TaskRows, mode: RowKeyMode, create_unique_key: Callable[[], str]) -> None:
+    def __init__(self, rows: TaskRows, mode: RowKeyMode, create_unique_keys: CreateKeys) -> None:
+        """``create_unique_keys`` makes so many as the client does."""
         self._rows = rows
         self._mode = mode
-        self._create = create_unique_key
+        self._create = create_unique_keys
 
     def unique_keys(self, first_row: int, count: int) -> pa.StringArray:
         """Return the UNIQ_KEY of each row."""
         if self._mode is RowKeyMode.UNIQUE_KEY:
             return self._rows.unique_keys(first_row, count)
-        create = self._create
-        return pa.array([create() for _ in range(count)], pa.string())
+        return pa.array(self._create(count), pa.string())
 
     def row_keys(self, first_row: int, count: int) -> pa.StringArray | None:
         """Return the value of the property SPARK_ROW_KEY of each row, None where there is none."""

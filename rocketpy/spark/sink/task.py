@@ -7,7 +7,7 @@ reported then.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from random import SystemRandom
@@ -31,12 +31,13 @@ from rocketpy.spark.sink.failures import RowFault, SinkError
 from rocketpy.spark.sink.pieces import Piece, cut, queue_choices
 from rocketpy.spark.sink.property_texts import PropertyRules
 from rocketpy.spark.sink.report import TaskCommit
-from rocketpy.spark.sink.row_keys import MessageKeys, TaskRows
+from rocketpy.spark.sink.row_keys import CreateKeys, MessageKeys, TaskRows
 from rocketpy.spark.sink.sender import Sender, UnsentError
 from rocketpy.spark.sink.settings import SinkSettings
 
 SLICE_BYTES_MAX = 32 * 2**20
 """Bytes of rows that are encoded at once: Spark bounds the rows of a record batch, not always its bytes."""
+KEYS_AT_ONCE_MAX = 16_384
 
 
 @attrs.frozen(eq=False)
@@ -100,7 +101,7 @@ def _opened(rows: TaskRows, settings: SinkSettings) -> Iterator[_Opened]:
         )
 
 
-def _unique_keys(client_id: str) -> Callable[[], str]:
+def _unique_keys(client_id: str) -> CreateKeys:
     """Return a function that makes unique keys as the client does."""
     clock = SystemClock()
     factory = UniqKeyFactory(
@@ -108,7 +109,14 @@ def _unique_keys(client_id: str) -> Callable[[], str]:
         process_id=SystemRandom().getrandbits(16),
         constant=SystemRandom().getrandbits(32),
     )
-    return lambda: factory.create(clock.timestamp_ms())
+
+    def create(count: int) -> list[str]:
+        keys: list[str] = []
+        while len(keys) < count:  # a new time for each part, so that a time has fewer than the factory's counter can
+            keys += factory.create_many(clock.timestamp_ms(), min(count - len(keys), KEYS_AT_ONCE_MAX))
+        return keys
+
+    return create
 
 
 def _send_batch(

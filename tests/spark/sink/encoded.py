@@ -34,7 +34,7 @@ def columns_of(types: Mapping[str, pa.DataType] | None = None, **values: list[An
 def keys_of(mode: RowKeyMode = RowKeyMode.NONE) -> MessageKeys:
     """Return keys that count: U0, U1 ..."""
     numbers = count()
-    return MessageKeys(TaskRows("write", 2), mode, lambda: f"U{next(numbers)}")
+    return MessageKeys(TaskRows("write", 2), mode, lambda wanted: [f"U{next(numbers)}" for _ in range(wanted)])
 
 
 def encoded(

@@ -38,7 +38,7 @@ def test_derived_unique_keys_repeat_with_the_row_and_differ_with_all_else() -> N
 )
 def test_the_mode_says_where_the_key_goes(mode: RowKeyMode, unique: list[str], row: list[str] | None) -> None:
     numbers = count()
-    keys = MessageKeys(TaskRows("w", 0), mode, lambda: str(next(numbers)))
+    keys = MessageKeys(TaskRows("w", 0), mode, lambda wanted: [str(next(numbers)) for _ in range(wanted)])
     assert keys.unique_keys(5, 2).to_pylist() == unique
     found = keys.row_keys(5, 2)
     assert (None if found is None else found.to_pylist()) == row
