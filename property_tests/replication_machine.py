@@ -395,6 +395,9 @@ class ReplicationMachine(RuleBasedStateMachine):
     @precondition(lambda machine: not machine.world.is_calm)
     @rule()
     def all_faults_end(self) -> None:
+        for name in self.world.masters():
+            with self.living():
+                self.world.producers.end_burst(name)  # whoever dies of that is started again below
         with self.living():
             world = self.world
             world.heal()

@@ -156,6 +156,12 @@ def a_producer_that_is_answered_as_a_slave_loses_power(state: ReplicationMachine
     state.wipe("b")
 
 
+def a_master_that_dies_of_its_burst_as_all_faults_end(state: ReplicationMachine) -> None:
+    state.first_start(sync=True, flush=SYNC, batch=60)
+    state.disk_call_fails("a", "write", call=2)
+    state.fill_file(left=8)
+
+
 SCRIPTS: Sequence[Script] = [
     a_record_that_a_master_sends_as_it_stops,
     a_promotion_of_a_slave_that_began_with_the_last_file,
@@ -169,6 +175,7 @@ SCRIPTS: Sequence[Script] = [
     a_slave_that_missed_a_change_of_roles,
     a_producer_that_waits_for_what_a_slave_had_before_it_lost_power,
     a_producer_that_is_answered_as_a_slave_loses_power,
+    a_master_that_dies_of_its_burst_as_all_faults_end,
 ]
 
 
