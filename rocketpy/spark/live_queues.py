@@ -29,8 +29,8 @@ from rocketpy.protocol.headers.queue_bounds import (
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG
+from rocketpy.spark.live.remoting import BlockingRemotingClient
 from rocketpy.spark.options.read import ReadOptions
-from rocketpy.spark.remoting import BlockingRemotingClient
 
 PULL_MESSAGES_MAX = 32  # a broker returns no more per pull, even if asked to
 FRUITLESS_PULLS_MAX = 100

@@ -147,7 +147,7 @@ def test_a_store_without_messages_is_an_empty_frame(spark: SparkSession, tmp_pat
     ("options", "words"),
     [
         ({}, "needs the option path"),
-        ({"nameServer": "127.0.0.1:9876"}, "also needs the option topic"),
+        ({"nameServer": "127.0.0.1:9876"}, "also needs one of the options topic or subscribe"),
         ({"path": "/nowhere/at/all"}, "expected a store directory or its commitlog directory"),
         ({"nameServer": "127.0.0.1:1", "topic": "T"}, "connect to 127.0.0.1:1 failed"),
     ],

@@ -1,13 +1,14 @@
-"""Options of every connection to a cluster: its nameservers and the account."""
+"""Options of every connection to a cluster: its nameservers, the account, TLS."""
 
 from __future__ import annotations
 
-from rocketpy.spark.options.kinds import ADDRESSES, TEXT, whole_number
+from rocketpy.spark.options.kinds import ADDRESSES, BOOLEAN, TEXT, whole_number
 from rocketpy.spark.options.option import Mode, Option, modes
 
 REQUEST_TIMEOUT_MS_MAX = 600_000
 
 _CONNECTED = modes(Mode.LIVE, Mode.STREAM, Mode.SINK)
+_READS = modes(Mode.LIVE, Mode.STREAM)
 
 NAME_SERVER: Option[tuple[str, ...]] = Option(
     "nameServer",
@@ -30,4 +31,36 @@ ACCESS_KEY: Option[str | None] = Option(
     "accessKey", TEXT, None, _CONNECTED, "Account that signs requests; with `secretKey`."
 )
 SECRET_KEY: Option[str | None] = Option("secretKey", TEXT, None, _CONNECTED, "Secret of that account.", secret=True)
-OPTIONS = (NAME_SERVER, REQUEST_TIMEOUT_MS, ACCESS_KEY, SECRET_KEY)
+TLS: Option[bool] = Option(
+    "tls", BOOLEAN, False, _READS, "Connect to nameservers and brokers by TLS.", aliases=("useTLS",)
+)
+TLS_CA_FILE: Option[str | None] = Option(
+    "tlsCaFile",
+    TEXT,
+    None,
+    _READS,
+    "PEM file of trusted issuers, on every executor. Without it, those of the system.",
+)
+TLS_INSECURE: Option[bool] = Option(
+    "tlsInsecure", BOOLEAN, False, _READS, "Accept any certificate, as RocketMQ's clients do by default."
+)
+TLS_CERT_FILE: Option[str | None] = Option(
+    "tlsCertFile", TEXT, None, _READS, "PEM file of the client's certificate, on every executor."
+)
+TLS_KEY_FILE: Option[str | None] = Option(
+    "tlsKeyFile", TEXT, None, _READS, "PEM file of its key, if not in the same file."
+)
+TLS_KEY_PASSWORD: Option[str | None] = Option("tlsKeyPassword", TEXT, None, _READS, "Password of the key.", secret=True)
+
+OPTIONS = (
+    NAME_SERVER,
+    REQUEST_TIMEOUT_MS,
+    ACCESS_KEY,
+    SECRET_KEY,
+    TLS,
+    TLS_CA_FILE,
+    TLS_INSECURE,
+    TLS_CERT_FILE,
+    TLS_KEY_FILE,
+    TLS_KEY_PASSWORD,
+)

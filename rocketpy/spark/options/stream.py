@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rocketpy.spark.options.kinds import DURATION, TEXT, one_of, whole_number
+from rocketpy.spark.options.kinds import DURATION, TEXT, whole_number
 from rocketpy.spark.options.option import Mode, Option, modes
 
 OFFSETS_MAX = 2**63 - 1
@@ -12,13 +12,6 @@ DISCOVERY_INTERVAL_MS_MAX = 3_600_000
 
 _STREAM = modes(Mode.STREAM)
 
-STARTING_OFFSETS: Option[str] = Option(
-    "startingOffsets",
-    one_of("earliest", "latest"),
-    "latest",
-    _STREAM,
-    "Where a new query begins. A queue that appears later begins at its earliest offset.",
-)
 MAX_OFFSETS_PER_TRIGGER: Option[int | None] = Option(
     "maxOffsetsPerTrigger",
     whole_number(1, OFFSETS_MAX),
@@ -58,7 +51,6 @@ COMMIT_GROUP: Option[str | None] = Option(
 )
 
 OPTIONS: tuple[Option[Any], ...] = (
-    STARTING_OFFSETS,
     MAX_OFFSETS_PER_TRIGGER,
     MIN_OFFSETS_PER_TRIGGER,
     MAX_TRIGGER_DELAY,

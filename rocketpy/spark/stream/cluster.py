@@ -27,7 +27,7 @@ from rocketpy.protocol.headers.queue_bounds import (
 )
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.topic_name import RETRY_PREFIX
-from rocketpy.spark.remoting import BlockingRemotingClient
+from rocketpy.spark.live.remoting import BlockingRemotingClient
 from rocketpy.spark.stream.losses import QueueBounds
 
 CLIENT_ID = "rocketpy_spark_stream"

@@ -26,9 +26,10 @@ from pyspark.sql.types import StructType
 from rocketpy.errors import ClientError, SettingsError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import MessageQueue
+from rocketpy.spark.live.remoting import BlockingRemotingClient
 from rocketpy.spark.live_queues import QueueRange, read_queue_range
 from rocketpy.spark.options.connection import NAME_SERVER, REQUEST_TIMEOUT_MS
-from rocketpy.spark.options.live import CONSUMER_GROUP, FAIL_ON_DATA_LOSS
+from rocketpy.spark.options.live import CONSUMER_GROUP, FAIL_ON_DATA_LOSS, STARTING_OFFSETS
 from rocketpy.spark.options.option import OptionValues
 from rocketpy.spark.options.read import ReadOptions, credentials_of
 from rocketpy.spark.options.reading import DECOMPRESS, TOPIC
@@ -38,9 +39,7 @@ from rocketpy.spark.options.stream import (
     MAX_OFFSETS_PER_TRIGGER,
     MAX_TRIGGER_DELAY,
     MIN_OFFSETS_PER_TRIGGER,
-    STARTING_OFFSETS,
 )
-from rocketpy.spark.remoting import BlockingRemotingClient
 from rocketpy.spark.rows import record_batches
 from rocketpy.spark.schema import SPARK_SCHEMA
 from rocketpy.spark.stream.admission import BatchDelay
@@ -162,7 +161,7 @@ def _open_driver(values: OptionValues) -> _Driver:
         delay = BatchDelay(offsets_min, values[MAX_TRIGGER_DELAY], time.monotonic)
     planner = StreamPlanner(
         watch=watch,
-        starting_positions=_latest if values[STARTING_OFFSETS] == "latest" else _earliest,
+        starting_positions=_earliest if values[STARTING_OFFSETS] == "earliest" else _latest,
         fail_on_data_loss=values[FAIL_ON_DATA_LOSS],
         offsets_max=values[MAX_OFFSETS_PER_TRIGGER],
         delay=delay,

@@ -11,7 +11,7 @@ import pytest
 from rocketpy.client import Message, blocking
 from rocketpy.errors import BrokerError, ClientError, RemotingConnectError
 from rocketpy.protocol.message import MessageQueue
-from rocketpy.spark.remoting import BlockingRemotingClient
+from rocketpy.spark.live.remoting import BlockingRemotingClient
 from rocketpy.spark.stream.cluster import LiveCluster
 from rocketpy.spark.stream.losses import QueueBounds
 from rocketpy.testing.fixture.in_thread import BrokerInThread

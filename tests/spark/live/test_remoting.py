@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,18 +22,27 @@ from rocketpy.protocol.command import RemotingCommand, make_request, make_respon
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.protocol.headers.queue_bounds import GetMaxOffsetRequestHeader
 from rocketpy.protocol.signature import SessionCredentials, SigningKey, signature_matches
-from rocketpy.spark.remoting import BlockingRemotingClient
+from rocketpy.remoting.tls.contexts import server_context
+from rocketpy.spark.live.remoting import BlockingRemotingClient
+from rocketpy.spark.live.tls import TlsFiles
+from tests.remoting.certificate_files import crt, key, server_config
 
 HEADER = GetMaxOffsetRequestHeader(topic="T", queue_id=3)
 Answer = Callable[[RemotingCommand], bytes | None]
 
 
 @contextmanager
-def peer(answer: Answer) -> Iterator[str]:
+def peer(answer: Answer, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """A peer on loopback that serves one connection; ``None`` closes it. Yields its address."""
 
     def serve() -> None:
         connection, _ = listener.accept()
+        if tls is not None:
+            try:
+                connection = tls.wrap_socket(connection, server_side=True)
+            except OSError:
+                connection.close()
+                return
         reader = FrameReader()
         with connection:
             while received := connection.recv(65536):
@@ -127,3 +137,53 @@ def test_requests_are_signed_where_there_is_an_account() -> None:
     assert request.ext_fields is not None
     assert request.ext_fields["AccessKey"] == "RocketMQ"
     assert signature_matches(request.ext_fields, None, SigningKey("12345678"))
+
+
+def test_several_requests_are_in_flight_and_each_gets_its_own_answer() -> None:
+    """The peer answers nothing before both are there, and then the second one first."""
+    kept: list[RemotingCommand] = []
+
+    def answer(request: RemotingCommand) -> bytes:
+        kept.append(request)
+        if len(kept) == 1:
+            return b""
+        return b"".join(encode_frame(make_response(each, body=b"%d" % each.opaque)) for each in reversed(kept))
+
+    with peer(answer) as address, BlockingRemotingClient(address, timeout_s=60) as client:
+        first = client.send(RequestCode.GET_MAX_OFFSET, HEADER)
+        second = client.send(RequestCode.GET_MAX_OFFSET, HEADER, b"body")
+        assert client.receive(first).body == b"%d" % first
+        assert client.receive(second).body == b"%d" % second
+    assert [each.body for each in kept] == [None, b"body"]
+
+
+def test_tls_with_a_known_issuer_and_a_certificate_of_its_own() -> None:
+    context = server_context(
+        server_config(need_client_auth="require", auth_client=True, trust_cert_path=crt("authority"))
+    )
+    files = TlsFiles(ca_file=crt("authority"), cert_file=crt("client"), key_file=key("client"))
+    with (
+        peer(lambda command: encode_frame(make_response(command, body=b"answer")), context) as address,
+        BlockingRemotingClient(address, timeout_s=60, tls=files) as client,
+    ):
+        assert client.expect_success(RequestCode.GET_MAX_OFFSET, HEADER).body == b"answer"
+
+
+def test_a_certificate_of_an_unknown_issuer_is_refused_unless_the_user_does_not_care() -> None:
+    context = server_context(server_config())
+    with (
+        peer(lambda command: None, context) as address,
+        pytest.raises(RemotingConnectError, match=f"connect to {address} failed: .*certificate verify failed"),
+    ):
+        BlockingRemotingClient(address, timeout_s=60, tls=TlsFiles())
+    with (
+        peer(lambda command: encode_frame(make_response(command)), context) as address,
+        BlockingRemotingClient(address, timeout_s=60, tls=TlsFiles(is_insecure=True)) as client,
+    ):
+        client.expect_success(RequestCode.GET_MAX_OFFSET, HEADER)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "a:0", "a:65536"])
+def test_an_address_that_is_none_is_named(address: str) -> None:
+    with pytest.raises(RemotingConnectError, match=f"connect to '{address}' failed: expected host:port"):
+        BlockingRemotingClient(address, timeout_s=60)

@@ -1,0 +1,219 @@
+"""The reader of a live cluster without Spark: every wanted message once, from whichever broker can give it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import count
+
+import attrs
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import InputPartition
+
+from rocketpy.client import Message, MessageQueue, blocking
+from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.command import make_response
+from rocketpy.protocol.headers.pull import PullMessageResponseHeader
+from rocketpy.spark.filters import MessageFilter, Range
+from rocketpy.spark.live import reader as module
+from rocketpy.spark.live.access import ClusterAccess
+from rocketpy.spark.live.parts import QueueSpan
+from rocketpy.spark.live.planning import QueuePart
+from rocketpy.spark.live.reader import LiveReader, read_part
+from rocketpy.spark.live.settings import PullSettings, settings_of
+from rocketpy.spark.options.option import Mode
+from rocketpy.spark.options.parsing import parse
+from rocketpy.spark.schema import ARROW_SCHEMA, SPARK_SCHEMA, projection, spark_schema
+from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
+from rocketpy.testing.fixture.options import BrokerOptions
+from tests.spark.live.fake_cluster import Answer, FakeBroker, record, served
+
+NARROW = projection(spark_schema(["queue_offset", "body"]))
+
+
+# ---- a broker of ours -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerInThread]:
+    """Topic T: 80 messages in two queues; the tag and the property n tell their number."""
+    options = BrokerOptions(settings={"enablePropertyFilter": True})
+    with open_broker_in_thread(options) as broker, blocking.open_producer(broker.name_server) as producer:
+        broker.topic("T", 2)
+        for number in range(80):
+            body = b"%d" % number * (1 + number * 50)  # the last ones need an answer each
+            message = Message.create("T", body, tags=f"t{number % 3}", keys=f"k{number}", properties={"n": str(number)})
+            producer.send(message, queue=MessageQueue("T", "broker-a", number % 2))
+        yield broker
+
+
+def read(broker: BrokerInThread, schema: object = SPARK_SCHEMA, **options: str) -> list[dict[str, object]]:
+    """Return what a query would get, through the processes that it would go through."""
+    values = parse({"nameServer": broker.name_server, "topic": "T", **options}, Mode.LIVE)
+    reader = LiveReader(settings_of(values), schema)  # type: ignore[arg-type]
+    travelled = pickle.loads(pickle.dumps(reader))
+    partitions = pickle.loads(pickle.dumps(list(reader.partitions())))
+    return [row for each in partitions for batch in travelled.read(each) for row in batch.to_pylist()]
+
+
+def numbers(rows: list[dict[str, object]]) -> list[int]:
+    return [int(dict(row["properties"])["n"]) for row in rows]  # type: ignore[call-overload]
+
+
+def test_each_message_comes_once_in_the_order_of_its_queue_as_it_was_sent(broker: BrokerInThread) -> None:
+    rows = read(broker)
+    assert numbers(rows) == [*range(0, 80, 2), *range(1, 80, 2)]
+    assert {row["broker_name"] for row in rows} == {"broker-a"}
+    stored = {message.offset_msg_id: message for message in broker.messages("T")}
+    assert len(stored) == 80
+    for row in rows:
+        message = stored[str(row["message_id"])]
+        assert (row["body"], dict(row["properties"])) == (message.body, message.properties)  # type: ignore[call-overload]
+        assert (row["queue_id"], row["queue_offset"]) == (message.queue_id, message.queue_offset)
+
+
+@pytest.mark.parametrize(
+    "options", [{"minPartitions": "9"}, {"maxRecordsPerPartition": "7"}, {"pullBatchSize": "1"}, {"pullBatchSize": "7"}]
+)
+def test_however_it_is_cut_and_pulled(broker: BrokerInThread, options: dict[str, str]) -> None:
+    assert sorted(numbers(read(broker, **options))) == list(range(80))
+
+
+def test_only_the_columns_that_are_wanted(broker: BrokerInThread) -> None:
+    rows = read(broker, spark_schema(["queue_offset", "tags"]))
+    assert len(rows) == 80
+    assert rows[0] == {"queue_offset": 0, "tags": "t0"}
+
+
+def test_tags_and_sql_are_chosen_by_the_broker(broker: BrokerInThread) -> None:
+    assert sorted(numbers(read(broker, tags="t0 || t2"))) == [n for n in range(80) if n % 3 != 1]
+    assert sorted(numbers(read(broker, sql="n BETWEEN 50 AND 59"))) == list(range(50, 60))
+    assert sorted(numbers(read(broker, tags="t1", minPartitions="9"))) == list(range(1, 80, 3))
+    assert read(broker, tags="nothing") == []
+
+
+def test_a_broker_that_is_gone_while_it_is_read_fails_with_one_sentence() -> None:
+    with open_broker_in_thread(BrokerOptions()) as broker:
+        broker.topic("T", 1)
+        with blocking.open_producer(broker.name_server) as producer:
+            for _ in range(3):
+                producer.send(Message("T", b"x"))
+        values = parse({"nameServer": broker.name_server, "topic": "T"}, Mode.LIVE)
+        reader = LiveReader(settings_of(values), SPARK_SCHEMA)
+        [partition] = reader.partitions()
+        broker.crash()
+        with pytest.raises(
+            ClientError,
+            match=rf"topic T broker broker-a queue 0 offset 0 cannot be read: connect to {broker.address} failed: .*"
+            rf"nameserver {broker.name_server} advertises",
+        ):
+            list(reader.read(partition))
+        broker.restart()
+        assert sum(batch.num_rows for batch in reader.read(partition)) == 3
+
+
+# ---- brokers that do what a test wants ------------------------------------------------------------------------------
+
+
+@attrs.define
+class Brokers:
+    exits: ExitStack
+
+    def read(
+        self,
+        *answers: Answer,
+        slaves: int = 0,
+        span: tuple[int, int] = (0, 10),
+        settings: PullSettings | None = None,
+        columns: pa.Schema = NARROW,
+    ) -> list[int]:
+        """Return the queue offsets of what is read from brokers, of which the first so many are slaves."""
+        addresses = tuple(self.exits.enter_context(served(answer)) for answer in answers)
+        part = QueuePart(
+            QueueSpan(MessageQueue("T", "b", 0), *span), addresses, frozenset(addresses[:slaves]), "127.0.0.1:2"
+        )
+        settings = settings or PullSettings(access=ClusterAccess(name_servers=(), timeout_s=60))
+        return [offset for batch in read_part(part, settings, columns) for offset in batch.column(0).to_pylist()]
+
+
+@pytest.fixture
+def brokers() -> Iterator[Brokers]:
+    with ExitStack() as exits:
+        yield Brokers(exits)
+
+
+def dying(broker: FakeBroker, after: int) -> Answer:
+    """Answer so many pulls, and close each connection afterwards."""
+    return lambda request: broker.answer(request) if len(broker.pulls) < after else None
+
+
+def test_the_next_broker_goes_on_where_the_first_has_died(brokers: Brokers) -> None:
+    first, second = FakeBroker({0: (0, 10)}), FakeBroker({0: (0, 10)})
+    assert brokers.read(dying(first, 2), second.answer, slaves=1) == list(range(10))
+    assert second.pulls[0].queue_offset > 0
+
+
+def test_a_slave_that_lags_is_read_as_far_as_it_goes(brokers: Brokers) -> None:
+    slave, master = FakeBroker({0: (0, 4)}), FakeBroker({0: (0, 10)})
+    assert brokers.read(slave.answer, master.answer, slaves=1) == list(range(10))
+    assert master.pulls[0].queue_offset == 4
+
+
+def test_a_connection_that_breaks_again_and_again_is_used_as_long_as_something_comes(brokers: Brokers) -> None:
+    broker = FakeBroker({0: (0, 10)})
+    calls = count()
+    other = FakeBroker({0: (0, 10)}, refusal=ResponseCode.SYSTEM_BUSY)
+    assert brokers.read(lambda request: None if next(calls) % 2 else broker.answer(request), other.answer) == [
+        *range(10)
+    ]
+
+
+def test_when_all_have_failed_each_is_named_with_its_failure(brokers: Brokers) -> None:
+    busy = FakeBroker({0: (0, 10)}, refusal=ResponseCode.SYSTEM_BUSY)
+    with pytest.raises(ClientError, match=r"queue 0 offset 0 cannot be read: .*closed by the peer.*; .*refused"):
+        brokers.read(lambda request: None, busy.answer)
+    with pytest.raises(BrokerError, match="refused"):
+        brokers.read(busy.answer)
+
+
+TORN = record(0, 0).replace(b"0/0", b"0/1")  # the CRC is of the body
+
+
+@pytest.mark.parametrize("garbage", [b"no records at all, but long enough for one" * 3, record(0, 0)[:-1], TORN])
+def test_garbage_instead_of_records_names_the_queue(brokers: Brokers, garbage: bytes) -> None:
+    header = PullMessageResponseHeader(suggest_which_broker_id=0, next_begin_offset=10, min_offset=0, max_offset=10)
+    with pytest.raises(RemoteProtocolError, match="pull of topic T broker b queue 0 with bytes that are no records"):
+        brokers.read(lambda request: make_response(request, header=header, body=garbage))
+
+
+def test_messages_from_beyond_the_part_are_left_out(brokers: Brokers) -> None:
+    """A broker that filters goes on until it has found enough."""
+    settings = settings_of(parse({"nameServer": "n:1", "topic": "T", "tags": "even"}, Mode.LIVE)).pull
+    broker = FakeBroker({0: (0, 50)}, messages_max=lambda _: 7)
+    assert brokers.read(broker.answer, span=(3, 20), settings=settings) == list(range(4, 20, 2))
+
+
+def test_conditions_of_the_query_are_compared_in_each_row(brokers: Brokers) -> None:
+    broker = FakeBroker({0: (0, 10)}, stored_at=lambda offset: 100 + offset)
+    access = ClusterAccess(name_servers=(), timeout_s=60)
+    wants = MessageFilter(store_timestamps_ms=Range(103, 106), tags=frozenset({"odd"}))
+    assert brokers.read(broker.answer, settings=PullSettings(access=access, wants=wants)) == [3, 5]
+
+
+def test_batches_are_bounded(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BATCH_SIZE", 1)
+    broker = FakeBroker({0: (0, 10)})
+    address = brokers.exits.enter_context(served(broker.answer))
+    part = QueuePart(QueueSpan(MessageQueue("T", "b", 0), 0, 10), (address,), frozenset(), "n:1")
+    settings = PullSettings(access=ClusterAccess(name_servers=(), timeout_s=60))
+    batches = list(read_part(part, settings, ARROW_SCHEMA))
+    assert [batch.num_rows for batch in batches] == [3, 3, 3, 1]
+    assert all(batch.schema == ARROW_SCHEMA for batch in batches)
+
+
+def test_the_partition_that_spark_makes_of_an_empty_plan_holds_nothing() -> None:
+    reader = LiveReader(settings_of(parse({"nameServer": "127.0.0.1:1", "topic": "T"}, Mode.LIVE)), SPARK_SCHEMA)
+    assert list(reader.read(InputPartition(None))) == []
