@@ -48,6 +48,6 @@ def _message_ids(
     bytes_at = np.ndarray((max(len(buffer) - host_size + 1, 0), host_size), np.uint8, buffer, strides=(1, 1))
     content[:, :host_size] = bytes_at[host_starts]
     content[:, host_size:] = physical_offsets.astype(">i8").view(np.uint8).reshape(count, _OFFSET_SIZE)
-    digits = _HEX[content]
+    digits = _HEX.take(content.reshape(-1), mode="wrap")  # a byte never wraps; the other modes copy through a buffer
     offsets = np.arange(count + 1, dtype=np.int32) * (2 * size)
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(digits))

@@ -37,8 +37,8 @@ ODD = [
     b"\xc3\1A",
     b"a\1b\0c",
     b"\2\2\2\1\1\1\2",
-    b"ab\1two\2UNIQ_KEY\1u\2UNIQ_KEY_abcdefgh\1long\2x234567890123456\1longer",
-    b"aB\1x\2UNIQ_KEx\1x\2UNIQ_KEY_abcdefgx\1x\2x234567890123x56\1x",
+    b"ab\1two\2UNIQ_KEY\1u\2UNIQ_KEY_abcdefgh\1long\2x234567890123456\1longer\2abcdefg\1seven",
+    b"aB\1x\2UNIQ_KEx\1x\2UNIQ_KEY_abcdefgx\1x\2x234567890123x56\1x\2abcdefx\1x\2abcdxfg\1y",
 ]
 
 
@@ -54,7 +54,7 @@ def assert_as_decoded(texts: list[bytes]) -> None:
     maps = properties_column(entries, MAP)
     maps.validate(full=True)
     assert maps.to_pylist() == [list(each.items()) for each in expected]
-    for name in ("TAGS", "KEYS", "a", "ab", "UNIQ_KEY", "UNIQ_KEY_abcdefgh", "x234567890123456"):
+    for name in ("TAGS", "KEYS", "a", "ab", "UNIQ_KEY", "UNIQ_KEY_abcdefgh", "x234567890123456", "abcdefg"):
         column = property_column(entries, name)
         column.validate(full=True)
         assert column.to_pylist() == [each.get(name) for each in expected]
