@@ -94,15 +94,17 @@ class StoreReader(DataSourceReader):
             return
         settings = self._settings
         columns = projection(self._schema)
-        part: ByteRange | UnitRange = partition.value
+        part: ByteRange | tuple[UnitRange, ...] = partition.value
         rules = _range_reader(settings, _report(settings))
-        if isinstance(part, UnitRange):
-            blocks, wants = UnitReader(rules).read(part), _of_queue(part.queue, settings.wants)
+        if isinstance(part, ByteRange):
+            sources = [(rules.read(part), settings.wants)]
         else:
-            blocks, wants = rules.read(part), settings.wants
+            reader = UnitReader(rules, fails_on_loss=settings.fail_on_data_loss)
+            sources = [(reader.read(each), _of_queue(each.queue, settings.wants)) for each in part]
         try:
-            for block in blocks:
-                yield from record_batches(block, columns, wants=wants, decompress=settings.decompress)
+            for blocks, wants in sources:
+                for block in blocks:
+                    yield from record_batches(block, columns, wants=wants, decompress=settings.decompress)
         except FileGoneError:
             if settings.fail_on_data_loss:
                 raise
@@ -136,7 +138,7 @@ class ProblemsReader(DataSourceReader):
             yield problems_batch(problems)
 
 
-def _plan(settings: FileSettings, report: Report) -> tuple[list[ByteRange | UnitRange], Problem | None]:
+def _plan(settings: FileSettings, report: Report) -> tuple[list[ByteRange | tuple[UnitRange, ...]], Problem | None]:
     """Return the parts of a read, and the torn end of the log if it has one."""
     queues = [] if settings.read_units is ReadUnits.NEVER else list_queues(_queues_of(settings))
     known = KnownRecords(queues)
@@ -151,8 +153,8 @@ def _plan(settings: FileSettings, report: Report) -> tuple[list[ByteRange | Unit
     through_units = _plan_units(settings, files, queues, plan.ranges)
     if through_units is None:
         return [*plan.ranges], plan.tail
-    ranges, limit = through_units
-    return [*ranges, *planner.plan(files, limit).ranges], plan.tail
+    tasks, limit = through_units
+    return [*tasks, *planner.plan(files, limit).ranges], plan.tail
 
 
 def _plan_units(
@@ -160,18 +162,18 @@ def _plan_units(
     files: Sequence[CommitLogFile],
     queues: Sequence[QueueFiles],
     otherwise: Sequence[ByteRange],
-) -> tuple[list[UnitRange], int] | None:
-    """Return ranges of units, and the physical offset from which on byte ranges follow; None if units do not help."""
+) -> tuple[list[tuple[UnitRange, ...]], int] | None:
+    """Return units by task, and the physical offset from which on byte ranges follow; None if units do not help."""
     if settings.wants.topics is None or not files or not queues:
         return None
     limit = dispatched_to(store_directory(settings.path), files, queues)
     bytes_otherwise = sum(part.size for part in otherwise)
     step = min(settings.partition_bytes_max, max(1, bytes_otherwise // settings.partitions_min))
     planner = UnitPlanner(queues=queues, wants=settings.wants, partition_bytes=step)
-    ranges, bytes_wanted = planner.plan(files, limit)
+    tasks, bytes_wanted = planner.plan(files, limit)
     bytes_after = sum(min(part.size, max(0, part.file.base_offset + part.end - limit)) for part in otherwise)
     is_less = _UNITS_COST * bytes_wanted + bytes_after <= bytes_otherwise
-    return (ranges, limit) if is_less or settings.read_units is ReadUnits.ALWAYS else None
+    return (tasks, limit) if is_less or settings.read_units is ReadUnits.ALWAYS else None
 
 
 def _of_queue(queue: QueueFiles, wants: MessageFilter) -> MessageFilter:

@@ -39,25 +39,32 @@ class UnitPlanner:
     wants: MessageFilter
     partition_bytes: int
 
-    def plan(self, files: Sequence[CommitLogFile], limit: int) -> tuple[list[UnitRange], int]:
-        """Return ranges of units of wanted records before a physical offset, and about how many bytes these have."""
+    def plan(self, files: Sequence[CommitLogFile], limit: int) -> tuple[list[tuple[UnitRange, ...]], int]:
+        """Return units of wanted records before a physical offset, and about how many bytes these records have.
+
+        A large queue is several ranges, and many small ones are read by one task.
+        """
         topics, queue_ids = self.wants.topics, self.wants.queue_ids
         assert topics is not None, "without topics every record is wanted"
-        ranges: list[UnitRange] = []
-        bytes_wanted = 0
+        in_files = tuple(files)
+        tasks: list[tuple[UnitRange, ...]] = []
+        task: list[UnitRange] = []
+        bytes_wanted = bytes_before = 0
         for queue in self.queues:
             if queue.topic not in topics or (queue_ids is not None and queue.queue_id not in queue_ids):
                 continue
             with OpenQueue(queue) as units:
                 low, high = self._wanted_units(units, files, limit)
                 size = _mean_size(units, low, high)
-            bytes_wanted += (high - low) * size
             step = max(1, self.partition_bytes // max(1, size))
-            ranges += [
-                UnitRange(queue, start, min(start + step, high), tuple(files), limit)
-                for start in range(low, high, step)
-            ]
-        return ranges, bytes_wanted
+            for start in range(low, high, step):
+                end = min(start + step, high)
+                task.append(UnitRange(queue, start, end, in_files, limit))
+                bytes_wanted += (end - start) * size
+                if bytes_wanted - bytes_before >= self.partition_bytes:
+                    tasks.append(tuple(task))
+                    task, bytes_before = [], bytes_wanted
+        return [*tasks, tuple(task)] if task else tasks, bytes_wanted
 
     def _wanted_units(self, units: OpenQueue, files: Sequence[CommitLogFile], limit: int) -> tuple[int, int]:
         offsets, places = self.wants.physical_offsets, self.wants.queue_offsets

@@ -19,7 +19,7 @@ from rocketpy.protocol.stored_message import RECORD_SIZE_MAX
 from rocketpy.spark.columns.layout import Int64s
 from rocketpy.spark.columns.records import RecordBlock, check_records
 from rocketpy.spark.files.byte_ranges import RangeReader
-from rocketpy.spark.files.log_files import CommitLogFile, open_to_read, read_exactly
+from rocketpy.spark.files.log_files import CommitLogFile, FileGoneError, open_to_read, read_exactly
 from rocketpy.spark.files.problems import Problem, ReadMode
 from rocketpy.spark.files.queue_units import QueueFiles, read_units
 
@@ -41,9 +41,13 @@ class UnitRange:
 
 @attrs.frozen
 class UnitReader:
-    """Reads records through units, by the rules of a reader of byte ranges."""
+    """Reads records through units, by the rules of a reader of byte ranges.
+
+    Unless ``fails_on_loss`` the records of a file that is gone are skipped, and those of later files are read.
+    """
 
     rules: RangeReader
+    fails_on_loss: bool = True
 
     def read(self, part: UnitRange) -> Iterator[RecordBlock]:
         """Yield the records of a range in order, in blocks of about a piece; errors as :meth:`RangeReader.read`."""
@@ -59,10 +63,16 @@ class UnitReader:
                 numbers = np.searchsorted(bases, offsets, "right") - 1
                 for rows in _pieces(offsets, sizes, numbers, self.rules.piece_size):
                     file = part.files[int(numbers[rows.start])]
-                    if file.path not in opened:
-                        closing.callback(os.close, descriptor := open_to_read(file.path))
-                        opened[file.path] = descriptor
-                    yield self._block(opened[file.path], file, offsets[rows], sizes[rows])
+                    try:
+                        if file.path not in opened:
+                            closing.callback(os.close, descriptor := open_to_read(file.path))
+                            opened[file.path] = descriptor
+                        block = self._block(opened[file.path], file, offsets[rows], sizes[rows])
+                    except FileGoneError:
+                        if self.fails_on_loss:
+                            raise
+                    else:
+                        yield block
 
     def _block(self, descriptor: int, file: CommitLogFile, offsets: Int64s, sizes: Int64s) -> RecordBlock:
         fits = offsets + sizes <= file.end_offset

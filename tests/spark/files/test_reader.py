@@ -21,7 +21,6 @@ from rocketpy.spark.files.byte_ranges import ByteRange
 from rocketpy.spark.files.problems import PROBLEMS_SCHEMA
 from rocketpy.spark.files.reader import open_store_reader, store_schema
 from rocketpy.spark.files.settings import BROKER_TOPICS
-from rocketpy.spark.files.unit_ranges import UnitRange
 from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import parse
 from rocketpy.spark.schema import SPARK_SCHEMA, spark_schema
@@ -148,10 +147,10 @@ def test_a_topic_read_through_its_queues_is_the_topic_read_from_the_log(
 def test_a_rare_topic_is_read_through_its_queue_and_a_common_one_is_not(tmp_path: Path) -> None:
     store = build_store(tmp_path / "store", [Spec(topic="rare" if number % 20 == 7 else "T") for number in range(200)])
     rare = open_reader(store.root, topic="rare")
-    assert [type(each.value) for each in rare.partitions()] == [UnitRange]
+    assert [type(each.value) for each in rare.partitions()] == [tuple]
     assert offsets(rows(rare)) == store.offsets[7::20]
-    assert UnitRange not in {type(each.value) for each in open_reader(store.root, topic="T").partitions()}
-    assert UnitRange not in {
+    assert tuple not in {type(each.value) for each in open_reader(store.root, topic="T").partitions()}
+    assert tuple not in {
         type(each.value) for each in open_reader(store.root, topic="rare", readUnits="never").partitions()
     }
     assert len(rows(open_reader(store.root, topic="rare,nowhere", readUnits="always"))) == 10
@@ -165,7 +164,7 @@ def test_records_that_no_queue_knows_yet_are_read_from_the_log(tmp_path: Path) -
         path = store.root / "consumequeue" / topic / "0" / f"{400:020d}"  # units 20 to 29
         path.write_bytes(path.read_bytes()[:100].ljust(200, b"\0"))
     reader = open_reader(store.root, topic="T", readUnits="always")
-    assert {type(each.value) for each in reader.partitions()} == {UnitRange, ByteRange}
+    assert {type(each.value) for each in reader.partitions()} == {tuple, ByteRange}
     assert offsets(rows(reader)) == store.offsets[::2]
 
 
@@ -235,6 +234,20 @@ def test_a_log_cleaned_away_is_an_error_unless_losses_are_allowed(store: BuiltSt
         else:
             left = sum(batch.num_rows for each in planned for batch in reader.read(each))
             assert left == sum(offset >= 4096 for offset in store.offsets)
+        os.rename(store.root / "away", store.root / "commitlog" / f"{0:020d}")
+
+
+def test_through_units_only_what_is_gone_is_missing(store: BuiltStore) -> None:
+    for allowed in ("true", "false"):
+        reader = open_reader(store.root, topic="U", readUnits="always", failOnDataLoss=allowed)
+        planned = reader.partitions()
+        os.rename(store.log_file(0), store.root / "away")
+        if allowed == "true":
+            with pytest.raises(StoreError, match="deleted after the read was planned"):
+                [list(reader.read(each)) for each in planned]
+        else:
+            left = sum(batch.num_rows for each in planned for batch in reader.read(each))
+            assert left == sum(offset >= 4096 for offset in store.offsets[1::2]) > 0
         os.rename(store.root / "away", store.root / "commitlog" / f"{0:020d}")
 
 

@@ -33,13 +33,13 @@ def parts_of(store: BuiltStore) -> tuple[list[CommitLogFile], list[QueueFiles]]:
 
 def plan(
     store: BuiltStore, wants: MessageFilter, limit: int = 1 << 62, step: int = 1 << 30
-) -> tuple[list[UnitRange], int]:
+) -> tuple[list[tuple[UnitRange, ...]], int]:
     files, queues = parts_of(store)
     return UnitPlanner(queues=queues, wants=wants, partition_bytes=step).plan(files, limit)
 
 
-def units(ranges: list[UnitRange]) -> list[tuple[str, int, int, int]]:
-    return [(each.queue.topic, each.queue.queue_id, each.start, each.end) for each in ranges]
+def units(tasks: list[tuple[UnitRange, ...]]) -> list[tuple[str, int, int, int]]:
+    return [(each.queue.topic, each.queue.queue_id, each.start, each.end) for task in tasks for each in task]
 
 
 def wanted(**conditions: object) -> MessageFilter:
@@ -74,6 +74,15 @@ def test_ranges_are_as_large_as_asked_for(store: BuiltStore) -> None:
     size = len(store.records[0][1])
     ranges, _ = plan(store, wanted(queue_ids=frozenset((0,))), step=40 * size)
     assert units(ranges) == [("T", 0, 0, 40), ("T", 0, 40, 80), ("T", 0, 80, 100)]
+    assert [len(task) for task in ranges] == [1, 1, 1]
+
+
+def test_small_queues_are_read_by_one_task(store: BuiltStore) -> None:
+    size = len(store.records[0][1])
+    both = MessageFilter(topics=frozenset("TU"))
+    assert [len(task) for task in plan(store, both, step=200 * size)[0]] == [2, 2]
+    assert [len(task) for task in plan(store, both, step=300 * size)[0]] == [3, 1]
+    assert [len(task) for task in plan(store, both)[0]] == [4]
 
 
 def test_the_queues_of_a_clean_store_hold_all_that_any_of_them_knows(tmp_path: Path) -> None:
