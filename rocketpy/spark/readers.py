@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import StructType
 
+from rocketpy.errors import SettingsError
 from rocketpy.spark.files.reader import open_store_reader, store_schema
 from rocketpy.spark.live.reader import LiveReader
 from rocketpy.spark.live.settings import settings_of
@@ -25,8 +26,18 @@ def schema_of(options: Mapping[str, str]) -> StructType:
     values = check_read_options(options)
     if values.mode is Mode.FILES:
         return store_schema(values)
-    settings_of(values)
+    try:
+        settings_of(values)
+    except SettingsError as error:  # of a batch, such as the latest offset as its beginning; it may be for a stream
+        _check_stream(options, error)
     return spark_schema(values[COLUMNS], body_as=values[BODY_AS])
+
+
+def _check_stream(options: Mapping[str, str], otherwise: SettingsError) -> None:
+    try:
+        settings_of(parse(options, Mode.STREAM))
+    except SettingsError:
+        raise otherwise from None
 
 
 def open_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:

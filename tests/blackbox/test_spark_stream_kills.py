@@ -32,8 +32,9 @@ QUEUES = 3
 SENT = 150, 300  # before each life: three batches for each stream at least
 BATCHES_BEFORE_KILL = 0, 5  # of all streams together, counted from the start of the queries ...
 MORE_S = 0.0, 1.0  # ... and how much longer
-START_S = 300.0
+START_S = 600.0
 STARTED = "started"  # the name of a file; also in the driver's program
+TOO_SLOW = "Python worker failed to connect back"
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -45,22 +46,23 @@ def test_each_message_is_in_the_archive_once_however_often_the_driver_is_killed(
     rng = random.Random(rounds)
     rocketmq.topic("T", queues=QUEUES)
     sent = 0
-    for number in range(rounds):
+    kills = 0
+    for _ in range(3 * rounds):
+        if kills == rounds:
+            break
         sent += _send(rocketmq, sent, rng.randint(*SENT))
-        if number == rounds // 2:
+        if kills == rounds // 2:
             rocketmq.topic("T", queues=QUEUES + 1)
         driver = _start(rocketmq, tmp_path, "run")
         try:
-            _wait(driver, tmp_path, _done(tmp_path) + rng.randint(*BATCHES_BEFORE_KILL))
-            sent += _send(rocketmq, sent, rng.randint(0, 50))
-            time.sleep(rng.uniform(*MORE_S))  # the moment of the kill is random
+            if _wait(driver, tmp_path, _done(tmp_path) + rng.randint(*BATCHES_BEFORE_KILL)):
+                sent += _send(rocketmq, sent, rng.randint(0, 50))
+                time.sleep(rng.uniform(*MORE_S))  # the moment of the kill is random
+                kills += 1
         finally:
             _kill(driver)
-    driver = _start(rocketmq, tmp_path, "finish")
-    try:
-        assert driver.wait(START_S) == 0, (tmp_path / "driver.log").read_text()[-5000:]
-    finally:
-        _kill(driver)
+    assert kills == rounds, TOO_SLOW
+    _finish(rocketmq, tmp_path)
     expected = sorted(
         [message.queue_id, message.queue_offset, message.body.decode()] for message in rocketmq.messages("T")
     )
@@ -104,13 +106,35 @@ def _start(broker: BrokerInThread, directory: Path, verb: str) -> subprocess.Pop
         )
 
 
-def _wait(driver: subprocess.Popen[bytes], directory: Path, batches: int) -> None:
-    """Wait until the queries have started and that many batches are done."""
+def _wait(driver: subprocess.Popen[bytes], directory: Path, batches: int) -> bool:
+    """Wait until the queries have started and that many batches are done; False if the machine is too slow for Spark.
+
+    Spark gives a process that plans batches ten seconds to start, and ends the query otherwise.
+    """
     deadline = time.monotonic() + START_S
     while not ((directory / STARTED).exists() and _done(directory) >= batches):
-        assert driver.poll() is None, (directory / "driver.log").read_text()[-5000:]
+        if driver.poll() is not None:
+            end = (directory / "driver.log").read_text()[-5000:]
+            assert TOO_SLOW in end, end
+            return False
         assert time.monotonic() < deadline, f"{_done(directory)} of {batches} batches are done"
         time.sleep(0.02)
+    return True
+
+
+def _finish(broker: BrokerInThread, directory: Path) -> None:
+    """Let a driver read the rest and end."""
+    for _ in range(3):
+        driver = _start(broker, directory, "finish")
+        try:
+            status = driver.wait(START_S)
+        finally:
+            _kill(driver)
+        if status == 0:
+            return
+        end = (directory / "driver.log").read_text()[-5000:]
+        assert TOO_SLOW in end, end
+    raise AssertionError(f"three times: {TOO_SLOW}")
 
 
 def _kill(driver: subprocess.Popen[bytes]) -> None:

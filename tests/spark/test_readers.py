@@ -37,3 +37,13 @@ def test_a_schema_of_the_user_s_own_is_refused_before_anything_is_read() -> None
 def test_options_of_a_live_read_fail_before_anything_is_read() -> None:
     with pytest.raises(SettingsError, match="also needs one of the options topic or subscribe"):
         schema_of({"nameServer": "127.0.0.1:1"})
+
+
+def test_options_that_are_right_for_a_stream_alone_have_a_schema() -> None:
+    """Spark asks for the schema without saying whether it is for a batch or a stream."""
+    options = {"nameServer": "127.0.0.1:1", "topic": "T", "startingOffsets": "latest"}
+    assert schema_of(options) == SPARK_SCHEMA
+    with pytest.raises(SettingsError, match="a batch cannot begin at latest"):
+        open_reader(options, SPARK_SCHEMA)
+    with pytest.raises(SettingsError, match="a batch cannot begin at latest"):
+        schema_of(options | {"endingOffsets": "latest"})

@@ -12,12 +12,14 @@ members share queues, and this one consumes none.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Protocol
 
 import attrs
 
 from rocketpy.protocol.message import MessageQueue
+from rocketpy.spark.live.cluster import Replicas
 from rocketpy.spark.stream.watch import PEER_FAILURES
 
 _log = logging.getLogger("rocketpy.spark.stream")
@@ -26,14 +28,14 @@ _log = logging.getLogger("rocketpy.spark.stream")
 class GroupBrokers(Protocol):
     """What is asked of brokers. The calls raise :data:`PEER_FAILURES`."""
 
-    def is_group_known(self, group: str, address: str) -> bool:
-        """Return whether the retry topic of a group is on the broker at an address."""
+    def is_group_known(self, group: str, replicas: Replicas) -> bool:
+        """Return whether the retry topic of a group is on a broker."""
 
-    def introduce_group(self, group: str, address: str) -> None:
+    def introduce_group(self, group: str, replicas: Replicas) -> None:
         """Let a broker create what a group needs, as if its first member came and went."""
 
-    def commit_offset(self, group: str, address: str, queue: MessageQueue, queue_offset: int) -> None:
-        """Commit the next queue offset that a group will consume."""
+    def commit_offsets(self, group: str, replicas: Replicas, offsets: Mapping[MessageQueue, int]) -> None:
+        """Commit the next queue offsets that a group will consume."""
 
 
 @attrs.define(eq=False)
@@ -44,32 +46,30 @@ class GroupCommit:
     _brokers: GroupBrokers = attrs.field(alias="brokers")
     _committed: dict[MessageQueue, int] = attrs.field(factory=dict, init=False)
     _asked: Mapping[MessageQueue, int] = attrs.field(factory=dict, init=False)  # what was to be committed last
-    _introduced: set[str] = attrs.field(factory=set, init=False)  # addresses of brokers that know the group
+    _introduced: set[str] = attrs.field(factory=set, init=False)  # names of brokers that know the group
 
-    def commit(self, positions: Mapping[MessageQueue, int], addresses: Mapping[MessageQueue, str]) -> None:
-        """Commit positions of queues whose address is known. Never raises what a peer causes.
+    def commit(self, positions: Mapping[MessageQueue, int], replicas: Mapping[MessageQueue, Replicas]) -> None:
+        """Commit positions of queues whose broker is known. Never raises what a peer causes.
 
         The same positions again are no request, so an idle query does not wait for a broker that is away.
         """
         if positions == self._asked:
             return
         self._asked = dict(positions)
-        failed: set[str] = set()
-        for queue, position in sorted(positions.items()):
-            address = addresses.get(queue)
-            if address is None or address in failed or self._committed.get(queue) == position:
-                continue
+        changed: dict[str, dict[MessageQueue, int]] = defaultdict(dict)
+        for queue, position in positions.items():
+            if queue in replicas and self._committed.get(queue) != position:
+                changed[queue.broker_name][queue] = position
+        for broker_name, offsets in sorted(changed.items()):
             try:
-                self._introduce(address)
-                self._brokers.commit_offset(self._group, address, queue, position)
+                self._commit_at(broker_name, replicas[next(iter(offsets))], offsets)
             except PEER_FAILURES as error:
-                failed.add(address)
                 _log.warning("stream: offsets of group %s are not committed: %s", self._group, error)
-            else:
-                self._committed[queue] = position
 
-    def _introduce(self, address: str) -> None:
-        if address not in self._introduced:
-            if not self._brokers.is_group_known(self._group, address):
-                self._brokers.introduce_group(self._group, address)
-            self._introduced.add(address)
+    def _commit_at(self, broker_name: str, replicas: Replicas, offsets: Mapping[MessageQueue, int]) -> None:
+        if broker_name not in self._introduced:
+            if not self._brokers.is_group_known(self._group, replicas):
+                self._brokers.introduce_group(self._group, replicas)
+            self._introduced.add(broker_name)
+        self._brokers.commit_offsets(self._group, replicas, offsets)
+        self._committed.update(offsets)

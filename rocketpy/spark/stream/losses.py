@@ -14,14 +14,8 @@ from collections.abc import Mapping
 import attrs
 
 from rocketpy.protocol.message import MessageQueue
-
-
-@attrs.frozen
-class QueueBounds:
-    """What a broker has of a queue: offsets from ``earliest`` on, before ``latest``."""
-
-    earliest: int
-    latest: int
+from rocketpy.spark.live.cluster import QueueBounds
+from rocketpy.spark.live.positions import name_of
 
 
 @attrs.frozen
@@ -35,7 +29,7 @@ class Loss:
 
     def __str__(self) -> str:
         """Say what is lost, without a remedy."""
-        queue = f"topic {self.queue.topic} broker {self.queue.broker_name} queue {self.queue.queue_id}"
+        queue = name_of(self.queue)
         if self.position < self.bounds.earliest:
             return (
                 f"{queue}: offsets {self.position} to {self.continues_at - 1} were deleted before they were read, "

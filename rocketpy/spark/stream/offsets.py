@@ -30,20 +30,13 @@ import attrs
 
 from rocketpy.errors import SettingsError
 from rocketpy.protocol.message import MessageQueue
+from rocketpy.spark.live.parts import QueueSpan
+from rocketpy.spark.live.positions import name_of
 
 VERSION = 1
 
 Document = dict[str, Any]
 """An offset as JSON has it."""
-
-
-@attrs.frozen
-class QueueSpan:
-    """Messages of one queue from queue offset ``start`` on, before ``end``."""
-
-    queue: MessageQueue
-    start: int
-    end: int
 
 
 @attrs.frozen
@@ -93,8 +86,7 @@ def spans(start: StreamOffset, end: StreamOffset) -> list[QueueSpan]:
         first = end.began.get(queue, start.queues.get(queue))
         if first is None:
             raise SettingsError(
-                f"the checkpoint of the stream: expected a beginning of topic {queue.topic} broker {queue.broker_name} "
-                f"queue {queue.queue_id}, found only its end {last}"
+                f"the checkpoint of the stream: expected a beginning of {name_of(queue)}, found only its end {last}"
             )
         if first < last:
             found.append(QueueSpan(queue, first, last))

@@ -27,9 +27,12 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from rocketpy.errors import ClientError
+from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import MessageQueue
+from rocketpy.spark.live.cluster import QueueBounds
+from rocketpy.spark.live.positions import name_of
 from rocketpy.spark.stream.admission import BatchDelay, share_limit
-from rocketpy.spark.stream.losses import QueueBounds, find_losses
+from rocketpy.spark.stream.losses import find_losses
 from rocketpy.spark.stream.offsets import Document, StreamOffset, read_offset, write_offset
 from rocketpy.spark.stream.watch import Look, QueueWatch
 
@@ -39,7 +42,6 @@ StartingPositions = Callable[[Mapping[MessageQueue, QueueBounds]], Mapping[Messa
 """Where the options let queues begin that are there at the start of the query."""
 
 _REMEDY = "failOnDataLoss=false warns and continues with what is left"
-_UNKNOWN_CODE = -1
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -117,14 +119,13 @@ class StreamPlanner:
             self._report(
                 queue,
                 position,
-                f"topic {queue.topic} broker {queue.broker_name} queue {queue.queue_id}: the stream is at offset "
-                f"{position}, and no route of the subscription has this queue: its topic was deleted, or its broker "
-                "is not registered at the nameserver",
+                f"{name_of(queue)}: the stream is at offset {position}, and no route of the subscription has this "
+                "queue: its topic was deleted, or its broker is not registered at the nameserver",
             )
 
     def _report(self, queue: MessageQueue, position: int, lost: str) -> None:
         if self.fail_on_data_loss:
-            raise ClientError(_UNKNOWN_CODE, f"data loss: {lost} ({_REMEDY})")
+            raise ClientError(ResponseCode.PULL_OFFSET_MOVED, f"data loss: {lost} ({_REMEDY})")
         if self._reported.get(queue) != position:
             self._reported[queue] = position
             _log.warning("stream: data loss: %s", lost)

@@ -19,7 +19,7 @@ import attrs
 
 from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError
 from rocketpy.protocol.message import MessageQueue
-from rocketpy.spark.stream.losses import QueueBounds
+from rocketpy.spark.live.cluster import QueueBounds, Replicas
 
 LOOK_INTERVAL_S = 0.05
 """Least time between two looks of an idle query, which Spark polls every 10 ms."""
@@ -34,13 +34,13 @@ PEER_FAILURES = (RemotingError, RemoteProtocolError, BrokerError, ClientError)
 _log = logging.getLogger("rocketpy.spark.stream")
 
 
-class Cluster(Protocol):
+class WatchedCluster(Protocol):
     """What is asked of a cluster. Both calls raise :data:`PEER_FAILURES`."""
 
-    def subscribed_queues(self) -> Mapping[MessageQueue, str]:
-        """Return the readable queues of the subscription, each with the address of a broker that has it."""
+    def subscribed_queues(self) -> Mapping[MessageQueue, Replicas]:
+        """Return the readable queues of the subscription, each with the brokers that have it."""
 
-    def queue_bounds(self, address: str, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, QueueBounds]:
+    def queue_bounds(self, queues: Mapping[MessageQueue, Replicas]) -> Mapping[MessageQueue, QueueBounds]:
         """Return what one broker has of queues."""
 
 
@@ -56,13 +56,13 @@ class Look:
 class QueueWatch:
     """Looks at the queues of a subscription, again and again."""
 
-    _cluster: Cluster = attrs.field(alias="cluster")
+    _cluster: WatchedCluster = attrs.field(alias="cluster")
     _discovery_interval_s: float = attrs.field(alias="discovery_interval_s", kw_only=True)
     _clock: Callable[[], float] = attrs.field(alias="clock", kw_only=True)  # monotonic, in seconds
     _sleep: Callable[[float], None] = attrs.field(alias="sleep", kw_only=True)
-    _addresses: dict[MessageQueue, str] = attrs.field(factory=dict, init=False)  # the last ones known
+    _replicas: dict[MessageQueue, Replicas] = attrs.field(factory=dict, init=False)  # the last ones known
     _next_discovery: float = attrs.field(default=0.0, init=False)
-    _outages: set[str] = attrs.field(factory=set, init=False)  # addresses, and the word for all nameservers
+    _outages: set[str] = attrs.field(factory=set, init=False)  # names of brokers, and the word for all nameservers
     _last_look: Look | None = attrs.field(default=None, init=False)
     _next_look: float = attrs.field(default=0.0, init=False)
 
@@ -90,18 +90,18 @@ class QueueWatch:
         return Look(self._bounds(is_complete=True), self._unknown(known))
 
     @property
-    def addresses(self) -> Mapping[MessageQueue, str]:
-        """The last known addresses of all queues seen so far."""
-        return self._addresses
+    def replicas(self) -> Mapping[MessageQueue, Replicas]:
+        """The brokers of all queues seen so far, as last known."""
+        return self._replicas
 
-    def address(self, queue: MessageQueue) -> str | None:
-        """Return where a queue is, as far as known; None if no route has named it."""
-        if queue not in self._addresses:
+    def find(self, queue: MessageQueue) -> Replicas | None:
+        """Return the brokers that have a queue, as far as known; None if no route has named it."""
+        if queue not in self._replicas:
             self._discover()
-        return self._addresses.get(queue)
+        return self._replicas.get(queue)
 
     def _discover(self) -> None:
-        self._addresses.update(self._cluster.subscribed_queues())
+        self._replicas.update(self._cluster.subscribed_queues())
         self._next_discovery = self._clock() + self._discovery_interval_s
 
     def _discover_or_keep(self) -> None:
@@ -113,22 +113,24 @@ class QueueWatch:
             self._answered("routes")
 
     def _unknown(self, known: Iterable[MessageQueue]) -> frozenset[MessageQueue]:
-        return frozenset(queue for queue in known if queue not in self._addresses)
+        return frozenset(queue for queue in known if queue not in self._replicas)
 
     def _bounds(self, *, is_complete: bool) -> dict[MessageQueue, QueueBounds]:
-        by_address: dict[str, list[MessageQueue]] = defaultdict(list)
-        for queue, address in self._addresses.items():
-            by_address[address].append(queue)
+        by_broker: dict[str, dict[MessageQueue, Replicas]] = defaultdict(dict)
+        for queue, replicas in self._replicas.items():
+            by_broker[queue.broker_name][queue] = replicas
         found: dict[MessageQueue, QueueBounds] = {}
-        for address, queues in sorted(by_address.items()):
+        for broker_name, queues in sorted(by_broker.items()):
             try:
-                found.update(self._cluster.queue_bounds(address, sorted(queues)))
+                found.update(self._cluster.queue_bounds(queues))
             except PEER_FAILURES as error:
                 if is_complete:
                     raise
-                self._outage(address, f"{len(queues)} queues of {address} stand still: {error}")
+                self._outage(
+                    f"broker {broker_name}", f"{len(queues)} queues of broker {broker_name} stand still: {error}"
+                )
             else:
-                self._answered(address)
+                self._answered(f"broker {broker_name}")
         return found
 
     def _outage(self, peer: str, why: str) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import attrs
 
 from rocketpy.errors import RemotingConnectError
 from rocketpy.protocol.message import MessageQueue
-from rocketpy.spark.stream.losses import QueueBounds
+from rocketpy.spark.live.cluster import QueueBounds, Replicas
 from rocketpy.spark.stream.watch import QueueWatch
 
 A0, A1, B0 = MessageQueue("T", "a", 0), MessageQueue("T", "a", 1), MessageQueue("T", "b", 0)
+
+
+def replicas(broker_name: str) -> Replicas:
+    """Return a broker whose address is its name."""
+    return Replicas(broker_name, {0: broker_name}, "ns")
 
 
 @attrs.define(eq=False)
@@ -23,18 +28,16 @@ class FakeCluster:
     down: set[str] = attrs.field(factory=set)
     now: float = 100.0
     slept: list[float] = attrs.field(factory=list)
-    looks: int = 0
     answer_s: float = 0.0
 
-    def subscribed_queues(self) -> Mapping[MessageQueue, str]:
+    def subscribed_queues(self) -> Mapping[MessageQueue, Replicas]:
         self._ask("ns")
-        return {queue: queue.broker_name for queue in self.bounds if queue not in self.hidden}
+        return {queue: replicas(queue.broker_name) for queue in self.bounds if queue not in self.hidden}
 
-    def queue_bounds(self, address: str, queues: Collection[MessageQueue]) -> Mapping[MessageQueue, QueueBounds]:
+    def queue_bounds(self, queues: Mapping[MessageQueue, Replicas]) -> Mapping[MessageQueue, QueueBounds]:
         self.now += self.answer_s
-        self.looks += 1
+        [address] = {each.master for each in queues.values()}
         self._ask(address)
-        assert {queue.broker_name for queue in queues} == {address}
         return {queue: self.bounds[queue] for queue in queues}
 
     def sleep(self, seconds: float) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rocketpy.protocol.message import MessageQueue
-from rocketpy.spark.stream.losses import Loss, QueueBounds, find_losses
+from rocketpy.spark.live.cluster import QueueBounds
+from rocketpy.spark.stream.losses import Loss, find_losses
 
 A0, A1 = MessageQueue("T", "a", 0), MessageQueue("T", "a", 1)
 

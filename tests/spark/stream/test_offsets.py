@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from rocketpy.errors import SettingsError
 from rocketpy.protocol.message import MessageQueue
+from rocketpy.spark.live.parts import QueueSpan
 from rocketpy.spark.stream.offsets import (
     INITIAL,
     Document,
-    QueueSpan,
     StreamOffset,
     read_offset,
     spans,

@@ -14,9 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from rocketpy.errors import ClientError
 from rocketpy.protocol.message import MessageQueue
+from rocketpy.spark.live.cluster import QueueBounds
+from rocketpy.spark.live.parts import QueueSpan
 from rocketpy.spark.stream.admission import BatchDelay
-from rocketpy.spark.stream.losses import QueueBounds
-from rocketpy.spark.stream.offsets import INITIAL, Document, QueueSpan, read_offset, spans, write_offset
+from rocketpy.spark.stream.offsets import INITIAL, Document, read_offset, spans, write_offset
 from rocketpy.spark.stream.planner import StreamPlanner
 from tests.spark.stream.fake_cluster import A0, A1, B0, FakeCluster
 

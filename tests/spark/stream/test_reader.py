@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -18,7 +19,7 @@ from rocketpy.errors import ClientError, RemotingError, SettingsError
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import parse
-from rocketpy.spark.schema import SPARK_SCHEMA
+from rocketpy.spark.schema import SPARK_SCHEMA, spark_schema
 from rocketpy.spark.stream.reader import RocketMQStreamReader, open_stream_reader
 from rocketpy.testing.fixture.in_thread import BrokerInThread
 
@@ -170,6 +171,31 @@ def test_a_topic_that_was_deleted_and_created_anew_is_named(
     assert "ends at 1" in caplog.text
 
 
+@pytest.mark.rocketmq(fileReservedTime=1, mappedFileSizeCommitLog=65536)
+def test_messages_that_expire_under_a_stream_are_named_or_left_out(
+    broker: BrokerInThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(broker, *(f"{number:05}" + "x" * 3000 for number in range(100)))  # five files
+    reader = open_reader(broker, maxOffsetsPerTrigger="10")
+    lenient = open_reader(broker, failOnDataLoss="false")
+    first = latest(reader, reader.initialOffset(), reader.getDefaultReadLimit())
+    broker.advance(4000)
+    with blocking.open_admin_client(broker.name_server) as admin:
+        admin.cleaning.delete_expired_commit_logs(address=broker.address)
+        deadline = time.monotonic() + 30
+        while (earliest := admin.offsets.min_offset(MessageQueue("T", "broker-a", 0))) <= 10:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    words = (
+        rf"data loss: topic T broker broker-a queue 0: offsets 10 to {earliest - 1} were deleted before they were read"
+    )
+    with pytest.raises(ClientError, match=words):
+        latest(reader, first)
+    end = latest(lenient, first)
+    assert [int(body[:5]) for body in bodies(lenient, first, end)] == list(range(earliest, 100))
+    assert f"offsets 10 to {earliest - 1} were deleted" in caplog.text
+
+
 def test_a_batch_whose_queue_is_gone_is_named(broker: BrokerInThread) -> None:
     """After a crash the batch of the checkpoint is run first."""
     send(broker, "a", "b")
@@ -200,11 +226,56 @@ def test_a_stopped_reader_has_no_connections(broker: BrokerInThread) -> None:
         latest(reader, reader.initialOffset())
 
 
-def test_what_a_stream_needs_is_named(broker: BrokerInThread) -> None:
+def test_what_a_stream_needs_is_named() -> None:
+    own = StructType([StructField("a", IntegerType())])
     for options, schema, words in [
-        ({"topic": "T"}, SPARK_SCHEMA, "a stream needs the option nameServer"),
-        ({"nameServer": "a:1"}, SPARK_SCHEMA, "a stream needs the option topic"),
-        ({"nameServer": "a:1", "topic": "T"}, StructType([StructField("a", IntegerType())]), "has its own schema"),
+        ({"topic": "T"}, SPARK_SCHEMA, "nameServer"),
+        ({"nameServer": "a:1"}, SPARK_SCHEMA, "subscribePattern"),
+        ({"nameServer": "a:1", "topic": "T"}, own, "unknown column .a."),
     ]:
         with pytest.raises(SettingsError, match=words):
             open_stream_reader(parse(options, Mode.STREAM), schema)
+
+
+def test_a_schema_of_the_users_own_chooses_columns(broker: BrokerInThread) -> None:
+    send(broker, "a")
+    schema = spark_schema(["queue_offset", "body"])
+    options = {"nameServer": broker.name_server, "topic": "T", "startingOffsets": "earliest"}
+    reader = open_stream_reader(parse(options, Mode.STREAM), schema)
+    [partition] = reader.partitions(reader.initialOffset(), reader.latestOffset(reader.initialOffset(), NOW))
+    [batch] = reader.read(partition)
+    assert batch.to_pydict() == {"queue_offset": [0], "body": [b"a"]}
+
+
+def test_a_new_topic_that_fits_the_pattern_is_read_from_its_beginning(rocketmq: BrokerInThread) -> None:
+    rocketmq.topic("T", queues=2)
+    send(rocketmq, "old")
+    options = {"nameServer": rocketmq.name_server, "subscribePattern": "T|U.*", "discoveryIntervalMs": "0"}
+    reader = open_stream_reader(parse(options, Mode.STREAM), SPARK_SCHEMA)
+    assert isinstance(reader, RocketMQStreamReader)
+    first = latest(reader, reader.initialOffset())
+    rocketmq.topic("U1", queues=1)
+    with blocking.open_producer(rocketmq.name_server) as producer:
+        producer.send(Message("U1", b"new"))
+    send(rocketmq, "later")
+    second = latest(reader, first)
+    assert sorted(bodies(reader, first, second)) == ["later", "new"]
+
+
+def test_a_stream_may_begin_at_a_time(broker: BrokerInThread) -> None:
+    send(broker, "a", "b")
+    store_timestamp = broker.messages("T")[-1].store_timestamp
+    reader = open_reader(
+        broker, startingTimestamp=str(store_timestamp + 1), startingOffsetsByTimestampStrategy="latest"
+    )
+    send(broker, "c")
+    end = latest(reader, reader.initialOffset())
+    assert list(bodies(reader, reader.initialOffset(), end)) == ["c"]
+
+
+def test_a_batch_is_cut_as_the_options_say(broker: BrokerInThread) -> None:
+    send(broker, *"abcdef")
+    reader = open_reader(broker, maxRecordsPerPartition="2")
+    end = latest(reader, reader.initialOffset())
+    assert len(reader.partitions(reader.initialOffset(), end)) == 3
+    assert list(bodies(reader, reader.initialOffset(), end)) == list("abcdef")

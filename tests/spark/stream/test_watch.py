@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.errors import RemotingConnectError
-from rocketpy.spark.stream.losses import QueueBounds
+from rocketpy.spark.live.cluster import QueueBounds
 from rocketpy.spark.stream.watch import LOOK_INTERVAL_S, PAUSE_MAX_S, Look
-from tests.spark.stream.fake_cluster import A0, A1, B0, FakeCluster
+from tests.spark.stream.fake_cluster import A0, A1, B0, FakeCluster, replicas
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def test_queues_of_a_broker_that_does_not_answer_stand_still(
     cluster.down = set()
     assert B0 in watch.look([A0, B0]).bounds
     assert [record.getMessage() for record in caplog.records] == [
-        "stream: 1 queues of b stand still: connect to b failed",
-        "stream: b: answers again",
+        "stream: 1 queues of broker b stand still: connect to b failed",
+        "stream: broker b: answers again",
     ]
 
 
@@ -98,10 +98,11 @@ def test_the_pause_grows_with_the_time_that_a_look_takes(cluster: FakeCluster, a
     assert cluster.slept == [pytest.approx(pause_s)]
 
 
-def test_the_address_of_a_queue_is_looked_up_once(cluster: FakeCluster) -> None:
+def test_the_brokers_of_a_queue_are_looked_up_once(cluster: FakeCluster) -> None:
     watch = cluster.watch()
-    assert watch.address(A0) == "a"
+    assert watch.find(A0) == replicas("a")
     cluster.down = {"ns"}
-    assert watch.address(B0) == "b"
+    assert watch.find(B0) == replicas("b")
+    assert set(watch.replicas) == {A0, B0}
     cluster.down = set()
-    assert watch.address(A1) is None
+    assert watch.find(A1) is None
