@@ -19,6 +19,7 @@ from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.spark.columns.batch import record_batches
 from rocketpy.spark.columns.records import Stop, find_records
+from rocketpy.spark.failures import stated
 from rocketpy.spark.filters import MessageFilter, PushedFilters, Range
 from rocketpy.spark.live.cluster import Cluster
 from rocketpy.spark.live.planning import QueuePart, plan_parts
@@ -51,11 +52,13 @@ class LiveReader(DataSourceReader):
     def wants(self, wants: MessageFilter) -> None:
         self._settings = attrs.evolve(self._settings, pull=attrs.evolve(self._settings.pull, wants=wants))
 
+    @stated
     def partitions(self) -> Sequence[InputPartition]:
         """Ask the cluster for queues and their offsets."""
         with Cluster(self._settings.pull.access) as cluster:
             return [InputPartition(part) for part in plan_parts(cluster, self._settings)]
 
+    @stated
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield what is wanted of one part of a queue."""
         if partition.value is None:  # Spark's own partition for an empty list

@@ -8,7 +8,6 @@ from rocketpy.spark.options.option import Mode, Option, modes
 REQUEST_TIMEOUT_MS_MAX = 600_000
 
 _CONNECTED = modes(Mode.LIVE, Mode.STREAM, Mode.SINK)
-_READS = modes(Mode.LIVE, Mode.STREAM)
 
 NAME_SERVER: Option[tuple[str, ...]] = Option(
     "nameServer",
@@ -32,25 +31,27 @@ ACCESS_KEY: Option[str | None] = Option(
 )
 SECRET_KEY: Option[str | None] = Option("secretKey", TEXT, None, _CONNECTED, "Secret of that account.", secret=True)
 TLS: Option[bool] = Option(
-    "tls", BOOLEAN, False, _READS, "Connect to nameservers and brokers by TLS.", aliases=("useTLS",)
+    "tls", BOOLEAN, False, _CONNECTED, "Connect to nameservers and brokers by TLS.", aliases=("useTLS",)
 )
 TLS_CA_FILE: Option[str | None] = Option(
     "tlsCaFile",
     TEXT,
     None,
-    _READS,
-    "PEM file of trusted issuers, on every executor. Without it, those of the system.",
+    _CONNECTED,
+    "PEM file of trusted issuers, on every executor. Without it, those of the system; writes need it.",
 )
 TLS_INSECURE: Option[bool] = Option(
-    "tlsInsecure", BOOLEAN, False, _READS, "Accept any certificate, as RocketMQ's clients do by default."
+    "tlsInsecure", BOOLEAN, False, _CONNECTED, "Accept any certificate, as RocketMQ's clients do by default."
 )
 TLS_CERT_FILE: Option[str | None] = Option(
-    "tlsCertFile", TEXT, None, _READS, "PEM file of the client's certificate, on every executor."
+    "tlsCertFile", TEXT, None, _CONNECTED, "PEM file of the client's certificate, on every executor."
 )
 TLS_KEY_FILE: Option[str | None] = Option(
-    "tlsKeyFile", TEXT, None, _READS, "PEM file of its key, if not in the same file."
+    "tlsKeyFile", TEXT, None, _CONNECTED, "PEM file of its key, if not in the same file."
 )
-TLS_KEY_PASSWORD: Option[str | None] = Option("tlsKeyPassword", TEXT, None, _READS, "Password of the key.", secret=True)
+TLS_KEY_PASSWORD: Option[str | None] = Option(
+    "tlsKeyPassword", TEXT, None, _CONNECTED, "Password of the key.", secret=True
+)
 
 OPTIONS = (
     NAME_SERVER,

@@ -9,6 +9,8 @@ import attrs
 
 from rocketpy.errors import SettingsError
 from rocketpy.protocol.signature import SessionCredentials
+from rocketpy.spark.live.access import tls_of
+from rocketpy.spark.live.tls import TlsFiles
 from rocketpy.spark.options.connection import NAME_SERVER, REQUEST_TIMEOUT_MS
 from rocketpy.spark.options.option import Mode, OptionValues
 from rocketpy.spark.options.parsing import parse
@@ -37,6 +39,7 @@ class SinkSettings:
     namespace: str = ""
     producer_group: str
     credentials: SessionCredentials | None = attrs.field(default=None, repr=False)
+    tls: TlsFiles | None = None
     request_timeout_ms: int
     retries: int
     batch_max_bytes: int
@@ -59,6 +62,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkSettings:
         namespace=values[NAMESPACE] or "",
         producer_group=values[PRODUCER_GROUP],
         credentials=credentials_of(values),
+        tls=_tls(values),
         request_timeout_ms=values[REQUEST_TIMEOUT_MS],
         retries=values[RETRIES],
         batch_max_bytes=min(values[BATCH_MAX_BYTES], values[MAX_MESSAGE_SIZE]),
@@ -68,6 +72,14 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkSettings:
         drops_reserved=values[RESERVED_PROPERTIES] == "drop",
         report_path=None if report_path is None else Path(report_path),
     )
+
+
+def _tls(values: OptionValues) -> TlsFiles | None:
+    """Return what the options say of TLS; the client checks no host names, so anybody's issuers would not do."""
+    tls = tls_of(values)
+    if tls is not None and tls.ca_file is None and not tls.is_insecure:
+        raise SettingsError("writing with tls=true needs the option tlsCaFile (or tlsInsecure=true), found neither")
+    return tls
 
 
 def _topic(values: OptionValues) -> str | None:

@@ -25,7 +25,9 @@ from rocketpy.errors import (
     RocketpyError,
 )
 from rocketpy.protocol.message_id import UniqKeyFactory
+from rocketpy.remoting.config import TlsClientConfig
 from rocketpy.remoting.local_address import packed_address
+from rocketpy.spark.live.tls import TlsFiles, client_context
 from rocketpy.spark.sink.encoding import EncodingRules, encode_rows
 from rocketpy.spark.sink.failures import RowFault, SinkError
 from rocketpy.spark.sink.pieces import Piece, cut, queue_choices
@@ -83,7 +85,11 @@ def slices(batch: pa.RecordBatch, bytes_max: int = SLICE_BYTES_MAX) -> Iterator[
 @contextmanager
 def _opened(rows: TaskRows, settings: SinkSettings) -> Iterator[_Opened]:
     config = ClientConfig(
-        name_servers=settings.name_servers, credentials=settings.credentials, namespace=settings.namespace
+        name_servers=settings.name_servers,
+        credentials=settings.credentials,
+        namespace=settings.namespace,
+        use_tls=settings.tls is not None,
+        tls=TlsClientConfig() if settings.tls is None else _tls_config(settings.tls),
     )
     producing = ProducerConfig(send_msg_timeout=settings.request_timeout_ms, max_message_size=settings.max_message_size)
     with (
@@ -99,6 +105,19 @@ def _opened(rows: TaskRows, settings: SinkSettings) -> Iterator[_Opened]:
         yield _Opened(
             client, producer, Sender(producer, batching, repeats=settings.retries, pause=time.sleep), keys, rules
         )
+
+
+def _tls_config(files: TlsFiles) -> TlsClientConfig:
+    """Return the client's settings of TLS; :class:`~rocketpy.errors.SettingsError` names the option of a wrong file."""
+    client_context(files)  # the client would name its own settings, which the user does not know
+    return TlsClientConfig(
+        test_mode_enable=False,
+        auth_server=not files.is_insecure,
+        trust_cert_path=files.ca_file or "",
+        cert_path=files.cert_file or "",
+        key_path=files.key_file or "",
+        key_password=files.key_password or "",
+    )
 
 
 def _unique_keys(client_id: str) -> CreateKeys:

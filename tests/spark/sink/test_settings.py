@@ -60,6 +60,8 @@ def test_options_travel_to_executors_and_a_secret_is_not_printed() -> None:
         ({**NAME_SERVER, "rowkey": "id"}, "option rowKey: expected property, uniquekey or none, found 'id'"),
         ({**NAME_SERVER, "retrys": "1"}, "the nearest is retries"),
         ({**NAME_SERVER, "path": "/tmp"}, "option path is for reads of files"),
+        ({**NAME_SERVER, "tls": "true"}, r"needs the option tlsCaFile \(or tlsInsecure=true\), found neither"),
+        ({**NAME_SERVER, "tlscafile": "x"}, "has no effect without tls=true"),
         ({**NAME_SERVER, "accesskey": "a"}, "belong together"),
     ],
 )

@@ -8,9 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import trio
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from rocketpy.errors import SettingsError
 from rocketpy.protocol.java_hash import java_hash
 from rocketpy.protocol.message import MessageExt
 from rocketpy.spark.sink.failures import SinkError
@@ -20,6 +22,8 @@ from rocketpy.spark.sink.settings import parse_sink_options
 from rocketpy.spark.sink.task import slices, write_task
 from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
+from tests.client.real_cluster import open_real_cluster
+from tests.remoting.certificate_files import client_config, crt, server_config
 from tests.spark.sink.encoded import columns_of
 
 
@@ -191,3 +195,21 @@ def test_requests_are_signed_with_the_account(tmp_path: Path) -> None:
             written(broker, columns, topic="Signed", accessKey="an-account", secretKey="wrong")
         commit = written(broker, columns, topic="Signed", accessKey="an-account", secretKey="a-secret")
     assert commit.counts.messages == 3
+
+
+@pytest.mark.parametrize("trust", [{"tlsCaFile": crt("authority")}, {"tlsInsecure": "true"}])
+async def test_a_cluster_with_tls_is_written_over_tls(tmp_path: Path, trust: dict[str, str]) -> None:
+    server = server_config(server_mode="enforcing")
+    known = client_config(enable=True)
+    async with open_real_cluster(tmp_path, tls_server=server, tls_client=known) as cluster:
+        options = {"nameServer": cluster.address, "topic": "Private", "tls": "true", **trust}
+        batch = pa.RecordBatch.from_pydict(columns_of(body=[b"x"] * 3))
+
+        def write(options: dict[str, str]) -> TaskCommit:
+            return write_task(iter([batch]), ("body",), TaskRows("w", 0), parse_sink_options(options))
+
+        commit = await trio.to_thread.run_sync(write, options)
+        assert commit.counts.messages == 3
+        if "tlsCaFile" in trust:
+            with pytest.raises(SettingsError, match=r"option tlsCaFile: expected a PEM file.*nowhere"):
+                await trio.to_thread.run_sync(write, {**options, "tlsCaFile": "nowhere"})
