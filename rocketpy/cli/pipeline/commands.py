@@ -8,10 +8,12 @@ import typer
 
 from rocketpy.cli.pipeline.archive import archive
 from rocketpy.cli.pipeline.audit import audit
+from rocketpy.cli.pipeline.replay import replay
 
 PIPELINES: Mapping[str, Callable[..., None]] = {
     "archive": archive,
     "audit": audit,
+    "replay": replay,
 }
 """Each pipeline by its name. The parameters of the function are its options."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,16 @@ def job_progress(context: SparkContext, group: str) -> JobProgress:
         sum(stage.numTasks for stage in known),
         sum(stage.numFailedTasks for stage in known),
     )
+
+
+@contextmanager
+def message_bar(title: str, *, show: bool, console: Console | None = None) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar over messages; the block gets a function that takes how many are done, and how many there are."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("messages")
+    console = console or Console(stderr=True)
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=not show) as progress:
+        task = progress.add_task(title, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 @contextmanager

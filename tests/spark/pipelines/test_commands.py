@@ -13,8 +13,10 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 from typer.testing import CliRunner, Result
 
 from rocketpy.cli.__main__ import app
-from rocketpy.spark.pipelines.archive import read_archive
+from rocketpy.spark.pipelines.archive import archive, read_archive
+from rocketpy.testing.fixture.in_thread import BrokerInThread
 from tests.spark.files.test_reader import golden_store
+from tests.spark.pipelines.messages import frame, message
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +40,19 @@ def test_a_disk_is_archived_and_the_summary_says_so(spark: SparkSession, tmp_pat
     again = run("archive", root, "--store", str(store), "--broker-name", "b", "-t", "GoldA")
     assert again.stdout.startswith(f"archive: {len(expected)} read, 0 written, {len(expected)} skipped in ")
     assert read_archive(spark, root).count() == len(expected)
+
+
+def test_what_was_archived_is_replayed(spark: SparkSession, rocketmq: BrokerInThread, tmp_path: Path) -> None:
+    root = str(tmp_path / "archive")
+    archive(frame(spark, [message("T", queue, offset) for queue in (0, 1) for offset in range(4)]), root)
+    topic = rocketmq.topic("Again")
+    done = run(
+        "replay", rocketmq.name_server, "--archive", root, "--to", f"T={topic}", "-k", "k1", "-k", "k3", "--json"
+    )
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)
+    assert (summary["read"], summary["written"]) == (4, 4)
+    assert {each.body for each in rocketmq.messages(topic)} == {b"T/0/1", b"T/0/3", b"T/1/1", b"T/1/3"}
 
 
 def test_a_failure_is_a_sentence_first_and_sparks_traceback_after(spark: SparkSession, tmp_path: Path) -> None:

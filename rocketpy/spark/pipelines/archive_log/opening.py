@@ -1,11 +1,11 @@
-"""Opens the log of an archive on the file system of its path."""
+"""Opens an archive, or any directory of a pipeline, on the file system of its path."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
 
-from rocketpy.spark.pipelines.archive_log.file_system import LocalFileSystem
+from rocketpy.spark.pipelines.archive_log.file_system import FileSystem, LocalFileSystem
 from rocketpy.spark.pipelines.archive_log.hadoop_file_system import HadoopFileSystem
 from rocketpy.spark.pipelines.archive_log.log import ArchiveLog
 
@@ -16,12 +16,18 @@ LOCAL_SCHEME = "file"
 
 
 def open_archive_log(spark: SparkSession, path: str) -> ArchiveLog:
-    """Return the log of the archive at a path, which Spark and Hadoop complete as they do any path."""
+    """Return the log of the archive at a path."""
+    root, files = open_files(spark, path)
+    return ArchiveLog(root, files=files)
+
+
+def open_files(spark: SparkSession, path: str) -> tuple[str, FileSystem]:
+    """Return a directory as an absolute path, completed as Spark completes any path, and its file system."""
     jvm: Any = spark.sparkContext._jvm
     configuration = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
     files = hadoop_path.getFileSystem(configuration)
     if files.getScheme() == LOCAL_SCHEME:
-        return ArchiveLog(os.path.abspath(hadoop_path.toUri().getPath()), files=LocalFileSystem())
+        return os.path.abspath(hadoop_path.toUri().getPath()), LocalFileSystem()
     qualified = str(files.makeQualified(hadoop_path).toString())
-    return ArchiveLog(qualified, files=HadoopFileSystem(spark, qualified))
+    return qualified, HadoopFileSystem(spark, qualified)
