@@ -26,6 +26,9 @@ from rocketpy.cli.pipeline.sources import (
     format_options,
 )
 
+PARQUET = "parquet"
+FORMATS = (PARQUET, "delta", "iceberg")
+
 Archive = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Directory of the archive.", show_default=False)]
 
 
@@ -40,6 +43,12 @@ def archive(
         int | None,
         typer.Option(min=1, help="Shuffle into at most so many files for each topic and date.", show_default=False),
     ] = None,
+    format_name: Annotated[
+        str, typer.Option("--format", help="parquet; or delta, iceberg, if Spark has their jars.")
+    ] = PARQUET,
+    table: Annotated[
+        str, typer.Option(help="Table of --format: a path, or a name in a catalog; without it, ARCHIVE.")
+    ] = "",
     master: Master = DEFAULT_MASTER,
     conf: Configuration = None,
     as_json: AsJson = False,
@@ -49,12 +58,23 @@ def archive(
     Exit status: 0 archived, or nothing new, 1 failed and nothing was added, 2 wrong usage.
     """
     check_source(namesrv, store, broker_name, topic)
+    check_format(format_name)
     options = format_options(option)
     with pipeline_session("archive", master, conf) as spark:
         from rocketpy.spark.pipelines.archive import archive as run
+        from rocketpy.spark.pipelines.archive_table import TableFormat, archive_to_table
         from rocketpy.spark.pipelines.progress import progress_bar
 
         messages = chosen_messages(spark, namesrv, store, broker_name, topic, options)
         with progress_bar(spark, "archiving", show=is_bar_wanted()):
-            summary = run(messages, path, files_per_partition=files_per_partition)
+            if format_name == PARQUET:
+                summary = run(messages, path, files_per_partition=files_per_partition)
+            else:
+                summary = archive_to_table(messages, path, TableFormat(format_name, table or path))
         show_summary(summary, as_json=as_json)
+
+
+def check_format(name: str) -> None:
+    """Raise ``BadParameter`` unless it is a format of an archive."""
+    if name not in FORMATS:
+        raise typer.BadParameter(f"{name!r}, expected one of {', '.join(FORMATS)}", param_hint="--format")

@@ -46,6 +46,7 @@ def pipeline_session(name: str, master: str, configuration: list[str] | None) ->
     with outcome():
         try:
             import pyarrow  # noqa: F401 - the readers need it, and would fail in the middle
+            from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
             from pyspark.errors import PySparkException
             from pyspark.sql import SparkSession
 
@@ -66,7 +67,7 @@ def pipeline_session(name: str, master: str, configuration: list[str] | None) ->
             spark.sparkContext.setLogLevel("ERROR")
         try:
             yield spark
-        except PySparkException as failure:
+        except (PySparkException, Py4JJavaError) as failure:
             print_line(f"rocketpy: {explain_error(failure)}", err=True)
             print_lines(str(failure).splitlines(), err=True)
             raise typer.Exit(FAILED) from None

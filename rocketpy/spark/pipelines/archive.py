@@ -15,7 +15,6 @@ cluster alone: it knows nothing of a disk from which the same queues are archive
 
 from __future__ import annotations
 
-import posixpath
 import time
 import uuid
 from collections import Counter
@@ -23,15 +22,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
-from pyspark.sql import DataFrame, Observation, Window
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, StructField, StructType
 
 from rocketpy.clock import Clock, SystemClock
-from rocketpy.errors import SettingsError
+from rocketpy.spark.pipelines.archive_counts import QUEUE_COLUMNS, count_messages
 from rocketpy.spark.pipelines.archive_log.log import ArchiveLog
-from rocketpy.spark.pipelines.archive_log.offset_sum import OffsetSum
 from rocketpy.spark.pipelines.archive_log.opening import open_archive_log
 from rocketpy.spark.pipelines.archive_log.ranges import OffsetRange, gaps, joined
 from rocketpy.spark.pipelines.archive_log.record import ArchivedFile, ArchiveState, RunRecord
@@ -39,17 +38,13 @@ from rocketpy.spark.pipelines.summary import Summary
 from rocketpy.spark.schema import SPARK_SCHEMA
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import SparkSession
 
 PARTITION_COLUMNS = ("topic", "date")
-QUEUE_COLUMNS = ("topic", "broker_name", "queue_id")
 SECONDS_OF_A_DAY = 86_400
 ALREADY_ARCHIVED = "already archived"
 
-_QUEUE_SCHEMA = "topic string, broker_name string, queue_id int"
-_RANGE_SCHEMA = f"{_QUEUE_SCHEMA}, start long, end long"
-
-_Queue = tuple[str, str, int]
+_RANGE_SCHEMA = "topic string, broker_name string, queue_id int, start long, end long"
 
 
 def archive(
@@ -128,10 +123,15 @@ def without(messages: DataFrame, ranges: Sequence[OffsetRange]) -> DataFrame:
     )
 
 
-def _write(fresh: DataFrame, staging: str, files_per_partition: int | None) -> None:
-    """Write the messages as the archive has them. The date is that of the store's time, in UTC."""
+def with_date(messages: DataFrame) -> DataFrame:
+    """Return messages with the columns of an archive. The date is that of the store's time, in UTC."""
     days = F.floor(F.unix_seconds("store_timestamp") / F.lit(SECONDS_OF_A_DAY)).cast("int")
-    dated = fresh.select(*SPARK_SCHEMA.names, F.date_from_unix_date(days).alias("date"))
+    return messages.select(*SPARK_SCHEMA.names, F.date_from_unix_date(days).alias("date"))
+
+
+def _write(fresh: DataFrame, staging: str, files_per_partition: int | None) -> None:
+    """Write the messages as the archive has them."""
+    dated = with_date(fresh)
     if files_per_partition is not None:
         part = F.pmod(F.col("queue_id"), F.lit(files_per_partition))
         dated = dated.repartition(*PARTITION_COLUMNS, part)
@@ -149,67 +149,14 @@ def _record(spark: SparkSession, log: ArchiveLog, state: ArchiveState, run_id: s
     paths = log.staged_files(run_id)
     if not paths:
         return None
-    staged = _read_files(spark, log.staging(run_id), paths)
-    offset = F.col("queue_offset")
-    whole = offset.cast("decimal(19,0)")  # sums that no queue is too long for
-    counts = (
-        staged.groupBy(F.col("_metadata.file_name").alias("file"), *QUEUE_COLUMNS)
-        .agg(
-            F.count(F.lit(1)).alias("rows"),
-            F.min(offset).alias("first"),
-            F.max(offset).alias("last"),
-            F.sum(whole).alias("sum"),
-            F.sum(whole * whole).alias("squares"),
-            F.bit_xor(offset).alias("xor"),
-        )
-        .collect()
-    )
-    if any(row.broker_name is None for row in counts):
-        raise SettingsError("messages without a broker name cannot be archived: files do not hold it, give broker_name")
-    rows_of_files = Counter[str]()
-    for row in counts:
-        rows_of_files[row.file] += row.rows
+    counted = count_messages(_read_files(spark, log.staging(run_id), paths), F.col("_metadata.file_path"))
+    rows = Counter[str]()
+    for uri, count in counted.rows.items():
+        rows["/".join(unquote(uri).split("/")[-1 - len(PARTITION_COLUMNS) :])] += count
     return RunRecord(
         run=state.last_run + 1,
         id=run_id,
         time=datetime.fromtimestamp(clock.timestamp_ms() / 1000, UTC).isoformat(),
-        ranges=_ranges(staged, counts),
-        files=tuple(ArchivedFile(path, rows_of_files[posixpath.basename(path)]) for path in paths),
+        ranges=counted.ranges,
+        files=tuple(ArchivedFile(path, rows[path]) for path in paths),
     )
-
-
-def _ranges(staged: DataFrame, counts: Sequence[Row]) -> tuple[OffsetRange, ...]:
-    """Return the queue offsets of the staged messages. Only queues with gaps are looked at message by message."""
-    queues: dict[_Queue, OffsetSum] = {}
-    for row in counts:
-        queue = (row.topic, row.broker_name, row.queue_id)
-        part = OffsetSum(row.rows, row.first, row.last, int(row.sum), int(row.squares), row.xor)
-        queues[queue] = queues[queue].plus(part) if queue in queues else part
-    whole = [OffsetRange(*queue, sums.first, sums.last + 1) for queue, sums in queues.items() if sums.is_unbroken]
-    ranges = joined([*whole, *_islands(staged, [queue for queue, sums in queues.items() if not sums.is_unbroken])])
-    offsets = Counter[_Queue]()
-    for each in ranges:
-        offsets[each.topic, each.broker_name, each.queue_id] += each.message_count
-    for queue, sums in queues.items():
-        if offsets[queue] != sums.rows:
-            raise SettingsError(
-                f"topic {queue[0]} broker {queue[1]} queue {queue[2]}: expected each queue offset once, found "
-                f"{sums.rows} messages with {offsets[queue]} offsets: do they come from several stores or brokers?"
-            )
-    return ranges
-
-
-def _islands(staged: DataFrame, queues: Sequence[_Queue]) -> list[OffsetRange]:
-    """Return the unbroken ranges of queues that have gaps."""
-    if not queues:
-        return []
-    chosen = F.broadcast(staged.sparkSession.createDataFrame(list(queues), _QUEUE_SCHEMA))
-    number = F.dense_rank().over(Window.partitionBy(*QUEUE_COLUMNS).orderBy("queue_offset"))
-    islands = (
-        staged.select(*QUEUE_COLUMNS, "queue_offset")
-        .join(chosen, list(QUEUE_COLUMNS))
-        .withColumn("island", F.col("queue_offset") - number)  # equal within an unbroken range
-        .groupBy(*QUEUE_COLUMNS, "island")
-        .agg(F.min("queue_offset").alias("first"), F.max("queue_offset").alias("last"))
-    )
-    return [OffsetRange(row.topic, row.broker_name, row.queue_id, row.first, row.last + 1) for row in islands.collect()]

@@ -15,6 +15,7 @@ from rocketpy.cli.__main__ import app
         (["/a", "-n", "127.0.0.1:1"], "at least one topic"),
         (["/a", "--store", "/s"], "files do not hold the broker's name"),
         (["/a", "--store", "/s", "--broker-name", "b", "--files-per-partition", "0"], "--files-per-partition"),
+        (["/a", "--store", "/s", "--broker-name", "b", "--format", "orc"], "'orc', expected one of parquet, delta"),
         (["/a", "--store", "/s", "--broker-name", "b", "-o", "path"], "expected NAME=VALUE"),
     ],
 )

@@ -31,7 +31,8 @@ def test_an_archive_reads_back_as_what_was_archived(spark: SparkSession, tmp_pat
     rows = [message(topic, 0, offset) for topic in ("T", "123", "%RETRY%g", "a|b") for offset in range(3)]
     rows.append(message("T", 1, 0, store_timestamp=None, unique_key=None, keys=None, tags=None, properties={}))
     messages = frame(spark, rows)
-    archive(messages, str(tmp_path / "archive"))
+    summary = archive(messages, str(tmp_path / "archive"))
+    assert (summary.read, summary.written, summary.skipped_count) == (13, 13, 0)
     read = read_archive(spark, str(tmp_path / "archive"))
     assert read.dtypes == messages.dtypes
     order = ["topic", "queue_id", "queue_offset"]
@@ -103,20 +104,10 @@ def test_the_number_of_files_can_be_bounded(spark: SparkSession, tmp_path: Path)
     assert read_archive(spark, str(tmp_path / "one")).count() == 4
 
 
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        ([message("T", 0, 0, broker_name=None)], "without a broker name"),
-        ([message("T", 0, 0), message("T", 0, 0)], "broker b queue 0: .* found 2 messages with 1 offsets"),
-        ([message("T", 0, 0), message("T", 0, 0), message("T", 0, 2)], "found 3 messages with 2 offsets"),
-    ],
-)
-def test_messages_that_cannot_be_told_apart_are_refused_and_leave_nothing(
-    spark: SparkSession, tmp_path: Path, rows: list[dict[str, object]], words: str
-) -> None:
+def test_a_run_that_is_refused_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
     root = tmp_path / "archive"
-    with pytest.raises(SettingsError, match=words):
-        archive(frame(spark, rows), str(root))
+    with pytest.raises(SettingsError, match="without a broker name"):
+        archive(frame(spark, [message("T", 0, 0, broker_name=None)]), str(root))
     assert list(root.rglob("*.parquet")) == []
     assert archive(frame(spark, [message("T", 0, 0)]), str(root)).written == 1
 

@@ -5,6 +5,7 @@
     ARCHIVE/topic=T/date=2026-01-31/part-....parquet      what everybody may read
     ARCHIVE/_archive/runs/00000000000000000007.json       a record for each run, never changed
     ARCHIVE/_archive/staging/ID/topic=T/date=.../part-... what a run has written that has not ended
+    ARCHIVE/_archive/announced/ID                         a run that appends to a table, until it has ended
     ARCHIVE/_archive/lock                                 held while a run writes (local file systems)
 
 A run writes its files into its staging directory, then its record, then renames the files into place. The record is the
@@ -106,6 +107,22 @@ class ArchiveLog:
         for file in self.state().files:
             found.setdefault(staged.get(file.path, self._root), []).append(file.path)
         return found
+
+    def announce(self, run_id: str) -> None:
+        """Note that a run is about to append to a table: if it dies, the next run asks the table what became of it."""
+        self._files.create(f"{self._announced}/{run_id}", b"")
+
+    def announced(self) -> list[str]:
+        """Return the runs that were announced and are not known to have ended."""
+        return [name for name in self._files.list_names(self._announced) if name[0] != "."]
+
+    def withdraw(self, run_id: str) -> None:
+        """Note that a run that was announced has ended, committed or not."""
+        self._files.remove(f"{self._announced}/{run_id}")
+
+    @property
+    def _announced(self) -> str:
+        return f"{self._root}/{LOG_DIRECTORY}/announced"
 
     @property
     def _runs(self) -> str:
