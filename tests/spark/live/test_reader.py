@@ -10,7 +10,7 @@ from itertools import count
 import attrs
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, InputPartition, StringContains
 
 from rocketpy.client import Message, MessageQueue, blocking
 from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError
@@ -93,6 +93,19 @@ def test_tags_and_sql_are_chosen_by_the_broker(broker: BrokerInThread) -> None:
     assert sorted(numbers(read(broker, sql="n BETWEEN 50 AND 59"))) == list(range(50, 60))
     assert sorted(numbers(read(broker, tags="t1", minPartitions="9"))) == list(range(1, 80, 3))
     assert read(broker, tags="nothing") == []
+
+
+def test_filters_of_a_query_shrink_what_is_pulled(broker: BrokerInThread) -> None:
+    """Without those that were taken, Spark compares nothing again: they must be decided here, exactly."""
+    reader = LiveReader(settings_of(parse({"nameServer": broker.name_server, "topic": "T"}, Mode.LIVE)), SPARK_SCHEMA)
+    taken = [EqualTo(("queue_id",), 1), GreaterThanOrEqual(("queue_offset",), 30)]
+    kept = [StringContains(("tags",), "t")]
+    assert list(reader.pushFilters([*taken, *kept])) == kept
+    [partition] = reader.partitions()
+    span = partition.value.span
+    assert (span.queue.queue_id, span.start, span.end) == (1, 30, 40)
+    rows = [row for batch in reader.read(partition) for row in batch.to_pylist()]
+    assert [row["queue_offset"] for row in rows] == list(range(30, 40))
 
 
 def test_a_broker_that_is_gone_while_it_is_read_fails_with_one_sentence() -> None:
