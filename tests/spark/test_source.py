@@ -114,6 +114,14 @@ def test_a_query_keeps_the_same_rows_whether_or_not_its_filters_are_pushed_down(
     assert found
 
 
+def test_two_uses_of_one_dataframe_keep_their_own_conditions(spark: SparkSession, store: Path) -> None:
+    frame = spark.read.format("rocketmq").load(str(store))
+    both = frame.where("topic = 'GoldTx'").unionByName(frame.where("topic = 'GoldFilter'"))
+    wanted = frame.groupBy("topic").count().where("topic in ('GoldTx', 'GoldFilter')").collect()
+    assert sorted(map(tuple, both.groupBy("topic").count().collect())) == sorted(map(tuple, wanted))
+    assert len(wanted) == 2
+
+
 def test_a_schema_of_the_users_own_reads_those_columns(spark: SparkSession, store: Path) -> None:
     columns = "_offset bigint, body variant, properties map<string,string>, topic string, _file string"
     frame = spark.read.format("rocketmq").schema(columns).load(str(store))
