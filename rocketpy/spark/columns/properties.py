@@ -22,9 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rocketpy.protocol.properties import decode_properties
 from rocketpy.protocol.stored_message import Buffer
-from rocketpy.spark.columns.arrow_parts import Bytes, binary_parts, bytes_of, offsets_of, replaced, spread, text_of
+from rocketpy.spark.columns.arrow_parts import Bytes, binary_parts, bytes_of, offsets_of, spread, text_of
 from rocketpy.spark.columns.layout import Bools, Int64s, read_int16, read_int32, read_int64, read_uint8
 
 _SEPARATOR = 2
@@ -44,8 +43,6 @@ class PropertyEntries:
 
     content: Bytes
     """All texts, each after a 0x02."""
-    text_offsets: npt.NDArray[np.int32]
-    """Where each text begins with its 0x02, and where the last one ends."""
     firsts: Int64s
     """For each text, the number of its first entry; at last the number of all entries."""
     starts: Int64s
@@ -75,7 +72,7 @@ def read_entries(buffer: Buffer, starts: Int64s, ends: Int64s) -> PropertyEntrie
     if not counts.all():
         firsts = np.append(0, np.cumsum(counts))[firsts]
         entry_starts, nexts, entry_ends = entry_starts[counts], nexts[counts], entry_ends[counts]
-    return PropertyEntries(content, offsets, firsts, entry_starts, nexts, entry_ends)
+    return PropertyEntries(content, firsts, entry_starts, nexts, entry_ends)
 
 
 def property_column(entries: PropertyEntries, name: str) -> pa.StringArray:
@@ -100,17 +97,36 @@ def properties_column(entries: PropertyEntries, map_type: pa.MapType) -> pa.MapA
     """Return all properties of each message, in their order."""
     names = text_of(binary_parts(entries.content, entries.starts, entries.separators))
     values = text_of(binary_parts(entries.content, entries.separators + 1, entries.ends))
-    maps = pa.MapArray.from_arrays(pa.array(entries.firsts, pa.int32()), names, values, map_type)
-    rows = _rows_with_repeated_names(entries.firsts, names)
-    if not len(rows):
-        return maps
-    others = [list(decode_properties(_text(entries, row)).items()) for row in rows.tolist()]
-    return replaced(maps, rows, pa.array(others, map_type))
+    firsts = entries.firsts
+    rows = _rows_with_repeated_names(firsts, names)
+    if len(rows):  # every message of a batch has WAIT twice, its own and the batch's
+        kept, latest, firsts = _without_repetitions(firsts, names, rows)
+        names, values = names.take(pa.array(kept)), values.take(pa.array(latest))
+    return pa.MapArray.from_arrays(pa.array(firsts, pa.int32()), names, values, map_type)
 
 
-def _text(entries: PropertyEntries, row: int) -> str:
-    start, end = entries.text_offsets[row : row + 2]
-    return entries.content[start + 1 : end].tobytes().decode("utf-8", "replace")
+def _without_repetitions(
+    firsts: Int64s, names: pa.StringArray, rows: npt.NDArray[np.intp]
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Return which names stay, the entry that has the value of each, and the firsts of the texts then.
+
+    ``rows`` are the texts that have a name twice. It stays where it is first, with its last value.
+    """
+    counts = np.diff(firsts)
+    owners = np.repeat(np.arange(len(counts)), counts)
+    among = np.flatnonzero(np.isin(owners, rows))
+    encoded = names.take(pa.array(among)).dictionary_encode()
+    named = owners[among] * len(encoded.dictionary) + encoded.indices.to_numpy()
+    order = np.argsort(named, kind="stable")  # a text's entries of one name follow each other
+    is_first = np.append(True, np.diff(named[order]) != 0)
+    is_last = np.append(is_first[1:], True)
+    order = among[order]
+    latest = np.arange(len(names))
+    latest[order[is_first]] = order[is_last]
+    stays = np.ones(len(names), np.bool_)
+    stays[order[~is_first]] = False
+    kept = np.flatnonzero(stays)
+    return kept, latest[kept], np.append(0, np.cumsum(stays))[firsts]
 
 
 def _rows_with_repeated_names(firsts: Int64s, names: pa.StringArray) -> npt.NDArray[np.intp]:
