@@ -19,6 +19,7 @@ ALIASES = {"QueueSelector", "TO_END"}
 WITHOUT_JAVA = {
     "BatchingProducer": "RocketMQ 4.9 collects no batches; its module names the class of RocketMQ 5",
     "ClientEnvironment": "clock, network and randomness are the machine's in Java",
+    "EncodedBatch": "Java's producer encodes a batch itself",
     "PendingSend": "what a send returns instead of a callback",
 }
 """Classes of the client whose module follows no class of Java, and why."""
