@@ -26,7 +26,7 @@ from rocketpy.testing.fixture.in_thread import BrokerInThread
 
 pytestmark = [pytest.mark.blackbox, pytest.mark.spark]
 
-ROUNDS = {"dev": 2, "ci": 5, "deep": 20}[os.environ.get("ROCKETPY_TIER", "dev")]
+ROUNDS = {"dev": 1, "ci": 2, "deep": 20}[os.environ.get("ROCKETPY_TIER", "dev")]
 STREAMS = 3
 QUEUES = 3
 SENT = 150, 300  # before each life: three batches for each stream at least
