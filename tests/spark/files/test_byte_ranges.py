@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import tracemalloc
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
 from rocketpy.errors import StoreError
-from rocketpy.spark.files.byte_ranges import ByteRange, RangeReader
+from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
+from rocketpy.spark.files.byte_ranges import PIECE_SIZE, ByteRange, RangeReader
 from rocketpy.spark.files.log_files import CommitLogFile, FileGoneError, list_log_files
 from rocketpy.spark.files.problems import Problem, ReadMode, raise_problem
 from rocketpy.spark.files.queue_units import KnownRecords, list_queues
@@ -60,6 +62,25 @@ def test_a_piece_holds_whole_records_and_no_more_bytes_than_asked_for(tmp_path: 
     assert len(blocks) > 3
     assert all(len(block.buffer) <= max(600, *sizes) for block in blocks)
     assert {block.path for block in blocks} == {str(store.log_file(0))}
+
+
+def test_a_record_that_claims_more_than_there_can_be_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sparse file of 8 KB may claim 2 GiB: read whole it would be 2 GiB of memory."""
+    claim, path, pread = 79 << 20, tmp_path / f"{65536:020}", os.pread
+    with path.open("wb") as file:
+        file.write(struct.pack(">iiiiiqq", claim, MESSAGE_MAGIC_CODE, 0, 0, 0, 0, 65536))
+        file.truncate(80 << 20)
+
+    def bounded(descriptor: int, size: int, position: int) -> bytes:
+        assert size <= PIECE_SIZE, size
+        return pread(descriptor, size, position)
+
+    monkeypatch.setattr(os, "pread", bounded)
+    part = ByteRange(CommitLogFile(str(path), 65536, 80 << 20, is_last=False), 0, 80 << 20)
+    with pytest.raises(StoreError, match=f"expected a record of 91 to 67108864 bytes, found {claim}"):
+        list(RangeReader(report=raise_problem, next_record=no_record).read(part))
 
 
 def test_a_range_yields_what_begins_in_it(tmp_path: Path) -> None:

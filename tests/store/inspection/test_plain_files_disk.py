@@ -7,7 +7,6 @@ import struct
 from pathlib import Path
 
 import pytest
-from rocketpy.spark.commit_log_files import CommitLogRange, list_commit_log_files, read_messages
 
 from rocketpy.errors import StartError, StoreError
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
@@ -159,18 +158,3 @@ def test_a_record_that_claims_more_than_there_can_be_is_not_read(claiming: Broke
             break
     assert walk.end_offset == 65536
     opened.close()
-
-
-def test_nor_does_spark(claiming: BrokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "pread", _bounded_pread)
-    file = next(each for each in list_commit_log_files(str(claiming.root)) if each.base_offset == 65536)
-    with pytest.raises(StoreError, match=f"found size {CLAIM}"):
-        list(read_messages(CommitLogRange(file, 0, file.size), lambda topic, stored: True))
-
-
-_pread = os.pread
-
-
-def _bounded_pread(descriptor: int, size: int, position: int) -> bytes:
-    assert size <= 16 << 20, size
-    return _pread(descriptor, size, position)
