@@ -88,10 +88,11 @@ async def test_topics_and_groups(java: Scene) -> None:
 async def test_messages_and_progress(java: Scene, group: str) -> None:
     admin, topic = java.admin, java.topic
     async with open_producer(java.namesrv, group=group) as producer:
-        sent = [
-            await producer.send(Message(topic, b"%d" % number, {"KEYS": f"key both{number}"}), queue=java.queue())
-            for number in range(4)
-        ]
+        sent = []
+        for number in range(4):
+            message = Message(topic, b"%d" % number, {"KEYS": f"key both{number}"})
+            sent.append(await producer.send(message, queue=java.queue()))
+            await trio.sleep(0.002)  # Java finds any of the messages of a millisecond
         assert [each.client_id for each in (await admin.clients.producers(group, topic)).connection_set]
         assert group in (await admin.clients.all_producers(java.broker)).data
     await eventually(lambda: admin.messages.query(topic, "both3"))
