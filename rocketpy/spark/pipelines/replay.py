@@ -3,7 +3,7 @@
 ::
 
     messages = selected(read_archive(spark, "/archive"), Selection(where="tags = 'paid'"))
-    replay(messages, Target(name_server="127.0.0.1:9876", topics="orders_again"), rate=500, work="/work/replay-1")
+    replay(messages, Target(name_server="127.0.0.1:9876", topics="orders_again"), rate=500, work="/var/replay/again-1")
 
 At least once: a run that was killed may have sent a part of a slice that the next run sends again. Each message has the
 id of the original in its property ``REPLAYED_MESSAGE_ID``, and the sink's key of the row, the same in each attempt. The
