@@ -98,52 +98,52 @@ def properties_column(entries: PropertyEntries, map_type: pa.MapType) -> pa.MapA
     names = text_of(binary_parts(entries.content, entries.starts, entries.separators))
     values = text_of(binary_parts(entries.content, entries.separators + 1, entries.ends))
     firsts = entries.firsts
-    rows = _rows_with_repeated_names(firsts, names)
+    encoded = names.dictionary_encode()
+    codes, code_count = encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+    rows = _rows_with_repeated_names(firsts, codes, code_count)
     if len(rows):  # every message of a batch has WAIT twice, its own and the batch's
-        kept, latest, firsts = _without_repetitions(firsts, names, rows)
+        kept, latest, firsts = _without_repetitions(firsts, codes, code_count, rows)
         names, values = names.take(pa.array(kept)), values.take(pa.array(latest))
     return pa.MapArray.from_arrays(pa.array(firsts, pa.int32()), names, values, map_type)
 
 
 def _without_repetitions(
-    firsts: Int64s, names: pa.StringArray, rows: npt.NDArray[np.intp]
+    firsts: Int64s, codes: Int64s, code_count: int, rows: npt.NDArray[np.intp]
 ) -> tuple[Int64s, Int64s, Int64s]:
     """Return which names stay, the entry that has the value of each, and the firsts of the texts then.
 
-    ``rows`` are the texts that have a name twice. It stays where it is first, with its last value.
+    Each name is one of ``code_count`` codes. ``rows`` are the texts that have a name twice. It stays where it is first,
+    with its last value.
     """
     counts = np.diff(firsts)
     owners = np.repeat(np.arange(len(counts)), counts)
     among = np.flatnonzero(np.isin(owners, rows))
-    encoded = names.take(pa.array(among)).dictionary_encode()
-    named = owners[among] * len(encoded.dictionary) + encoded.indices.to_numpy()
+    named = owners[among] * code_count + codes[among]
     order = np.argsort(named, kind="stable")  # a text's entries of one name follow each other
     is_first = np.append(True, np.diff(named[order]) != 0)
     is_last = np.append(is_first[1:], True)
     order = among[order]
-    latest = np.arange(len(names))
+    latest = np.arange(len(codes))
     latest[order[is_first]] = order[is_last]
-    stays = np.ones(len(names), np.bool_)
+    stays = np.ones(len(codes), np.bool_)
     stays[order[~is_first]] = False
     kept = np.flatnonzero(stays)
     return kept, latest[kept], np.append(0, np.cumsum(stays))[firsts]
 
 
-def _rows_with_repeated_names(firsts: Int64s, names: pa.StringArray) -> npt.NDArray[np.intp]:
+def _rows_with_repeated_names(firsts: Int64s, codes: Int64s, code_count: int) -> npt.NDArray[np.intp]:
     """Return the numbers of the texts that have a name twice.
 
     With one bit for each distinct name, the bits of a text add up to their union unless one is there twice.
     """
-    encoded = names.dictionary_encode()
-    codes = encoded.indices.to_numpy().astype(np.int64)
     counts = np.diff(firsts)
     filled = np.flatnonzero(counts)
-    if len(encoded.dictionary) <= _CODES_MAX:
+    if code_count <= _CODES_MAX:
         if not len(filled):
             return filled
         bits, begins = np.int64(1) << codes, firsts[filled]
         is_repeated: Bools = np.add.reduceat(bits, begins) != np.bitwise_or.reduceat(bits, begins)
         return filled[is_repeated]
     owners = np.repeat(np.arange(len(counts)), counts)
-    named = np.sort(owners * len(encoded.dictionary) + codes)
-    return np.unique(named[1:][named[1:] == named[:-1]] // len(encoded.dictionary))
+    named = np.sort(owners * code_count + codes)
+    return np.unique(named[1:][named[1:] == named[:-1]] // code_count)
