@@ -13,7 +13,7 @@ from rocketpy.cli.pipeline.running import (
     Master,
     is_bar_wanted,
     pipeline_session,
-    show_summary,
+    show_result,
 )
 from rocketpy.cli.pipeline.sources import (
     BrokerName,
@@ -71,7 +71,7 @@ def archive(
                 summary = run(messages, path, files_per_partition=files_per_partition)
             else:
                 summary = archive_to_table(messages, path, TableFormat(format_name, table or path))
-        show_summary(summary, as_json=as_json)
+        show_result(summary, as_json=as_json)
 
 
 def check_format(name: str) -> None:

@@ -15,8 +15,8 @@ from rocketpy.cli.pipeline.running import (
     Master,
     is_bar_wanted,
     pipeline_session,
+    show_result,
 )
-from rocketpy.cli.printing import print_json, print_lines
 
 AuditedStore = Annotated[
     str, typer.Argument(metavar="STORE", help="Store directory, of a running broker or a dead one.", show_default=False)
@@ -68,9 +68,6 @@ def audit(
             if findings:
                 result.findings.write.parquet(findings)
         report = result.report
-        if as_json:
-            print_json(report.as_fields())
-        else:
-            print_lines(report.lines())
+        show_result(report, as_json=as_json)
         if not report.is_clean:
             raise typer.Exit(FAILED)

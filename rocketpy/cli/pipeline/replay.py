@@ -15,7 +15,7 @@ from rocketpy.cli.pipeline.running import (
     Master,
     is_bar_wanted,
     pipeline_session,
-    show_summary,
+    show_result,
 )
 from rocketpy.cli.pipeline.sources import (
     BrokerName,
@@ -104,7 +104,7 @@ def replay(
                 work=work or None,
                 progress=advance,
             )
-        show_summary(summary, as_json=as_json)
+        show_result(summary, as_json=as_json)
 
 
 def parse_topics(texts: list[str]) -> str | Mapping[str, str] | None:

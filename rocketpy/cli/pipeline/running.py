@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
@@ -19,8 +19,6 @@ from rocketpy.cli.printing import print_json, print_line, print_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from rocketpy.spark.pipelines.summary import Summary
 
 Master = Annotated[
     str, typer.Option("--master", help="Master of Spark; under spark-submit, its own counts.", show_default=True)
@@ -76,12 +74,20 @@ def pipeline_session(name: str, master: str, configuration: list[str] | None) ->
                 spark.stop()
 
 
-def show_summary(summary: Summary, *, as_json: bool) -> None:
-    """Print a summary on standard output."""
+class Result(Protocol):
+    """What a command prints in the end: the summary or report of a pipeline."""
+
+    def as_fields(self) -> Mapping[str, object]: ...
+
+    def lines(self) -> list[str]: ...
+
+
+def show_result(result: Result, *, as_json: bool) -> None:
+    """Print a result on standard output."""
     if as_json:
-        print_json(summary.as_fields())
+        print_json(result.as_fields())
     else:
-        print_lines(summary.lines())
+        print_lines(result.lines())
 
 
 def is_bar_wanted() -> bool:

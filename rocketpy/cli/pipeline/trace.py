@@ -14,9 +14,9 @@ from rocketpy.cli.pipeline.running import (
     Master,
     is_bar_wanted,
     pipeline_session,
+    show_result,
 )
 from rocketpy.cli.pipeline.sources import NameServer, Store, Topics
-from rocketpy.cli.printing import print_json, print_lines
 
 Wanted = Annotated[
     str,
@@ -66,9 +66,6 @@ def trace(
             messages = live_messages(spark, namesrv, topic or ())
         with progress_bar(spark, "tracing", show=is_bar_wanted()):
             report = trace_report(run(messages, wanted, offsets=offsets), wanted)
-        if as_json:
-            print_json(report.as_fields())
-        else:
-            print_lines(report.lines())
+        show_result(report, as_json=as_json)
         if not report.stations:
             raise typer.Exit(FAILED)
