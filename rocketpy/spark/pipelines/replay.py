@@ -50,7 +50,7 @@ DROPPED_PROPERTIES = RESERVED_PROPERTIES | {
     PROPERTY_SPARK_ROW_KEY,
     PROPERTY_REPLAYED_MESSAGE_ID,
 }
-"""Properties of the original that say how it was sent; those of the copy are made anew. Tags and keys are kept."""
+"""Properties of the original that say how it was sent; those of the copy are made again. Tags and keys are kept."""
 
 EMPTY_BODY = "empty body, which clients refuse to send"
 NO_TARGET = "topic without a target"

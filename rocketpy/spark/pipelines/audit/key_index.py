@@ -1,7 +1,7 @@
 """Log against the key index: for each key of a record the entry that finds it, for each entry the record with its key.
 
 A file of the index ends before the log does when the broker was killed, and it may begin after the log does when it was
-built anew from a checkpoint. Messages outside what the entries cover are a notice for each queue, not a finding each.
+built again from a checkpoint. Messages outside what the entries cover are a notice for each queue, not a finding each.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ One full outer join on (topic, queue id, queue offset) decides everything: a uni
 unit, and two that meet but do not fit. Records without a unit at the end of the log wait for dispatch; those of a topic
 that was deleted need none.
 
-When a topic is deleted and created again, its queues begin anew at offset 0. So a record that lies in front of the
+When a topic is deleted and created again, its queues begin again at offset 0. So a record that lies in front of the
 record of unit 0 belongs to the time before, and nothing misses its unit. Ours also note a deletion in the topic's
 directory (``deleted-before-...``).
 """
