@@ -59,8 +59,9 @@ def refused(command: Sequence[str], directory: Path) -> Refusal:
 
 
 def everything_below(directory: Path) -> set[str]:
-    """Return the relative path of each file and folder; of none that takes the place of another one soon."""
-    return {str(each.relative_to(directory)) for each in directory.rglob("*") if each.suffix != ".tmp"}
+    """Return the relative path of each file and folder; of none that is made beside its place and then moved there."""
+    paths = (each.relative_to(directory) for each in directory.rglob("*"))
+    return {str(path) for path in paths if not any(part.endswith((".tmp", ".staged")) for part in path.parts)}
 
 
 @pytest.fixture
