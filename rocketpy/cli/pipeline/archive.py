@@ -6,25 +6,9 @@ from typing import Annotated
 
 import typer
 
-from rocketpy.cli.pipeline.running import (
-    DEFAULT_MASTER,
-    AsJson,
-    Configuration,
-    Master,
-    is_bar_wanted,
-    pipeline_session,
-    show_result,
-)
-from rocketpy.cli.pipeline.sources import (
-    BrokerName,
-    FormatOptions,
-    NameServer,
-    Store,
-    Topics,
-    check_source,
-    chosen_messages,
-    format_options,
-)
+from rocketpy.cli.pipeline.option_groups import with_option_groups
+from rocketpy.cli.pipeline.running import Running
+from rocketpy.cli.pipeline.sources import Source
 
 PARQUET = "parquet"
 FORMATS = (PARQUET, "delta", "iceberg")
@@ -32,13 +16,10 @@ FORMATS = (PARQUET, "delta", "iceberg")
 Archive = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Directory of the archive.", show_default=False)]
 
 
+@with_option_groups
 def archive(
     path: Archive,
-    namesrv: NameServer = "",
-    store: Store = "",
-    broker_name: BrokerName = "",
-    topic: Topics = None,
-    option: FormatOptions = None,
+    source: Source,
     files_per_partition: Annotated[
         int | None,
         typer.Option(min=1, help="Shuffle into at most so many files for each topic and date.", show_default=False),
@@ -49,29 +30,26 @@ def archive(
     table: Annotated[
         str, typer.Option(help="Table of --format: a path, or a name in a catalog; without it, ARCHIVE.")
     ] = "",
-    master: Master = DEFAULT_MASTER,
-    conf: Configuration = None,
-    as_json: AsJson = False,
+    *,
+    running: Running,
 ) -> None:
     """Add to an archive the messages that it does not have, each once. Without --topic a store's user topics.
 
     Exit status: 0 archived, or nothing new, 1 failed and nothing was added, 2 wrong usage.
     """
-    check_source(namesrv, store, broker_name, topic)
+    source.check()
     check_format(format_name)
-    options = format_options(option)
-    with pipeline_session("archive", master, conf) as spark:
+    with running.session("archive") as spark:
         from rocketpy.spark.pipelines.archive import archive as run
         from rocketpy.spark.pipelines.archive_table import TableFormat, archive_to_table
-        from rocketpy.spark.pipelines.progress import progress_bar
 
-        messages = chosen_messages(spark, namesrv, store, broker_name, topic, options)
-        with progress_bar(spark, "archiving", show=is_bar_wanted()):
+        messages = source.messages(spark)
+        with running.bar(spark, "archiving"):
             if format_name == PARQUET:
                 summary = run(messages, path, files_per_partition=files_per_partition)
             else:
                 summary = archive_to_table(messages, path, TableFormat(format_name, table or path))
-        show_result(summary, as_json=as_json)
+        running.show(summary)
 
 
 def check_format(name: str) -> None:

@@ -8,21 +8,15 @@ from typing import Annotated
 import typer
 
 from rocketpy.cli.outcome import FAILED
-from rocketpy.cli.pipeline.running import (
-    DEFAULT_MASTER,
-    AsJson,
-    Configuration,
-    Master,
-    is_bar_wanted,
-    pipeline_session,
-    show_result,
-)
+from rocketpy.cli.pipeline.option_groups import with_option_groups
+from rocketpy.cli.pipeline.running import Running
 
 AuditedStore = Annotated[
     str, typer.Argument(metavar="STORE", help="Store directory, of a running broker or a dead one.", show_default=False)
 ]
 
 
+@with_option_groups
 def audit(
     store: AuditedStore,
     archive: Annotated[
@@ -42,9 +36,8 @@ def audit(
     findings: Annotated[
         str, typer.Option(metavar="DIR", help="Write all findings there as Parquet.", show_default=False)
     ] = "",
-    master: Master = DEFAULT_MASTER,
-    conf: Configuration = None,
-    as_json: AsJson = False,
+    *,
+    running: Running,
 ) -> None:
     """Compare log, queues, index, consumer offsets and an archive of a store; nothing in it is changed.
 
@@ -52,22 +45,21 @@ def audit(
     """
     if archive and not broker_name:
         raise typer.BadParameter("--archive needs it: an archive has several brokers", param_hint="--broker-name")
-    with pipeline_session("audit", master, conf) as spark:
+    with running.session("audit") as spark:
         from pyspark.sql import functions
 
         from rocketpy.spark.pipelines.archive import read_archive
         from rocketpy.spark.pipelines.audit.store import audit_store
-        from rocketpy.spark.pipelines.progress import progress_bar
 
         archived = read_archive(spark, archive).where(functions.col("broker_name") == broker_name) if archive else None
         moment = None if at is None else at.replace(tzinfo=UTC)
         with (
-            progress_bar(spark, "auditing", show=is_bar_wanted()),
+            running.bar(spark, "auditing"),
             audit_store(spark, store, archive=archived, at=moment) as result,
         ):
             if findings:
                 result.findings.write.parquet(findings)
         report = result.report
-        show_result(report, as_json=as_json)
+        running.show(report)
         if not report.is_clean:
             raise typer.Exit(FAILED)

@@ -8,25 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocketpy.cli.pipeline.running import (
-    DEFAULT_MASTER,
-    AsJson,
-    Configuration,
-    Master,
-    is_bar_wanted,
-    pipeline_session,
-    show_result,
-)
-from rocketpy.cli.pipeline.sources import (
-    BrokerName,
-    FormatOptions,
-    NameServer,
-    Store,
-    Topics,
-    check_source,
-    chosen_messages,
-    format_options,
-)
+from rocketpy.cli.pipeline.option_groups import with_option_groups
+from rocketpy.cli.pipeline.running import Running, is_bar_wanted
+from rocketpy.cli.pipeline.sources import Archive, Source, format_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +18,6 @@ if TYPE_CHECKING:
 Target = Annotated[
     str, typer.Argument(metavar="TARGET", help="Nameservers of the target cluster, HOST:PORT.", show_default=False)
 ]
-Archive = Annotated[str, typer.Option("--archive", metavar="DIR", help="Read an archive.", show_default=False)]
 To = Annotated[
     list[str] | None,
     typer.Option(
@@ -46,14 +29,12 @@ To = Annotated[
 ]
 
 
+@with_option_groups
 def replay(
     target: Target,
     archive: Archive = "",
-    namesrv: NameServer = "",
-    store: Store = "",
-    broker_name: BrokerName = "",
-    topic: Topics = None,
-    option: FormatOptions = None,
+    *,
+    source: Source,
     to: To = None,
     key: Annotated[
         list[str] | None, typer.Option("-k", "--key", help="Messages with this key; repeatable.", show_default=False)
@@ -72,29 +53,23 @@ def replay(
         list[str] | None,
         typer.Option("--sink-option", metavar="NAME=VALUE", help="Option of the sink; repeatable.", show_default=False),
     ] = None,
-    master: Master = DEFAULT_MASTER,
-    conf: Configuration = None,
-    as_json: AsJson = False,
+    running: Running,
 ) -> None:
     """Send messages again, of an archive, a store directory or a cluster. At least once; queues keep their order.
 
     Exit status: 0 all were sent, 1 failed (with --work the next run goes on), 2 wrong usage.
     """
     if not archive:
-        check_source(namesrv, store, broker_name, topic)
+        source.check()
     topics = parse_topics(to or [])
     times = parse_time(begin, "--begin"), parse_time(end, "--end")
-    options, sink_options = format_options(option), format_options(sink_option)
-    with pipeline_session("replay", master, conf) as spark:
+    sink_options = format_options(sink_option)
+    with running.session("replay") as spark:
         from rocketpy.spark.pipelines import replay as pipeline
         from rocketpy.spark.pipelines.progress import message_bar
         from rocketpy.spark.pipelines.selection import Selection, selected
 
-        messages = (
-            _archived(spark, archive, topic)
-            if archive
-            else chosen_messages(spark, namesrv, store, broker_name, topic, options)
-        )
+        messages = _archived(spark, archive, source.topic) if archive else source.messages(spark)
         selection = Selection(keys=tuple(key or ()), begin=times[0], end=times[1], where=where)
         with message_bar("replaying", show=is_bar_wanted()) as advance:
             summary = pipeline.replay(
@@ -104,7 +79,7 @@ def replay(
                 work=work or None,
                 progress=advance,
             )
-        show_result(summary, as_json=as_json)
+        running.show(summary)
 
 
 def parse_topics(texts: list[str]) -> str | Mapping[str, str] | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Annotated, Protocol
 
+import attrs
 import typer
 
 from rocketpy.cli.outcome import FAILED, CommandError, outcome
@@ -20,18 +21,42 @@ from rocketpy.cli.printing import print_json, print_line, print_lines
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Master = Annotated[
-    str, typer.Option("--master", help="Master of Spark; under spark-submit, its own counts.", show_default=True)
-]
-Configuration = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark; may be repeated.", show_default=False),
-]
-AsJson = Annotated[bool, typer.Option("-J", "--json", help="The summary as a JSON object.")]
-
 DEFAULT_MASTER = "local[*]"
 GATEWAY_OF_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
 """Environment variable that spark-submit sets for a Python program."""
+
+
+@attrs.frozen(kw_only=True)
+class Running:
+    """The options of every pipeline: its Spark session, and the form of its result."""
+
+    master: Annotated[
+        str, typer.Option("--master", help="Master of Spark; under spark-submit, its own counts.", show_default=True)
+    ] = DEFAULT_MASTER
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark; may be repeated.", show_default=False),
+    ] = None
+    as_json: Annotated[bool, typer.Option("-J", "--json", help="The result as a JSON object.")] = False
+
+    def session(self, name: str) -> AbstractContextManager[SparkSession]:
+        """Open the session of the pipeline with this name; see :func:`pipeline_session`."""
+        return pipeline_session(name, self.master, self.conf)
+
+    @contextmanager
+    def bar(self, spark: SparkSession, title: str) -> Iterator[None]:
+        """Show a bar over the tasks of the block, if standard error is a terminal."""
+        from rocketpy.spark.pipelines.progress import progress_bar
+
+        with progress_bar(spark, title, show=is_bar_wanted()):
+            yield
+
+    def show(self, result: Result) -> None:
+        """Print a result on standard output."""
+        if self.as_json:
+            print_json(result.as_fields())
+        else:
+            print_lines(result.lines())
 
 
 @contextmanager
@@ -80,14 +105,6 @@ class Result(Protocol):
     def as_fields(self) -> Mapping[str, object]: ...
 
     def lines(self) -> list[str]: ...
-
-
-def show_result(result: Result, *, as_json: bool) -> None:
-    """Print a result on standard output."""
-    if as_json:
-        print_json(result.as_fields())
-    else:
-        print_lines(result.lines())
 
 
 def is_bar_wanted() -> bool:

@@ -7,16 +7,9 @@ from typing import Annotated
 import typer
 
 from rocketpy.cli.outcome import FAILED
-from rocketpy.cli.pipeline.running import (
-    DEFAULT_MASTER,
-    AsJson,
-    Configuration,
-    Master,
-    is_bar_wanted,
-    pipeline_session,
-    show_result,
-)
-from rocketpy.cli.pipeline.sources import NameServer, Store, Topics
+from rocketpy.cli.pipeline.option_groups import with_option_groups
+from rocketpy.cli.pipeline.running import Running
+from rocketpy.cli.pipeline.sources import FormatOptions, NameServer, Store, Topics, format_options
 
 Wanted = Annotated[
     str,
@@ -28,14 +21,15 @@ Wanted = Annotated[
 ]
 
 
+@with_option_groups
 def trace(
     wanted: Wanted,
     store: Store = "",
     namesrv: NameServer = "",
     topic: Topics = None,
-    master: Master = DEFAULT_MASTER,
-    conf: Configuration = None,
-    as_json: AsJson = False,
+    option: FormatOptions = None,
+    *,
+    running: Running,
 ) -> None:
     """Show what happened to a message: over retries, delays, transactions and dead letters.
 
@@ -46,12 +40,12 @@ def trace(
         raise typer.BadParameter("expected a store directory, or a cluster (--namesrv)", param_hint="--store")
     if not store and not topic:
         raise typer.BadParameter("expected at least one topic to read from a cluster", param_hint="--topic")
-    with pipeline_session("trace", master, conf) as spark:
+    options = format_options(option)
+    with running.session("trace") as spark:
         from pyspark.sql import functions
 
         from rocketpy.spark.pipelines.audit.progress import group_offsets
         from rocketpy.spark.pipelines.audit.store_files import list_store
-        from rocketpy.spark.pipelines.progress import progress_bar
         from rocketpy.spark.pipelines.sources import live_messages, whole_log
         from rocketpy.spark.pipelines.trace import trace as run
         from rocketpy.spark.pipelines.trace import trace_report
@@ -59,13 +53,13 @@ def trace(
         offsets = None
         if store:
             offsets = group_offsets(spark, list_store(store).tables.offsets or {})
-            messages = whole_log(spark, store)
+            messages = whole_log(spark, store, options=options)
             if topic:
                 messages = messages.where(functions.col("topic").isin(topic))
         else:
-            messages = live_messages(spark, namesrv, topic or ())
-        with progress_bar(spark, "tracing", show=is_bar_wanted()):
+            messages = live_messages(spark, namesrv, topic or (), options=options)
+        with running.bar(spark, "tracing"):
             report = trace_report(run(messages, wanted, offsets=offsets), wanted)
-        show_result(report, as_json=as_json)
+        running.show(report)
         if not report.stations:
             raise typer.Exit(FAILED)

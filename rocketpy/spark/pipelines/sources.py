@@ -24,21 +24,31 @@ def live_messages(
     spark: SparkSession, name_server: str, topics: Sequence[str], *, options: Mapping[str, str] | None = None
 ) -> DataFrame:
     """Return the messages of topics of a live cluster, up to the offsets at the moment when they are read."""
-    chosen = {"nameServer": name_server, "topic": ",".join(topics)} | dict(options or {})
-    return spark.read.format(FORMAT_NAME).options(**chosen).load()
+    return spark.read.format(FORMAT_NAME).options(**live_options(name_server, topics, options)).load()
+
+
+def live_options(name_server: str, topics: Sequence[str], options: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the options of a read of topics of a live cluster."""
+    named = {"topic": ",".join(topics)} if topics else {}
+    return {"nameServer": name_server} | named | dict(options or {})
 
 
 def store_messages(
     spark: SparkSession,
     path: str,
-    broker_name: str,
+    broker_name: str | None,
     topics: Sequence[str] = (),
     *,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Return the messages in a store directory, with the name of its broker; without topics, all but system topics."""
+    """Return the messages in a store directory, with the name of its broker if it is given.
+
+    Without topics, those of all topics but the brokers' own.
+    """
     chosen = ({"topic": ",".join(topics)} if topics else {}) | dict(options or {})
-    messages = with_broker_name(spark.read.format(FORMAT_NAME).options(**chosen).load(path), broker_name)
+    messages = spark.read.format(FORMAT_NAME).options(**chosen).load(path)
+    if broker_name is not None:
+        messages = with_broker_name(messages, broker_name)
     return messages if topics else messages.where(is_user_topic(F.col("topic")))
 
 

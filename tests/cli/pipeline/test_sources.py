@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from rocketpy.cli.pipeline.sources import check_source, format_options
+from rocketpy.cli.pipeline.sources import Source, format_options
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ def test_a_source_that_is_not_whole_is_refused(
     name_server: str, store: str, broker_name: str, topics: list[str] | None, hint: str
 ) -> None:
     with pytest.raises(typer.BadParameter) as refused:
-        check_source(name_server, store, broker_name, topics)
+        Source(namesrv=name_server, store=store, broker_name=broker_name, topic=topics).check()
     assert refused.value.param_hint == hint
 
 
@@ -32,7 +32,7 @@ def test_a_source_that_is_not_whole_is_refused(
 def test_a_source_that_is_whole_is_accepted(
     name_server: str, store: str, broker_name: str, topics: list[str] | None
 ) -> None:
-    check_source(name_server, store, broker_name, topics)
+    Source(namesrv=name_server, store=store, broker_name=broker_name, topic=topics).check()
 
 
 def test_options_of_the_format_have_a_name_and_a_value() -> None:
