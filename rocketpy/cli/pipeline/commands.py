@@ -9,12 +9,14 @@ import typer
 from rocketpy.cli.pipeline.archive import archive
 from rocketpy.cli.pipeline.audit import audit
 from rocketpy.cli.pipeline.replay import replay
+from rocketpy.cli.pipeline.statistics import statistics
 from rocketpy.cli.pipeline.trace import trace
 
 PIPELINES: Mapping[str, Callable[..., None]] = {
     "archive": archive,
     "audit": audit,
     "replay": replay,
+    "statistics": statistics,
     "trace": trace,
 }
 """Each pipeline by its name. The parameters of the function are its options."""

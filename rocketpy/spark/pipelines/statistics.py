@@ -102,27 +102,29 @@ def lag(messages: DataFrame, offsets: DataFrame, earlier: DataFrame | None = Non
     ``consumed_per_second``, ``trend`` (grows, shrinks, steady or caught up) and ``seconds_to_catch_up`` where it
     shrinks.
 
-    The arrivals are counted from the store times of the last ``seconds``, without ``earlier`` of the whole log.
+    The arrivals are counted from the store times of the last ``seconds``, without ``earlier`` of the whole log. Where
+    several brokers have a topic, ``offsets`` has the column ``broker_name`` too, and a queue is one of its broker.
     """
     if earlier is not None and seconds <= 0:
         raise ValueError(f"expected the seconds between the two snapshots, found {seconds}")
     col = F.col
-    newest = messages.groupBy(*_KEY).agg(
+    queue = [*_KEY, "broker_name"] if "broker_name" in offsets.columns else _KEY
+    newest = messages.groupBy(*queue).agg(
         (F.max("queue_offset") + 1).alias("max_offset"),
         F.unix_millis(F.max("store_timestamp")).alias("newest_ms"),
         F.unix_millis(F.min("store_timestamp")).alias("first_ms"),
         F.count("*").alias("log_messages"),
     )
-    groups = offsets.join(F.broadcast(newest), _KEY, "left").withColumn(
+    groups = offsets.join(F.broadcast(newest), queue, "left").withColumn(
         "max_offset", F.coalesce("max_offset", "consumer_offset")
     )
     period_ms = int(seconds * 1000)
     since = F.max("newest_ms").over(Window.partitionBy("topic")) - period_ms
-    place = [*_KEY, "consumer_offset"]
+    place = [*queue, "consumer_offset"]
     waiting = groups.select(*place, since.alias("since_ms")).distinct()
-    log = messages.select(*_KEY, "queue_offset", F.unix_millis("store_timestamp").alias("stored_ms"))
+    log = messages.select(*queue, "queue_offset", F.unix_millis("store_timestamp").alias("stored_ms"))
     seen = (
-        log.join(F.broadcast(waiting), _KEY)
+        log.join(F.broadcast(waiting), queue)
         .groupBy(*place)
         .agg(
             F.min_by("stored_ms", F.when(col("queue_offset") >= col("consumer_offset"), col("queue_offset"))).alias(
@@ -142,12 +144,11 @@ def lag(messages: DataFrame, offsets: DataFrame, earlier: DataFrame | None = Non
         .alias("lag_seconds"),
         arrived.alias("arrived_per_second"),
     )
-    return result if earlier is None else _with_trend(result, earlier, seconds)
+    return result if earlier is None else _with_trend(result, earlier, seconds, [*queue, "consumer_group"])
 
 
-def _with_trend(lags: DataFrame, earlier: DataFrame, seconds: float) -> DataFrame:
+def _with_trend(lags: DataFrame, earlier: DataFrame, seconds: float, key: list[str]) -> DataFrame:
     col = F.col
-    key = ["topic", "consumer_group", "queue_id"]
     consumed = (col("consumer_offset") - col("earlier_offset")) / F.lit(seconds)
     gain = col("consumed_per_second") - F.coalesce("arrived_per_second", F.lit(0.0))
     trend = (

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 import attrs
 
+from rocketpy.clock import Clock
+
 
 @attrs.frozen(kw_only=True)
 class Summary:
@@ -56,3 +58,8 @@ def _shown(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {count}" for name, count in value.items()) or "none"
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def seconds_since(begin_ms: int, clock: Clock) -> float:
+    """Return how long a run has taken; 0 if the clock was set back meanwhile."""
+    return max(0, clock.timestamp_ms() - begin_ms) / 1000

@@ -101,6 +101,19 @@ def test_one_snapshot_has_the_arrivals_of_the_whole_log_and_an_empty_queue_no_la
         statistics.lag(messages, offsets, offsets)
 
 
+def test_queues_of_the_same_number_on_two_brokers_have_a_lag_each(spark: SparkSession) -> None:
+    messages = [message(number, broker_name="a") for number in range(10)]
+    messages += [message(number, broker_name="b") for number in range(4)]
+    schema = f"{OFFSET_SCHEMA}, broker_name string"
+    offsets = spark.createDataFrame([("T", "g", 0, 7, "a"), ("T", "g", 0, 4, "b")], schema)
+    earlier = spark.createDataFrame([("T", "g", 0, 2, "a"), ("T", "g", 0, 4, "b")], schema)
+    rows = rows_of(statistics.lag(messages_of(spark, messages), offsets, earlier, seconds=10))
+    assert {row["broker_name"]: (row["lag"], row["lag_seconds"], row["consumed_per_second"]) for row in rows} == {
+        "a": (3, 2.0, 0.5),
+        "b": (0, 0.0, 0.0),
+    }
+
+
 def test_hot_keys_have_exact_numbers_although_few_are_tracked(spark: SparkSession) -> None:
     keys = ["hot"] * 300 + ["warm other"] * 200 + [f"cold{number}" for number in range(500)]
     messages = [message(number, keys=key) for number, key in enumerate(keys)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from rocketpy.spark.pipelines.summary import Summary
+from rocketpy.clock import ManualClock
+from rocketpy.spark.pipelines.summary import Summary, seconds_since
 
 SUMMARY = Summary(
     pipeline="archive",
@@ -31,3 +32,8 @@ def test_fields_are_json() -> None:
     fields = json.loads(json.dumps(SUMMARY.as_fields()))
     assert (fields["read"], fields["written"], fields["skipped"]["already archived"]) == (10, 7, 3)
     assert (fields["archive"], fields["topics"]) == ("/a", {"T": 7})
+
+
+def test_a_run_has_taken_no_time_if_the_clock_was_set_back() -> None:
+    clock = ManualClock(10_000)
+    assert (seconds_since(8_500, clock), seconds_since(11_000, clock)) == (1.5, 0.0)

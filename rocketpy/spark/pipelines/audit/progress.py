@@ -27,11 +27,16 @@ _REPLY_SUFFIX = "_REPLY_TOPIC"
 
 def group_offsets(spark: SparkSession, table: Mapping[str, Mapping[int, int]]) -> DataFrame:
     """Return a table of consumer offsets (``topic@group`` -> queue id -> offset); columns: ``OFFSET_SCHEMA``."""
+    return spark.createDataFrame(offset_rows(table), OFFSET_SCHEMA)
+
+
+def offset_rows(table: Mapping[str, Mapping[int, int]]) -> list[tuple[str, str, int, int]]:
+    """Return a table of consumer offsets as rows of ``OFFSET_SCHEMA``."""
     rows = []
     for key, offsets in table.items():
         topic, _, group = key.partition("@")
         rows += [(topic, group, queue_id, offset) for queue_id, offset in offsets.items()]
-    return spark.createDataFrame(rows, OFFSET_SCHEMA)
+    return rows
 
 
 def bounds_of_units(units: DataFrame, *, log_min_offset: int = 0) -> DataFrame:
