@@ -39,8 +39,9 @@ MARKER = "rocketmq"
 INI_SETTINGS = "rocketmq_settings"
 
 _MARKER_HELP = (
-    "rocketmq(disk=..., **settings): the broker of the fixtures rocketmq and rocketmq_process of one test; "
-    "disk is 'temporary' or 'simulated', the settings have the names of broker.conf"
+    "rocketmq(disk=..., store=..., **settings): the broker of the fixtures rocketmq and rocketmq_process of one test; "
+    "disk is 'temporary' or 'simulated', store a directory to begin with a copy of, the settings have the names of "
+    "broker.conf"
 )
 
 
@@ -135,11 +136,11 @@ def _options(request: pytest.FixtureRequest, node: pytest.Item | None) -> Broker
     from rocketpy.testing.fixture.options import TEMPORARY, BrokerOptions, parse_settings
 
     settings = parse_settings(request.config.getini(INI_SETTINGS))
-    disk = TEMPORARY
+    disk, store = TEMPORARY, None
     for marker in reversed(list(node.iter_markers(MARKER))) if node is not None else ():
         own = dict(marker.kwargs)
-        disk = own.pop("disk", disk)
+        disk, store = own.pop("disk", disk), own.pop("store", store)
         settings.update(own)
         if marker.args:
             pytest.fail(f"@pytest.mark.rocketmq{marker.args!r}: expected settings by name", pytrace=False)
-    return BrokerOptions(settings=settings, disk=disk)
+    return BrokerOptions(settings=settings, disk=disk, store=store)

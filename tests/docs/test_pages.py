@@ -22,7 +22,7 @@ CONTAINERS, FIXTURE = ((ROOT / "docs" / f"{name}.md").read_text() for name in ("
 
 
 def test_the_tests_of_the_fixture_page_pass(tmp_path: Path) -> None:
-    first, second, marked, alone = blocks(FIXTURE, "python")
+    first, second, marked, started, alone = blocks(FIXTURE, "python")
     (tmp_path / "test_page.py").write_text(first + second + marked)
     (ini,) = blocks(FIXTURE, "ini")
     (tmp_path / "pytest.ini").write_text(ini.replace("messageDelayLevel=1s 5s 1m\n", "brokerName=b\n"))
@@ -32,6 +32,7 @@ def test_the_tests_of_the_fixture_page_pass(tmp_path: Path) -> None:
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
     assert "3 passed" in result.stdout, result.stdout
+    assert re.fullmatch(r"127\.0\.0\.1:\d+ orders\n", python(started))
     assert python(alone).startswith("127.0.0.1:")
 
 
@@ -40,7 +41,7 @@ def test_the_fixture_page_has_each_verb_and_says_where_it_applies() -> None:
     in_thread = {verb: row for verbs, row in rows.items() for verb in re.findall(r"`(\w+)", verbs)}
     public = {name for name in vars(BrokerInThread) if not name.startswith("_")} - {"close", "directory"} | {"address"}
     assert public <= set(in_thread)
-    for verb in public - {"name_server", "address"}:
+    for verb in public - {"name_server", "address", "store"}:
         refuses = "NoReturn" in str(inspect.signature(getattr(BrokerInProcess, verb)).return_annotation)
         assert (in_thread[verb][1].strip() == "no") == refuses, verb
 

@@ -107,6 +107,15 @@ class SimDisk:
             if path.startswith(prefix) and "/" not in path[len(prefix) :]
         }
 
+    def peek_tree(self, directory: str) -> dict[str, bytes]:
+        """Return the contents of all files below a directory, by their paths from there, as :meth:`peek` does."""
+        prefix = directory.rstrip("/") + "/"
+        return {
+            path[len(prefix) :]: self._inodes[number].read(0, self._inodes[number].size)
+            for path, number in self._now.files.items()
+            if path.startswith(prefix)
+        }
+
     # ---- faults -----------------------------------------------------------------------------------------------------
 
     def kill_process(self) -> None:
