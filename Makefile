@@ -22,8 +22,8 @@ types: $(VENV)/.full
 properties: $(VENV)/.full  ## HYPOTHESIS profile by ROCKETPY_TIER: dev, ci or deep
 	@$(BIN)/python -m tests.stages properties
 
-notebooks: $(VENV)/.full
-	@$(BIN)/python -m tests.stages spark
+notebooks: $(VENV)/.full  ## run the notebooks and write them with their outputs
+	@$(BIN)/python -m tests.notebooks
 
 java: $(VENV)/.full  ## the tests that need a JDK
 	@$(BIN)/python -m tests.stages java

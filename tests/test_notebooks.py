@@ -1,62 +1,50 @@
-"""Every notebook runs from top to bottom in a fresh kernel, and shows the plots that it promises."""
+"""Every notebook runs from top to bottom in a fresh kernel, and is committed with the outputs of such a run.
+
+``python -m tests.notebooks`` writes the outputs. Here they are only compared in kind: a run has other times and ports.
+"""
 
 from __future__ import annotations
 
 import os
-import sys
+import shutil
 from pathlib import Path
 
 import pytest
 
 from rocketpy.errors import StartError
+from tests.notebooks.__main__ import defects_of
+from tests.notebooks.cleaning import cleaned, code_cells, defects, output_kinds
+from tests.notebooks.execution import notebook_paths, run_notebook
 
-REPOSITORY = Path(__file__).parents[1]
-NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
-CELL_S = 900  # no measure: what hangs ends
-KERNEL_S = 300
-PLOTS = {"first_look.ipynb": 2}
-PLOT_BYTES_MIN = 5_000  # of PNG in Base64; empty axes have less
+EACH = pytest.mark.parametrize("path", notebook_paths(), ids=lambda path: path.stem)
 
-pytestmark = [pytest.mark.spark, pytest.mark.blackbox]
+nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed (the extra: dev)")
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_runs_and_shows_its_plots(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed (the extra: dev)")
-    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed (the extra: dev)")
+@EACH
+@pytest.mark.spark
+@pytest.mark.blackbox
+def test_notebook_runs_and_shows_what_is_committed(path: Path, tmp_path: Path) -> None:
+    """Also: its pictures have titles, units and texts that can be read, and it leaves nothing behind."""
+    pytest.importorskip("nbclient", reason="nbclient is not installed (the extra: dev)")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed (the extra: dev)")
     _require_spark()
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])))
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path / "matplotlib"))
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "spark"))
-    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    run = run_notebook(path, tmp_path)
+    assert defects_of(run) == []
+    notebook = cleaned(run.notebook)
+    assert list(defects(notebook)) == []
+    committed = nbformat.read(path, as_version=4)
+    shown = [(cell.source, output_kinds(cell)) for cell in code_cells(notebook)]
+    assert shown == [(cell.source, output_kinds(cell)) for cell in code_cells(committed)]
+    shutil.rmtree(tmp_path)  # three of them are kept otherwise, with the files of a store and of Spark each
+
+
+@EACH
+def test_notebook_is_committed_with_the_outputs_of_its_code(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
-    client = nbclient.NotebookClient(
-        notebook,
-        timeout=CELL_S,
-        startup_timeout=KERNEL_S,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(tmp_path)}},
-    )
-    client.execute()
-    plots = [
-        output["data"]["image/png"]
-        for cell in notebook.cells
-        if cell.cell_type == "code"
-        for output in cell.outputs
-        if "image/png" in output.get("data", {})
-    ]
-    assert len(plots) >= PLOTS.get(path.name, 0)
-    assert all(len(plot) > PLOT_BYTES_MIN for plot in plots)
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_is_committed_without_outputs(path: Path) -> None:
-    """Outputs make every diff unreadable, and the test above makes them anyway."""
-    nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed (the extra: dev)")
-    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
-    assert cells
-    assert all(not cell.outputs and cell.execution_count is None for cell in cells)
+    assert code_cells(notebook)
+    assert list(defects(notebook)) == []
+    assert "image/png" in [kind for cell in code_cells(notebook) for kind in output_kinds(cell)]
 
 
 def _require_spark() -> None:
