@@ -2,6 +2,9 @@
 
 Rule: connections are kept until :meth:`Cluster.close`; one on which a call has failed is closed. Nothing is registered
 at a broker and nothing committed: planning leaves no trace.
+
+Masters are asked. Where the user lets slaves be read (``asks_slaves``), the first slave that answers stands in for a
+master that is not there; what it has is what there is.
 """
 
 from __future__ import annotations
@@ -40,6 +43,8 @@ class QueueBounds:
 
     earliest: int
     latest: int
+    is_of_slave: bool = False
+    """Then the queue may be longer: the slave has followed its master so far."""
 
 
 @attrs.frozen
@@ -58,7 +63,7 @@ class Replicas:
             raise ClientError(
                 ResponseCode.SYSTEM_ERROR,
                 f"broker {self.broker_name} has no master at the moment: nameserver {self.advertised_by} knows "
-                f"{known or 'none of its addresses'}",
+                f"{known or 'none of its addresses'} (readFrom=slave reads what a slave has)",
             )
         return self.addresses[MASTER_ID]
 
@@ -66,8 +71,9 @@ class Replicas:
 class Cluster:
     """A cluster behind nameservers. Calls raise ``RemotingError``, ``BrokerError`` or ``ClientError``."""
 
-    def __init__(self, access: ClusterAccess) -> None:
+    def __init__(self, access: ClusterAccess, *, asks_slaves: bool = False) -> None:
         self.access = access
+        self._asks_slaves = asks_slaves
         self._clients: dict[str, BlockingRemotingClient] = {}
 
     def __enter__(self) -> Cluster:
@@ -105,10 +111,10 @@ class Cluster:
         return _readable_queues(topic, _read_body(response, TopicRouteData, address), address)
 
     def bounds(self, queues: Mapping[MessageQueue, Replicas]) -> dict[MessageQueue, QueueBounds]:
-        """Return the bounds of queues, as their masters have them."""
+        """Return the bounds of queues, as their masters have them, or slaves in place of masters."""
         found: dict[MessageQueue, QueueBounds] = {}
         for replicas, those in _by_replicas(queues):
-            answers = self.ask_broker(
+            address, answers = self.ask_broker(
                 replicas,
                 [
                     request
@@ -126,22 +132,45 @@ class Cluster:
                 ],
             )
             for queue, earliest, latest in zip(those, answers[::2], answers[1::2], strict=True):
-                least = max(0, read_answer(earliest, GetMinOffsetResponseHeader, replicas.master).offset)
-                most = read_answer(latest, GetMaxOffsetResponseHeader, replicas.master).offset
-                found[queue] = QueueBounds(least, max(least, most))
+                least = max(0, read_answer(earliest, GetMinOffsetResponseHeader, address).offset)
+                most = read_answer(latest, GetMaxOffsetResponseHeader, address).offset
+                is_of_slave = address != replicas.addresses.get(MASTER_ID)
+                found[queue] = QueueBounds(least, max(least, most), is_of_slave)
         return found
 
-    def ask_broker(self, replicas: Replicas, requests: Collection[tuple[int, object]]) -> list[RemotingCommand]:
-        """Send requests to a master, many in flight; return their answers in order, all of them SUCCESS."""
+    def ask_broker(
+        self, replicas: Replicas, requests: Collection[tuple[int, object]]
+    ) -> tuple[str, list[RemotingCommand]]:
+        """Send requests to a broker, many in flight; return its address and the answers in order, all SUCCESS."""
+        address, answers = self.ask_broker_anything(replicas, requests)
+        return address, [self._clients[address].succeeded(answer) for answer in answers]
+
+    def ask_master(self, replicas: Replicas, requests: Collection[tuple[int, object]]) -> list[RemotingCommand]:
+        """Send requests to a master, and to no slave in its place; return the answers in order, all SUCCESS."""
         return [
-            self._clients[replicas.master].succeeded(answer) for answer in self.ask_broker_anything(replicas, requests)
+            self._clients[replicas.master].succeeded(each) for each in self._ask(replicas, replicas.master, requests)
         ]
 
     def ask_broker_anything(
         self, replicas: Replicas, requests: Collection[tuple[int, object]]
-    ) -> list[RemotingCommand]:
-        """Send requests to a master; return their answers in order, whatever their response codes."""
-        address = replicas.master
+    ) -> tuple[str, list[RemotingCommand]]:
+        """Send requests to a broker; return its address and the answers in order, whatever their response codes."""
+        if not self._asks_slaves:
+            return replicas.master, self._ask(replicas, replicas.master, requests)
+        failure: RemotingError | RemoteProtocolError | None = None
+        for _, address in sorted(replicas.addresses.items()):  # the master first
+            try:
+                return address, self._ask(replicas, address, requests)
+            except (RemotingError, RemoteProtocolError) as error:
+                failure = failure or error
+        if failure is None:
+            raise ClientError(
+                ResponseCode.SYSTEM_ERROR,
+                f"broker {replicas.broker_name}: nameserver {replicas.advertised_by} knows none of its addresses",
+            )
+        raise failure
+
+    def _ask(self, replicas: Replicas, address: str, requests: Collection[tuple[int, object]]) -> list[RemotingCommand]:
         if address not in self._clients:
             self._clients[address] = self.access.connect_broker(replicas.broker_name, address, replicas.advertised_by)
         client = self._clients[address]
@@ -209,7 +238,8 @@ def _readable_queues(topic: str, route: TopicRouteData, name_server: str) -> dic
 
 
 def _by_replicas(queues: Mapping[MessageQueue, Replicas]) -> Iterable[tuple[Replicas, list[MessageQueue]]]:
-    groups: dict[tuple[str, str], tuple[Replicas, list[MessageQueue]]] = {}
+    groups: dict[object, tuple[Replicas, list[MessageQueue]]] = {}
     for queue, replicas in sorted(queues.items(), key=lambda each: each[0]):
-        groups.setdefault((replicas.broker_name, replicas.master), (replicas, []))[1].append(queue)
+        key = (replicas.broker_name, *replicas.addresses.items())
+        groups.setdefault(key, (replicas, []))[1].append(queue)
     return groups.values()

@@ -34,12 +34,14 @@ from rocketpy.spark.live.settings import PullSettings
 
 PULLS_IN_FLIGHT_MAX = 16
 FRUITLESS_PULLS_MAX = 100
+REMOVED_REMARK = "MESSAGE_WAS_REMOVING"
+"""Of an answer without messages, because the file of those that were asked for is deleted."""
 TRY_MORE_AFTER = 32
 """Full answers in a row, after which a pull asks for twice as many messages."""
 
 
 class LaggingReplicaError(Exception):
-    """The broker's queue ends before the piece does: a slave that has not followed its master so far."""
+    """A slave that does not have the piece: it has not followed its master so far, or has begun with later messages."""
 
 
 @attrs.define(eq=False)
@@ -161,9 +163,10 @@ class PieceReader:
         following = header.next_begin_offset
         if following <= flight.start:
             self._fruitless += 1
-            if self._is_slave and header.max_offset <= flight.start:
+            if self._is_slave and not header.min_offset <= flight.start < header.max_offset:
                 raise LaggingReplicaError(
-                    f"{self._client.address} has {name_of(self._span.queue)} only up to offset {header.max_offset}"
+                    f"{self._client.address} has of {name_of(self._span.queue)} only offsets {header.min_offset} to "
+                    f"{header.max_offset - 1}"
                 )
             if self._fruitless == FRUITLESS_PULLS_MAX:
                 raise ClientError(
@@ -172,6 +175,9 @@ class PieceReader:
                     f"{header.max_offset - 1}: {answer.remark}",
                 )
             self._repeat_from(flight.start, flight)
+            return None
+        if answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY and answer.remark == REMOVED_REMARK:
+            self._jump(answer, flight)
             return None
         self._fruitless = 0
         if answer.code == ResponseCode.SUCCESS and self._settings.expression.is_everything:
@@ -197,6 +203,8 @@ class PieceReader:
             self._repeat_from(self.position, flight)
 
     def _refusal(self, answer: RemotingCommand) -> Exception:
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST and self._is_slave:  # it asks for the table now and then
+            return LaggingReplicaError(f"{self._client.address} does not know topic {self._span.queue.topic} yet")
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return ClientError(answer.code, f"{self._where}: the topic was deleted after the read was planned")
         return BrokerError(answer.code, f"pull of {self._where}: {answer.remark}", self._client.address)

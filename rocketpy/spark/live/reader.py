@@ -1,37 +1,42 @@
 """Reader of a live cluster: planned on the driver, executed on the executors, once per part.
 
 A part is read from one broker. If that one is gone, sends garbage or lags, the next one of the part goes on at the
-position that was reached; when all have failed, the error names each of them with its failure. What is read once is
-not read again. Nothing is committed.
+position that was reached. Where all have failed, lost connections are tried again as long as an answer may take
+(``requestTimeoutMs``): a broker that restarts meanwhile costs nothing but time. Then the error names each broker with
+its failure. What is read once is not read again. Nothing is committed.
+
+A broker leaves out, without a word, messages whose file it has just deleted. So queue offsets are counted where
+the broker does not choose messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError
+from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.spark.columns.batch import record_batches
-from rocketpy.spark.columns.records import Stop, find_records
+from rocketpy.spark.columns.layout import QUEUE_OFFSET, read_int64
+from rocketpy.spark.columns.records import RecordBlock, Stop, find_records
 from rocketpy.spark.failures import stated
 from rocketpy.spark.filters import MessageFilter, PushedFilters, Range
+from rocketpy.spark.live.attempts import FAILURES, Attempts, Failure
 from rocketpy.spark.live.cluster import Cluster
 from rocketpy.spark.live.planning import QueuePart, plan_parts
 from rocketpy.spark.live.positions import name_of
-from rocketpy.spark.live.pulls import LaggingReplicaError, PieceReader
+from rocketpy.spark.live.pulls import PieceReader
 from rocketpy.spark.live.settings import LiveSettings, PullSettings
 from rocketpy.spark.schema import projection
 
 BATCH_SIZE = 4 * 2**20
 """Bytes of records that are collected before they become batches."""
-
-Failure = RemotingError | RemoteProtocolError | BrokerError | LaggingReplicaError
 
 
 class LiveReader(DataSourceReader):
@@ -55,7 +60,8 @@ class LiveReader(DataSourceReader):
     @stated
     def partitions(self) -> Sequence[InputPartition]:
         """Ask the cluster for queues and their offsets."""
-        with Cluster(self._settings.pull.access) as cluster:
+        asks_slaves = self._settings.reads_slaves
+        with Cluster(self._settings.pull.access, asks_slaves=asks_slaves) as cluster:
             return [InputPartition(part) for part in plan_parts(cluster, self._settings)]
 
     @stated
@@ -69,16 +75,17 @@ class LiveReader(DataSourceReader):
 def read_part(part: QueuePart, settings: PullSettings, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the wanted messages of a part in order, as batches with the columns of a schema."""
     wants = _wants(part, settings.wants)
-    bodies: list[bytes] = []
-    size = 0
-    for body in read_bodies(part, settings):
-        bodies.append(body)
-        size += len(body)
-        if size >= BATCH_SIZE:
-            yield from _batches(b"".join(bodies), part, settings, columns, wants)
-            bodies, size = [], 0
-    if bodies:
-        yield from _batches(b"".join(bodies), part, settings, columns, wants)
+    position = part.span.start
+    for records in _joined(read_bodies(part, settings)):
+        block = _block(records, part)
+        if _must_be_complete(part, settings):
+            _check_complete(block, part, position)
+            position += len(block)
+        yield from record_batches(
+            block, columns, wants=wants, decompress=settings.decompress, broker_name=part.span.queue.broker_name
+        )
+    if _must_be_complete(part, settings) and position < part.span.end:
+        raise _lost(part, position, part.span.end)
 
 
 def read_bodies(part: QueuePart, settings: PullSettings) -> Iterator[bytes]:
@@ -87,23 +94,36 @@ def read_bodies(part: QueuePart, settings: PullSettings) -> Iterator[bytes]:
     ``ClientError`` if messages are gone, or if no broker of the part can go on.
     """
     position = part.span.start
-    failures: dict[str, Failure] = {}  # since the last progress
+    attempts = Attempts(part.addresses, settings.access.timeout_s)
     while position < part.span.end:
-        address = next((each for each in part.addresses if each not in failures), None)
+        address = attempts.next_address()
         if address is None:
-            raise _unreadable(part, position, failures)
+            raise _unreadable(part, position, attempts.failures)
         begun = position
         try:
             with settings.access.connect_broker(part.span.queue.broker_name, address, part.advertised_by) as client:
                 reader = PieceReader(client, part.span, settings, position=position, is_slave=address in part.slaves)
                 for body in reader.bodies():
-                    failures.clear()
+                    attempts.progressed()
                     position = reader.position
                     yield body
                 position = reader.position
-        except (RemotingError, RemoteProtocolError, BrokerError, LaggingReplicaError) as failure:
+        except FAILURES as failure:
             if position == begun:  # one that has given something is tried once more
-                failures[address] = failure
+                attempts.failed(address, failure)
+
+
+def _joined(bodies: Iterable[bytes]) -> Iterator[bytes]:
+    collected: list[bytes] = []
+    size = 0
+    for body in bodies:
+        collected.append(body)
+        size += len(body)
+        if size >= BATCH_SIZE:
+            yield b"".join(collected)
+            collected, size = [], 0
+    if collected:
+        yield b"".join(collected)
 
 
 def _unreadable(part: QueuePart, position: int, failures: dict[str, Failure]) -> Exception:
@@ -123,15 +143,39 @@ def _wants(part: QueuePart, wants: MessageFilter) -> MessageFilter:
     return attrs.evolve(wants, queue_offsets=wants.queue_offsets.intersect(span))
 
 
-def _batches(
-    records: bytes, part: QueuePart, settings: PullSettings, columns: pa.Schema, wants: MessageFilter
-) -> Iterator[pa.RecordBatch]:
+def _block(records: bytes, part: QueuePart) -> RecordBlock:
     found = find_records(records)
     if found.stop is not Stop.END:
         raise RemoteProtocolError(
             f"one of {', '.join(part.addresses)} has answered a pull of {name_of(part.span.queue)} with bytes that are "
             f"no records: {found.why or found.stop.value}"
         )
-    return record_batches(
-        found.block, columns, wants=wants, decompress=settings.decompress, broker_name=part.span.queue.broker_name
+    return found.block
+
+
+def _must_be_complete(part: QueuePart, settings: PullSettings) -> bool:
+    """Whether each offset of a part has a message: not if the broker chooses, nor in a queue of other queues'."""
+    chooses = not settings.expression.is_everything
+    return settings.fail_on_data_loss and not chooses and not part.span.queue.topic.startswith(LMQ_PREFIX)
+
+
+def _check_complete(block: RecordBlock, part: QueuePart, position: int) -> None:
+    offsets = read_int64(block.buffer, block.starts + QUEUE_OFFSET)
+    others = np.flatnonzero(offsets != np.arange(position, position + len(offsets)))
+    if not len(others):
+        return
+    expected, found = position + int(others[0]), int(offsets[others[0]])
+    if found > expected:
+        raise _lost(part, expected, found)
+    raise RemoteProtocolError(
+        f"one of {', '.join(part.addresses)} has answered a pull of {name_of(part.span.queue)} offset {expected} with "
+        f"the message at offset {found}"
+    )
+
+
+def _lost(part: QueuePart, start: int, end: int) -> ClientError:
+    return ClientError(
+        ResponseCode.PULL_OFFSET_MOVED,
+        f"messages {start} to {end - 1} of {name_of(part.span.queue)} are no longer there: they were deleted after the "
+        "read was planned (failOnDataLoss=false reads what is left)",
     )

@@ -46,6 +46,7 @@ class BlockingRemotingClient:
         self._reader = FrameReader()
         self._opaque = 0
         self._answers: dict[int, RemotingCommand | None] = {}  # of the requests in flight
+        self._hint = " (if the peer takes TLS only: option tls=true)" if tls is None else ""  # until it has answered
         self._socket = _connect(address, timeout_s, tls)
 
     def __enter__(self) -> BlockingRemotingClient:
@@ -86,7 +87,7 @@ class BlockingRemotingClient:
         except TimeoutError as error:
             raise RemotingTimeoutError(f"{self.address} did not answer in time") from error
         except OSError as error:
-            raise RemotingSendRequestError(f"the connection to {self.address} failed: {error}") from error
+            raise RemotingSendRequestError(f"the connection to {self.address} failed: {error}{self._hint}") from error
         except RemoteProtocolError as error:
             raise RemoteProtocolError(f"{self.address}: {error}") from error
         del self._answers[opaque]
@@ -112,6 +113,7 @@ class BlockingRemotingClient:
             if not received:
                 raise ConnectionResetError("it was closed by the peer")
             self._reader.receive(received)
+            self._hint = ""
         return decode_command(*frame)
 
 

@@ -53,6 +53,11 @@ class LiveSettings:
     records_max: int | None = None  # of a partition
     read_from: str = READ_FROM.default
 
+    @property
+    def reads_slaves(self) -> bool:
+        """Whether slaves may be read, and asked while there is no master."""
+        return self.read_from != READ_FROM.default
+
 
 def settings_of(values: OptionValues) -> LiveSettings:
     """Return options of mode LIVE or STREAM as settings; :class:`SettingsError` for the first that is wrong."""

@@ -54,8 +54,8 @@ class TimeSearch:
 
     def _nearest(self, queue: MessageQueue, replicas: Replicas, timestamp_ms: int) -> int:
         header = SearchOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
-        [answer] = self._cluster.ask_broker(replicas, [(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)])
-        return read_answer(answer, SearchOffsetResponseHeader, replicas.master).offset
+        address, [answer] = self._cluster.ask_broker(replicas, [(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)])
+        return read_answer(answer, SearchOffsetResponseHeader, address).offset
 
     def _stored_ms(self, queue: MessageQueue, replicas: Replicas, queue_offset: int) -> int:
         """Return the store time of a message; one that is no longer there is earlier than any."""
@@ -72,14 +72,14 @@ class TimeSearch:
             sub_version=0,
             expression_type="TAG",
         )
-        [answer] = self._cluster.ask_broker_anything(replicas, [(RequestCode.PULL_MESSAGE, header)])
+        address, [answer] = self._cluster.ask_broker_anything(replicas, [(RequestCode.PULL_MESSAGE, header)])
         if answer.code in (ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_RETRY_IMMEDIATELY):
             return -1
         if answer.code != ResponseCode.SUCCESS:
-            raise BrokerError(answer.code, f"{name_of(queue)} offset {queue_offset}: {answer.remark}", replicas.master)
+            raise BrokerError(answer.code, f"{name_of(queue)} offset {queue_offset}: {answer.remark}", address)
         try:
             return decode_messages(answer.body or b"", decompress=False)[0].store_timestamp
         except (RemoteProtocolError, RequestError, IndexError) as error:
             raise RemoteProtocolError(
-                f"{replicas.master}: expected the message at offset {queue_offset} of {name_of(queue)}: {error}"
+                f"{address}: expected the message at offset {queue_offset} of {name_of(queue)}: {error}"
             ) from error

@@ -23,7 +23,8 @@ REQUEST_TIMEOUT_MS: Option[int] = Option(
     whole_number(1, REQUEST_TIMEOUT_MS_MAX),
     10_000,
     _CONNECTED,
-    "How long a connection or an answer may take.",
+    "How long a connection or an answer may take, and how long a reading task tries a broker again whose connection "
+    "it has lost.",
     aliases=("pullTimeoutMs", "pull.timeout.ms"),
 )
 ACCESS_KEY: Option[str | None] = Option(

@@ -112,7 +112,8 @@ READ_FROM: Option[str] = Option(
     one_of("master", "slave", "any"),
     "master",
     _LIVE,
-    "Brokers to pull from. A slave that is gone or lags behind is left for the next one, the master last.",
+    "Brokers to pull from. A slave that is gone or lags behind is left for the next one, the master last. While there "
+    "is no master, `slave` and `any` plan with what a slave has.",
 )
 PULL_BATCH_SIZE: Option[int] = Option(
     "pullBatchSize",

@@ -35,7 +35,7 @@ def live_group_offsets(
         queues = settings.subscription.queues(cluster)
         chosen = {queue.topic for queue in queues}
         for broker_name, replicas in {each.broker_name: each for each in queues.values()}.items():
-            [answer] = cluster.ask_broker(replicas, [(RequestCode.GET_ALL_CONSUMER_OFFSET, None)])
+            [answer] = cluster.ask_master(replicas, [(RequestCode.GET_ALL_CONSUMER_OFFSET, None)])
             try:
                 table = decode_offset_table(fastjson.loads((answer.body or b"").decode(), references=False))
             except (RemoteProtocolError, UnicodeDecodeError) as error:

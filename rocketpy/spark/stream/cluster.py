@@ -84,7 +84,7 @@ class StreamCluster:
             )
             for queue, queue_offset in sorted(offsets.items())
         ]
-        _again(lambda: self._cluster.ask_broker(replicas, requests))
+        _again(lambda: self._cluster.ask_master(replicas, requests))
 
     def close(self) -> None:
         """Close all connections; a later call opens them again."""

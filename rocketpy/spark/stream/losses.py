@@ -5,6 +5,8 @@ position of the stream, because the topic was deleted and created anew, or a cra
 error that names queue and offsets (``failOnDataLoss=true``), or a warning that says the same, and the stream continues
 at the nearest offset that exists. Messages of a new topic of the same name get offsets that the stream has passed; only
 those from the broker's end on are read.
+
+A slave whose queue ends before the position has only not followed so far: that is no loss.
 """
 
 from __future__ import annotations
@@ -52,6 +54,8 @@ def find_losses(positions: Mapping[MessageQueue, int], bounds: Mapping[MessageQu
         if found is None:
             continue
         if position > found.latest:
+            if found.is_of_slave:
+                continue
             losses.append(Loss(queue, position, found, found.latest))
         elif position < found.earliest:
             losses.append(Loss(queue, position, found, found.earliest))

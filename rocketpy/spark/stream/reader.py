@@ -143,7 +143,7 @@ class _Driver:
 
 
 def _open_driver(values: OptionValues, settings: LiveSettings) -> _Driver:
-    live = Cluster(settings.pull.access)
+    live = Cluster(settings.pull.access, asks_slaves=settings.reads_slaves)
     cluster = StreamCluster(live, settings.subscription)
     watch = QueueWatch(
         cluster,

@@ -25,9 +25,9 @@ class World:
     name_server_address: str
     exits: ExitStack
 
-    def cluster(self, *name_servers: str) -> Cluster:
+    def cluster(self, *name_servers: str, asks_slaves: bool = False) -> Cluster:
         access = ClusterAccess(name_servers=name_servers or (self.name_server_address,), timeout_s=60)
-        return self.exits.enter_context(Cluster(access))
+        return self.exits.enter_context(Cluster(access, asks_slaves=asks_slaves))
 
 
 @pytest.fixture
@@ -81,11 +81,35 @@ def test_the_next_nameserver_is_asked_when_one_is_down_or_knows_less(world: Worl
 
 
 def test_a_broker_without_a_master_is_named_with_what_is_known_of_it(world: World) -> None:
-    """A slave may lag: reading it would silently return less."""
+    """A slave may lag: reading it would silently return less, unless the user asks for it."""
     world.name_server.addresses = {1: "10.0.0.9:10911"}
     cluster = world.cluster()
     with pytest.raises(ClientError, match=r"broker b has no master .* knows 10\.0\.0\.9:10911 \(id 1\)"):
         cluster.bounds(cluster.queues("T"))
+
+
+@pytest.mark.parametrize("master", [{}, {0: "127.0.0.1:1"}])
+def test_a_slave_stands_in_for_a_master_that_is_not_there_where_slaves_may_be_read(
+    world: World, master: dict[int, str]
+) -> None:
+    world.name_server.addresses = {**master, 1: "127.0.0.1:1", 2: world.name_server.addresses[0]}
+    cluster = world.cluster(asks_slaves=True)
+    bounds = cluster.bounds(cluster.queues("T"))
+    assert list(bounds.values()) == [QueueBounds(0, 10, True), QueueBounds(5, 12, True), QueueBounds(7, 7, True)]
+    world.name_server.addresses = {0: "127.0.0.1:1", 1: "127.0.0.1:1"}
+    with pytest.raises(RemotingConnectError, match="broker b that nameserver"):
+        cluster.bounds(cluster.queues("T"))
+    world.name_server.addresses = {}
+    with pytest.raises(ClientError, match="knows none of its addresses"):
+        cluster.bounds(cluster.queues("T"))
+
+
+def test_a_slave_is_not_told_what_a_master_is_to_know(world: World) -> None:
+    world.name_server.addresses = {0: "127.0.0.1:1", 1: world.name_server.addresses[0]}
+    cluster = world.cluster(asks_slaves=True)
+    [replicas, *_] = cluster.queues("T").values()
+    with pytest.raises(RemotingConnectError, match=r"127\.0\.0\.1:1"):
+        cluster.ask_master(replicas, [])
 
 
 def test_an_unreachable_broker_is_named_with_who_advertises_it(world: World) -> None:

@@ -11,11 +11,19 @@ from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.headers.pull import PullMessageResponseHeader
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.spark.live.access import ClusterAccess
 from rocketpy.spark.live.parts import QueueSpan
-from rocketpy.spark.live.pulls import PULLS_IN_FLIGHT_MAX, TRY_MORE_AFTER, LaggingReplicaError, PieceReader, Stride
+from rocketpy.spark.live.pulls import (
+    PULLS_IN_FLIGHT_MAX,
+    REMOVED_REMARK,
+    TRY_MORE_AFTER,
+    LaggingReplicaError,
+    PieceReader,
+    Stride,
+)
 from rocketpy.spark.live.remoting import BlockingRemotingClient
 from rocketpy.spark.live.settings import PullSettings
 from rocketpy.spark.live.subscription import Expression
@@ -112,6 +120,23 @@ def test_messages_that_are_gone_may_be_missing_if_the_user_says_so() -> None:
     assert read(FakeBroker({0: (0, 3)}).answer, 5, 10, settings=settings) == []  # created anew, shorter
 
 
+def test_an_answer_that_says_that_messages_were_removed_is_believed() -> None:
+    """It goes on behind them; with a choice of messages nothing else tells that they are missing."""
+
+    def answer(request: RemotingCommand) -> RemotingCommand:
+        made = broker.answer(request)
+        return attrs.evolve(made, remark=REMOVED_REMARK) if made.code == ResponseCode.PULL_RETRY_IMMEDIATELY else made
+
+    chooses = attrs.evolve(SETTINGS, expression=Expression("TAG", "even", frozenset({"even"})))
+    broker = FakeBroker({0: (0, 10)}, jumps={0: 6})
+    with pytest.raises(ClientError, match=r"offset 0 are no longer there, the broker goes on at 6: .*failOnDataLoss"):
+        read(answer, 0, 10, settings=chooses)
+    lenient = attrs.evolve(chooses, fail_on_data_loss=False)
+    assert read(answer, 0, 10, settings=lenient) == [6, 8]
+    with pytest.raises(LaggingReplicaError):
+        read(answer, 0, 10, is_slave=True)
+
+
 def test_messages_that_expire_while_they_are_read_are_noticed() -> None:
     broker = FakeBroker({0: (0, 500)}, messages_max=lambda _: 2)
 
@@ -131,6 +156,23 @@ def test_a_deleted_topic_is_named_as_such() -> None:
     broker = FakeBroker({0: (0, 10)}, refusal=ResponseCode.TOPIC_NOT_EXIST)
     with pytest.raises(ClientError, match="topic T broker b queue 0 offset 0: the topic was deleted after the read"):
         read(broker.answer, 0, 10)
+
+
+def test_a_slave_that_has_begun_with_later_messages_is_left() -> None:
+    """It asks to try again, at the master."""
+
+    def answer(request: RemotingCommand) -> RemotingCommand:
+        header = PullMessageResponseHeader(suggest_which_broker_id=0, next_begin_offset=0, min_offset=4, max_offset=10)
+        return make_response(request, ResponseCode.PULL_RETRY_IMMEDIATELY, "OFFSET_TOO_SMALL", header=header)
+
+    with pytest.raises(LaggingReplicaError, match="of topic T broker b queue 0 only offsets 4 to 9"):
+        read(answer, 0, 10, is_slave=True)
+
+
+def test_a_slave_that_does_not_know_a_topic_yet_is_left() -> None:
+    broker = FakeBroker({0: (0, 10)}, refusal=ResponseCode.TOPIC_NOT_EXIST)
+    with pytest.raises(LaggingReplicaError, match="does not know topic T yet"):
+        read(broker.answer, 0, 10, is_slave=True)
 
 
 def test_any_other_refusal_says_what_was_pulled() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import count
 
@@ -15,7 +17,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, InputPartition, 
 from rocketpy.client import Message, MessageQueue, blocking
 from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError
 from rocketpy.protocol.codes import ResponseCode
-from rocketpy.protocol.command import make_response
+from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.headers.pull import PullMessageResponseHeader
 from rocketpy.spark.filters import MessageFilter, Range
 from rocketpy.spark.live import reader as module
@@ -31,7 +33,8 @@ from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_th
 from rocketpy.testing.fixture.options import BrokerOptions
 from tests.spark.live.fake_cluster import Answer, FakeBroker, record, served
 
-NARROW = projection(spark_schema(["queue_offset", "body"]))
+NARROW_ROWS = spark_schema(["queue_offset", "body"])
+NARROW = projection(NARROW_ROWS)
 
 
 # ---- a broker of ours -----------------------------------------------------------------------------------------------
@@ -114,7 +117,7 @@ def test_a_broker_that_is_gone_while_it_is_read_fails_with_one_sentence() -> Non
         with blocking.open_producer(broker.name_server) as producer:
             for _ in range(3):
                 producer.send(Message("T", b"x"))
-        values = parse({"nameServer": broker.name_server, "topic": "T"}, Mode.LIVE)
+        values = parse({"nameServer": broker.name_server, "topic": "T", "requestTimeoutMs": "1000"}, Mode.LIVE)
         reader = LiveReader(settings_of(values), SPARK_SCHEMA)
         [partition] = reader.partitions()
         broker.crash()
@@ -126,6 +129,28 @@ def test_a_broker_that_is_gone_while_it_is_read_fails_with_one_sentence() -> Non
             list(reader.read(partition))
         broker.restart()
         assert sum(batch.num_rows for batch in reader.read(partition)) == 3
+
+
+def test_a_broker_that_restarts_in_the_middle_of_a_part_costs_no_row_and_doubles_none() -> None:
+    chance = random.Random(1)
+    bodies = [chance.randbytes(60_000) for _ in range(200)]  # a few to an answer
+    with open_broker_in_thread(BrokerOptions()) as broker, ExitStack() as exits:
+        broker.topic("T", 1)
+        with blocking.open_producer(broker.name_server) as producer:
+            for body in bodies:
+                producer.send(Message("T", body))
+        reader = LiveReader(
+            settings_of(parse({"nameServer": broker.name_server, "topic": "T"}, Mode.LIVE)), NARROW_ROWS
+        )
+        [partition] = reader.partitions()
+        batches = reader.read(partition)
+        found = next(batches).column("body").to_pylist()
+        assert 0 < len(found) < len(bodies)
+        broker.crash()
+        restarting = exits.enter_context(ThreadPoolExecutor()).submit(broker.restart)
+        found += [body for batch in batches for body in batch.column("body").to_pylist()]
+        restarting.result()
+        assert found == bodies
 
 
 # ---- brokers that do what a test wants ------------------------------------------------------------------------------
@@ -187,10 +212,57 @@ def test_a_connection_that_breaks_again_and_again_is_used_as_long_as_something_c
 def test_when_all_have_failed_each_is_named_with_its_failure(brokers: Brokers) -> None:
     busy = FakeBroker({0: (0, 10)}, refusal=ResponseCode.SYSTEM_BUSY)
     with pytest.raises(ClientError, match=r"queue 0 offset 0 cannot be read: .*closed by the peer.*; .*refused"):
-        brokers.read(lambda request: None, busy.answer)
+        brokers.read(lambda request: None, busy.answer, settings=IMPATIENT)
     with pytest.raises(BrokerError, match="refused"):
-        brokers.read(busy.answer)
+        brokers.read(busy.answer, settings=IMPATIENT)
+    noisy = FakeBroker({0: (0, 10)}, refusal=ResponseCode.NO_PERMISSION)
+    with pytest.raises(BrokerError, match="refused"):
+        brokers.read(noisy.answer)
+    assert len(noisy.pulls) == 1, "a refusal is asked for once"
 
+
+def test_a_broker_that_is_away_is_tried_again_until_it_answers(brokers: Brokers) -> None:
+    """Where every broker is away: the one that lags is not asked again, it has answered."""
+    slave, master = FakeBroker({0: (0, 4)}), FakeBroker({0: (0, 10)})
+    calls = count()
+    away = brokers.read(slave.answer, lambda request: None if next(calls) < 2 else master.answer(request), slaves=1)
+    assert away == list(range(10))
+    assert [pull.queue_offset for pull in slave.pulls].count(4) == 2, "behind what it gave, and on a new connection"
+
+
+@pytest.mark.parametrize("answers", [{4: b""}, {4: record(0, 6)}])
+def test_messages_that_a_broker_leaves_out_without_a_word_are_lost(brokers: Brokers, answers: dict[int, bytes]) -> None:
+    """Both brokers do so where the file of some units is deleted and the queue is not yet cut."""
+    settings = PullSettings(access=ClusterAccess(name_servers=(), timeout_s=60))
+    for allowed in (True, False):
+        broker = FakeBroker({0: (0, 10)}, messages_max=lambda start: 4 if start == 0 else 6)
+
+        def answer(request: RemotingCommand, broker: FakeBroker = broker) -> RemotingCommand:
+            made = broker.answer(request)
+            last = broker.pulls[-1].queue_offset
+            if last != 4:
+                return made
+            header = PullMessageResponseHeader(
+                suggest_which_broker_id=0, next_begin_offset=7, min_offset=0, max_offset=10
+            )
+            return make_response(request, header=header, body=answers[4])
+
+        if allowed:
+            words = r"messages [45] to [56] of topic T broker b queue 0 are no longer there: .*failOnDataLoss=false"
+            with pytest.raises(ClientError, match=words):
+                brokers.read(answer, settings=settings)
+        else:
+            left = brokers.read(answer, settings=attrs.evolve(settings, fail_on_data_loss=False))
+            assert left == [0, 1, 2, 3, *([6] if answers[4] else []), 7, 8, 9]
+
+
+def test_a_message_that_was_not_asked_for_is_named(brokers: Brokers) -> None:
+    header = PullMessageResponseHeader(suggest_which_broker_id=0, next_begin_offset=10, min_offset=0, max_offset=10)
+    with pytest.raises(RemoteProtocolError, match="queue 0 offset 1 with the message at offset 0"):
+        brokers.read(lambda request: make_response(request, header=header, body=record(0, 0) * 2))
+
+
+IMPATIENT = PullSettings(access=ClusterAccess(name_servers=(), timeout_s=0.5))
 
 TORN = record(0, 0).replace(b"0/0", b"0/1")  # the CRC is of the body
 

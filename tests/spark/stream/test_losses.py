@@ -37,3 +37,8 @@ def test_a_queue_that_ends_before_the_position_continues_at_its_end() -> None:
 
 def test_a_queue_whose_bounds_are_not_known_is_not_judged() -> None:
     assert find_losses({A0: 20}, {}) == []
+
+
+def test_a_slave_that_has_not_followed_so_far_is_no_loss() -> None:
+    assert find_losses({A0: 11}, {A0: QueueBounds(5, 10, is_of_slave=True)}) == []
+    assert len(find_losses({A0: 4}, {A0: QueueBounds(5, 10, is_of_slave=True)})) == 1
