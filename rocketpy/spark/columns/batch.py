@@ -20,7 +20,7 @@ from rocketpy.protocol.properties import (
     PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
 )
 from rocketpy.spark.columns.arrow_parts import text_of
-from rocketpy.spark.columns.bodies import decompressed_bodies, stored_bodies
+from rocketpy.spark.columns.bodies import BadBodies, decompressed_bodies, stored_bodies
 from rocketpy.spark.columns.hosts import host_column, message_id_column
 from rocketpy.spark.columns.layout import (
     BORN_HOST,
@@ -65,21 +65,37 @@ def record_batches(
     *,
     wants: MessageFilter = EVERYTHING,
     decompress: bool = True,
+    bad_bodies: BadBodies = BadBodies.RAISE,
     broker_name: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield :func:`record_batch` in batches of bounded rows and bytes, none of them empty."""
+    """Yield :func:`record_batch` in batches of bounded rows and bytes, none of them empty.
+
+    ``bad_bodies`` says what to do about bodies that do not decompress; where no column needs bodies, nobody notices.
+    """
     records = select_wanted(block, wants)
     needs_bodies = decompress and not {"body", "body_size"}.isdisjoint(columns.names)
     for piece in _pieces(records):
         rest = piece
         while len(rest):
             made = _Columns(rest, decompress, broker_name)
+            bad: list[int] = []
             if needs_bodies:
-                made.bodies = decompressed_bodies(rest, bytes_max=BATCH_BYTES_MAX)
+                bodies = decompressed_bodies(rest, bytes_max=BATCH_BYTES_MAX, bad_bodies=bad_bodies)
+                made.bodies, bad = bodies.values, bodies.bad
                 if len(made.bodies) < len(rest):
                     made.records = rest.select(slice(len(made.bodies)))
-            yield made.batch(columns)
+            batch = made.batch(columns)
+            if bad and bad_bodies is BadBodies.DROP:
+                batch = batch.filter(_all_but(bad, batch.num_rows))
+            if batch.num_rows:
+                yield batch
             rest = rest.select(slice(len(made.records), None))
+
+
+def _all_but(rows: list[int], count: int) -> pa.BooleanArray:
+    is_kept = np.ones(count, np.bool_)
+    is_kept[rows] = False
+    return pa.array(is_kept)
 
 
 def _pieces(records: WantedRecords) -> Iterator[WantedRecords]:
@@ -108,7 +124,7 @@ class _Columns:
 
     @cached_property
     def bodies(self) -> pa.BinaryArray:
-        return decompressed_bodies(self.records) if self.decompress else stored_bodies(self.records)
+        return decompressed_bodies(self.records).values if self.decompress else stored_bodies(self.records)
 
     def int32(self, position: int) -> pa.Array:
         return pa.array(read_int32(self.records.block.buffer, self.records.block.starts + position))

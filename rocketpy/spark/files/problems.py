@@ -3,11 +3,11 @@
 The modes have the names of Spark's other file formats:
 
 - ``failFast``: the first damaged place is a :class:`StoreError` with file and position.
-- ``permissive``: what can be read is read. A record whose body does not fit its checksum is a row all the same; bytes
-  without a record are skipped.
-- ``dropMalformed``: as permissive, and such a record is skipped too.
+- ``permissive``: what can be read is read. A record whose body does not fit its checksum, or does not decompress, is a
+  row all the same, with the body as it is stored; bytes without a record are skipped.
+- ``dropMalformed``: as permissive, and such a record is skipped too. Bodies that no column needs are not decompressed.
 
-Whatever is skipped is a row of the view ``problems``.
+Whatever is damaged is a row of the view ``problems``.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ A reader and its partitions are sent between processes and must be picklable.
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -17,6 +16,10 @@ from pyspark.sql.types import StructType
 
 from rocketpy.errors import SettingsError
 from rocketpy.spark.columns.batch import record_batches
+from rocketpy.spark.columns.bodies import BadBodies, find_bad_bodies
+from rocketpy.spark.columns.layout import PHYSICAL_OFFSET, read_int64
+from rocketpy.spark.columns.records import RecordBlock
+from rocketpy.spark.columns.wanted import WantedRecords
 from rocketpy.spark.failures import stated
 from rocketpy.spark.files.byte_ranges import ByteRange, RangeReader
 from rocketpy.spark.files.log_files import CommitLogFile, FileGoneError, list_log_files, store_directory
@@ -41,6 +44,11 @@ from rocketpy.spark.options.reading import BODY_AS, COLUMNS
 from rocketpy.spark.schema import projection, spark_schema
 from rocketpy.store.layout import CONSUME_QUEUE_DIRECTORY
 
+_BAD_BODIES = {
+    ReadMode.FAIL_FAST: BadBodies.RAISE,
+    ReadMode.PERMISSIVE: BadBodies.KEEP,
+    ReadMode.DROP_MALFORMED: BadBodies.DROP,
+}
 _UNITS_COST = 4
 """A byte read through a unit costs as much as so many bytes that are read one after the other."""
 
@@ -104,7 +112,13 @@ class StoreReader(DataSourceReader):
         try:
             for blocks, wants in sources:
                 for block in blocks:
-                    yield from record_batches(block, columns, wants=wants, decompress=settings.decompress)
+                    yield from record_batches(
+                        block,
+                        columns,
+                        wants=wants,
+                        decompress=settings.decompress,
+                        bad_bodies=_BAD_BODIES[settings.mode],
+                    )
         except FileGoneError:
             if settings.fail_on_data_loss:
                 raise
@@ -131,11 +145,19 @@ class ProblemsReader(DataSourceReader):
         value: list[Problem] | ByteRange = partition.value
         if isinstance(value, ByteRange):
             problems: list[Problem] = []
-            deque(_range_reader(self._settings, problems.append).read(value), maxlen=0)
+            for block in _range_reader(self._settings, problems.append).read(value):
+                problems += _bad_bodies(block, value.file)
         else:
             problems = value
         if problems:
             yield problems_batch(problems)
+
+
+def _bad_bodies(block: RecordBlock, file: CommitLogFile) -> Iterator[Problem]:
+    """Yield the bodies of sound records that do not decompress."""
+    for row, why in find_bad_bodies(WantedRecords(block)):
+        position = int(read_int64(block.buffer, block.starts[row : row + 1] + PHYSICAL_OFFSET)[0]) - file.base_offset
+        yield Problem(file.path, position, int(block.sizes[row]), why)
 
 
 def _plan(settings: FileSettings, report: Report) -> tuple[list[ByteRange | tuple[UnitRange, ...]], Problem | None]:

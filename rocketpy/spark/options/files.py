@@ -36,7 +36,7 @@ MODE: Option[str] = Option(
     "failfast",
     _FILES,
     "About damage: `failFast` stops with file and position; `permissive` skips bytes that are no record; "
-    "`dropMalformed` also skips records whose body does not fit its checksum.",
+    "`dropMalformed` also skips records whose body does not fit its checksum or does not decompress.",
     shown_default="`failFast`",
 )
 VIEW: Option[str] = Option(

@@ -17,6 +17,7 @@ from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import encode_message
 from rocketpy.spark.columns import batch
 from rocketpy.spark.columns.batch import record_batch, record_batches
+from rocketpy.spark.columns.bodies import BadBodies
 from rocketpy.spark.columns.records import RecordBlock, find_records
 from rocketpy.spark.filters import EVERYTHING, MessageFilter, Range
 from rocketpy.spark.schema import COLUMNS, projection, spark_schema
@@ -175,6 +176,22 @@ def test_a_body_that_does_not_decompress_is_an_error_with_file_position_and_a_wa
     assert (caught.value.path, caught.value.position) == ("/store/commitlog/00000000000000000512", 1536)
     assert record_batch(block, projection(spark_schema()), decompress=False).num_rows == 2
     assert record_batch(block, projection(spark_schema(["topic", "queue_id"]))).num_rows == 2
+
+
+@pytest.mark.parametrize(("bad_bodies", "numbers"), [(BadBodies.KEEP, [0, 1, 2, 3]), (BadBodies.DROP, [1])])
+def test_messages_whose_body_does_not_decompress_are_kept_or_dropped(
+    monkeypatch: pytest.MonkeyPatch, bad_bodies: BadBodies, numbers: list[int]
+) -> None:
+    """Also where nothing of a batch is left."""
+    monkeypatch.setattr(batch, "BATCH_ROWS_MAX", 2)
+    sound = zlib.compress(b"sound")
+    bodies = [b"no zlib", sound, sound[:5], b"\x00"]
+    block = block_of(*(message(200 * n, body, sys_flag=1, queue_offset=n) for n, body in enumerate(bodies)))
+    made = list(record_batches(block, projection(spark_schema()), bad_bodies=bad_bodies))
+    found = [row for each in made for row in each.to_pylist()]
+    assert [row["queue_offset"] for row in found] == numbers
+    assert [row["body"] for row in found] == [b"sound" if number == 1 else bodies[number] for number in numbers]
+    assert all(each.num_rows for each in made)
 
 
 def test_unwanted_bodies_are_not_decompressed() -> None:

@@ -255,14 +255,45 @@ def test_the_partition_that_spark_makes_of_an_empty_plan_holds_nothing(store: Bu
     assert list(open_reader(store.root).read(InputPartition(None))) == []
 
 
-def test_a_body_that_does_not_decompress_is_an_error_that_names_the_option(tmp_path: Path) -> None:
-    store = build_store(tmp_path / "store", [Spec()])
-    flagged = bytearray(store.records[0][1])
-    flagged[39] |= 1
-    store.spoil(0, bytes(flagged))
-    with pytest.raises(StoreError, match="decompress=false"):
+def test_a_body_that_does_not_decompress_follows_the_mode(tmp_path: Path) -> None:
+    """Its record is sound: the checksum is that of the body as it is stored."""
+    store = build_store(tmp_path / "store", [Spec()] * 5)
+    bad = (1, 3)
+    for number in bad:
+        offset, content = store.records[number]
+        flagged = bytearray(content)
+        flagged[39] |= 1
+        store.spoil(offset, bytes(flagged))
+    words = rf"decompress=false .*\({store.log_file(0)} at {store.offsets[1]}\)"
+    with pytest.raises(StoreError, match=words):
         rows(open_reader(store.root))
-    assert len(rows(open_reader(store.root, decompress="false"))) == 1
+    permissive = rows(open_reader(store.root, mode="permissive"))
+    assert [row["body"] for row in permissive] == [b"x" * 20] * 5
+    assert [row["sys_flag"] for row in permissive] == [0, 1, 0, 1, 0]
+    for through in ({}, {"topic": "T", "readUnits": "always"}):
+        dropped = rows(open_reader(store.root, mode="dropMalformed", **through))
+        assert offsets(dropped) == [store.offsets[number] for number in (0, 2, 4)]
+    for options in ({"decompress": "false"}, {"columns": "topic"}):
+        assert len(rows(open_reader(store.root, **options))) == 5
+        assert len(rows(open_reader(store.root, mode="dropMalformed", **options))) == 5
+    found = rows(open_reader(store.root, view="problems"))
+    size = len(store.records[0][1])
+    assert [(row["position"], row["size"]) for row in found] == [(store.offsets[number], size) for number in bad]
+    assert "zlib" in str(found[0]["what"])
+
+
+def test_a_damaged_body_that_is_compressed_is_a_row_of_permissive_as_it_is_stored(tmp_path: Path) -> None:
+    """Its checksum is wrong, and it does not decompress: one problem."""
+    store = build_store(tmp_path / "store", [Spec()] * 3)
+    offset, content = store.records[1]
+    flagged = bytearray(content)
+    flagged[39] |= 1
+    flagged[HEAD] ^= 0xFF
+    store.spoil(offset, bytes(flagged))
+    permissive = rows(open_reader(store.root, mode="permissive"))
+    assert [row["body"] for row in permissive] == [b"x" * 20, b"\x87" + b"x" * 19, b"x" * 20]
+    assert len(rows(open_reader(store.root, mode="dropMalformed"))) == 2
+    assert [row["position"] for row in rows(open_reader(store.root, view="problems"))] == [store.offsets[1]]
 
 
 def test_filters_of_a_query_narrow_what_the_options_ask_for(store: BuiltStore) -> None:
