@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from rocketpy.errors import StartError
 from tests.notebooks.__main__ import defects_of
 from tests.notebooks.cleaning import cleaned, code_cells, defects, output_kinds
 from tests.notebooks.execution import notebook_paths, run_notebook
+from tests.page_text import links
 
+PAGE = Path(__file__).parents[1] / "docs" / "spark.md"
 EACH = pytest.mark.parametrize("path", notebook_paths(), ids=lambda path: path.stem)
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed (the extra: dev)")
@@ -36,7 +39,9 @@ def test_notebook_runs_and_shows_what_is_committed(path: Path, tmp_path: Path) -
     committed = nbformat.read(path, as_version=4)
     shown = [(cell.source, output_kinds(cell)) for cell in code_cells(notebook)]
     assert shown == [(cell.source, output_kinds(cell)) for cell in code_cells(committed)]
-    shutil.rmtree(tmp_path)  # three of them are kept otherwise, with the files of a store and of Spark each
+    shutil.rmtree(
+        tmp_path, ignore_errors=True
+    )  # three of them are kept otherwise, with the files of a store and of Spark each
 
 
 @EACH
@@ -45,6 +50,18 @@ def test_notebook_is_committed_with_the_outputs_of_its_code(path: Path) -> None:
     assert code_cells(notebook)
     assert list(defects(notebook)) == []
     assert "image/png" in [kind for cell in code_cells(notebook) for kind in output_kinds(cell)]
+
+
+def test_the_page_about_dataframes_lists_every_notebook() -> None:
+    rows = re.findall(r"^\| \[(\S+\.ipynb)\]\(\.\./notebooks/(\S+)\) \| .+ \|$", PAGE.read_text(), re.MULTILINE)
+    assert all(name == target for name, target in rows)
+    assert sorted(name for name, _ in rows) == [path.name for path in notebook_paths()]
+
+
+@EACH
+def test_links_of_a_notebook_lead_somewhere(path: Path) -> None:
+    text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown")
+    assert [target for target in links(text) if not (path.parent / target).exists()] == []
 
 
 def _require_spark() -> None:

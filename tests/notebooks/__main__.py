@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
 def write(path: Path, folder: Path | None) -> bool:
     """Run a notebook and write it if nothing is wrong; return whether it was written."""
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="rocketpy-notebook-") as directory:
+    with tempfile.TemporaryDirectory(prefix="rocketpy-notebook-", ignore_cleanup_errors=True) as directory:
         run = run_notebook(path, Path(directory))
     seconds = time.monotonic() - begun
     notebook = cleaned(run.notebook)

@@ -15,6 +15,8 @@ PICTURE_BYTES_MAX = 60_000
 PICTURE_BYTES_MIN = 3_000
 """Empty axes have less."""
 
+LINE_MAX = 120
+
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -23,6 +25,8 @@ OURS = "rocketpy"
 """In the metadata of a notebook: the hash of the code that its outputs are of."""
 
 _MACHINE = re.compile(r"(?<![\w.~-])/(?:tmp|home|root|Users|var|work|usr|opt|mnt|private)/[\w./-]*")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""Of an object, in what Python shows of it."""
 _START_OF_SPARK = re.compile(
     r"WARNING: (Using incubator modules|A (restricted|terminally deprecated) method|Use --(enable|add)|\S+ (has been|will be))"
     r"|Setting default log level to|To adjust logging level use|Using Spark's default log4j"
@@ -73,6 +77,8 @@ def defects(notebook: Any) -> Iterator[str]:
     if [cell.execution_count for cell in cells] != list(range(1, len(cells) + 1)):
         yield "the cells were not run in their order"
     for number, cell in enumerate(cells, 1):
+        if any(len(line) > LINE_MAX for line in cell.source.splitlines()):
+            yield f"cell {number} has a line of more than {LINE_MAX} characters"
         if cell.metadata:
             yield f"cell {number} has metadata: {sorted(cell.metadata)}"
         for output in cell.outputs:
@@ -123,6 +129,8 @@ def _clean_outputs(outputs: list[Any]) -> Iterator[Any]:
             output.data["image/png"] = base64.b64encode(small_picture(base64.b64decode(picture))).decode()
         if "metadata" in output:
             output.metadata = {}
+        if "text/plain" in output.get("data", {}):
+            output.data["text/plain"] = _ADDRESS.sub("", output.data["text/plain"])
         if last is not None and _is_kept(last):
             yield last
         last = output

@@ -22,9 +22,17 @@ pictures.watch({report!r})
 del pictures
 """
 _SPARK = """
-spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={temporary}
 """
-"""For few small queries, and two cores."""
+"""For few small queries and two cores; and Java knows no TMPDIR."""
+
+_LOG = """
+rootLogger = fatal, console
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+"""
+"""The end of a kernel may interrupt that of Java, which is nothing to complain about."""
 
 
 @attrs.frozen
@@ -84,8 +92,10 @@ def _environment(directory: Path, report: Path) -> dict[str, str]:
     startup.mkdir(parents=True)
     (startup / "00-pictures.py").write_text(_STARTUP.format(report=str(report)))
     conf = directory / "spark-conf"
-    conf.mkdir()
-    (conf / "spark-defaults.conf").write_text(_SPARK)
+    for folder in (conf, directory / "spark", directory / "tmp"):
+        folder.mkdir()
+    (conf / "log4j2.properties").write_text(_LOG)
+    (conf / "spark-defaults.conf").write_text(_SPARK.format(temporary=directory / "spark"))
     own = {
         "IPYTHONDIR": "ipython",
         "MPLCONFIGDIR": "matplotlib",
@@ -93,7 +103,6 @@ def _environment(directory: Path, report: Path) -> dict[str, str]:
         "SPARK_CONF_DIR": "spark-conf",
         "TMPDIR": "tmp",
     }
-    (directory / "tmp").mkdir()
     return {
         **os.environ,
         **{name: str(directory / each) for name, each in own.items()},

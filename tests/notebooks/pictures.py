@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 FONT_POINTS_MIN = 8
+_NUMBER = re.compile(r"\W*\d")
 OVERLAP_PIXELS = 2
 """Texts whose boxes overlap by less, in one direction, touch no letter of each other."""
 
@@ -65,7 +67,7 @@ def _title(axes: Axes) -> str:
 
 def _unnamed(axis: Axis, name: str, shared: str) -> Iterator[str]:
     """An axis with numbers says what they count, and in which unit; words speak for themselves."""
-    numbers = [text.get_text() for text in _tick_labels(axis) if any(each.isdigit() for each in text.get_text())]
+    numbers = [text.get_text() for text in _tick_labels(axis) if _NUMBER.match(text.get_text())]
     if numbers and not (axis.get_label_text() or shared):
         yield f"{name} without a label, with ticks {', '.join(numbers[:3])}"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.notebooks.cleaning import cleaned, defects, pictures
+from tests.notebooks.cleaning import cleaned, defects, pictures, source_hash
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed (the extra: dev)")
 new = nbformat.v4
@@ -42,10 +42,11 @@ def notebook(*outputs: Any) -> Any:
 
 
 def test_a_notebook_that_was_run_is_clean_after_cleaning_and_stays_so() -> None:
-    value = cleaned(notebook(printed("a"), printed("b\n")))
+    value = cleaned(notebook(printed("a"), printed("b\n"), new.new_output("execute_result", {"text/plain": "<A at 0x7f>"})))
     assert list(defects(value)) == []
     assert value.cells[2].metadata == {}
-    assert [output.get("text") for output in value.cells[2].outputs] == [None, "ab\n"]
+    assert [output.get("text") for output in value.cells[2].outputs] == [None, "ab\n", None]
+    assert value.cells[2].outputs[2].data == {"text/plain": "<A>"}
     assert cleaned(nbformat.reads(nbformat.writes(value), as_version=4)) == value
 
 
@@ -84,6 +85,11 @@ def add_time(value: Any) -> None:
     value.cells[1].metadata["execution"] = {}
 
 
+def widen(value: Any) -> None:
+    value.cells[1].source += "#" * 120
+    value.metadata["rocketpy"] = {"sources": source_hash(value)}
+
+
 def show(*outputs: Any) -> Callable[[Any], None]:
     return lambda value: value.cells[1].outputs.extend(outputs)
 
@@ -94,6 +100,7 @@ def show(*outputs: Any) -> Callable[[Any], None]:
         (change_code, "the code is not that which the outputs are of"),
         (forget, "the code is not that which the outputs are of"),
         (run_twice, "the cells were not run in their order"),
+        (widen, "cell 1 has a line of more than 120 characters"),
         (add_time, "cell 1 has metadata: ['execution']"),
         (show(new.new_output("error", ename="KeyError", evalue="x", traceback=[])), "cell 1 has failed: KeyError"),
         (show(printed("in /tmp/rocketmq-x/store\n")), "cell 1 shows a path of a machine: /tmp/rocketmq-x/store"),
