@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rocketpy.cli.pipeline.option_groups import with_option_groups
 from rocketpy.cli.pipeline.running import Running
 from rocketpy.cli.pipeline.sources import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 PARQUET = "parquet"
 FORMATS = (PARQUET, "delta", "iceberg")
@@ -35,6 +38,9 @@ def archive(
 ) -> None:
     """Add to an archive the messages that it does not have, each once. Without --topic a store's user topics.
 
+    Of a cluster each queue is read from the first message that the archive does not have, unless an --option says where
+    to begin.
+
     Exit status: 0 archived, or nothing new, 1 failed and nothing was added, 2 wrong usage.
     """
     source.check()
@@ -43,13 +49,20 @@ def archive(
         from rocketpy.spark.pipelines.archive import archive as run
         from rocketpy.spark.pipelines.archive_table import TableFormat, archive_to_table
 
-        messages = source.messages(spark)
         with running.bar(spark, "archiving"):
+            messages = source.messages(spark) if source.store else _new_messages(spark, source, path)
             if format_name == PARQUET:
                 summary = run(messages, path, files_per_partition=files_per_partition)
             else:
                 summary = archive_to_table(messages, path, TableFormat(format_name, table or path))
         running.show(summary)
+
+
+def _new_messages(spark: SparkSession, source: Source, path: str) -> DataFrame:
+    """Return what a cluster has after what the archive has."""
+    from rocketpy.spark.pipelines.archive_live import new_live_messages
+
+    return new_live_messages(spark, source.namesrv, source.topic or (), path, options=source.options)
 
 
 def check_format(name: str) -> None:

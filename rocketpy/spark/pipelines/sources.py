@@ -24,7 +24,12 @@ def live_messages(
     spark: SparkSession, name_server: str, topics: Sequence[str], *, options: Mapping[str, str] | None = None
 ) -> DataFrame:
     """Return the messages of topics of a live cluster, up to the offsets at the moment when they are read."""
-    return spark.read.format(FORMAT_NAME).options(**live_options(name_server, topics, options)).load()
+    return read_live(spark, live_options(name_server, topics, options))
+
+
+def read_live(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    """Return the messages that options of a live read name."""
+    return spark.read.format(FORMAT_NAME).options(**options).load()
 
 
 def live_options(name_server: str, topics: Sequence[str], options: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -28,16 +28,23 @@ def make_store(directory: Path) -> Flows:
     """Run a broker, send a message each way, and return a copy of its store."""
     flows = Flows(directory / "store")
     with open_broker_in_thread(BrokerOptions(settings=SETTINGS)) as broker:
-        for topic in ("Plain", "Delayed", "Retried", "Tx"):
-            broker.topic(topic, queues=1)
-        trio.run(_send_all, broker, flows)
+        flows.unique_keys |= send_ways(broker)
         broker.restart()  # a clean shutdown writes the tables
         broker.crash()
         shutil.copytree(Path(broker.directory) / "store", flows.store)
     return flows
 
 
-async def _send_all(broker: BrokerInThread, flows: Flows) -> None:
+def send_ways(broker: BrokerInThread) -> dict[str, str]:
+    """Send a message each way, and return their unique keys by what was done with them."""
+    unique_keys: dict[str, str] = {}
+    for topic in ("Plain", "Delayed", "Retried", "Tx"):
+        broker.topic(topic, queues=1)
+    trio.run(_send_all, broker, unique_keys)
+    return unique_keys
+
+
+async def _send_all(broker: BrokerInThread, unique_keys: dict[str, str]) -> None:
     async def verdict(message: MessageExt) -> LocalTransactionState:
         return LocalTransactionState.UNKNOW
 
@@ -50,7 +57,7 @@ async def _send_all(broker: BrokerInThread, flows: Flows) -> None:
                 "delayed": await producer.send(Message.create("Delayed", b"in two hours", delay_level=18)),
                 "dead": await producer.send(Message.create("Retried", b"impossible")),
             }
-        flows.unique_keys |= {name: result.msg_id for name, result in sent.items()}
+        unique_keys |= {name: result.msg_id for name, result in sent.items()}
         await _in_thread(broker.advance, 11)
         await _consume_first(client, "Plain")
         await _give_back(client, broker)
@@ -59,7 +66,7 @@ async def _send_all(broker: BrokerInThread, flows: Flows) -> None:
                 if name == "open":
                     await _in_thread(broker.advance, 11)  # the others are checked as often as the settings allow
                 async with producer.transaction(Message("Tx", name.encode())) as transaction:
-                    flows.unique_keys[name] = transaction.transaction_id
+                    unique_keys[name] = transaction.transaction_id
                     if name == "committed":
                         await transaction.commit()
                     elif name == "rolled back":
