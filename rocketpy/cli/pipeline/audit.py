@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated
 
+import attrs
 import typer
 
 from rocketpy.cli.outcome import FAILED
@@ -57,9 +58,10 @@ def audit(
             running.bar(spark, "auditing"),
             audit_store(spark, store, archive=archived, at=moment) as result,
         ):
+            report = result.report
             if findings:
-                result.findings.write.parquet(findings)
-        report = result.report
+                result.findings.coalesce(1).write.parquet(findings)
+                report = attrs.evolve(report, written=sum(each.findings for each in report.kinds))
         running.show(report)
         if not report.is_clean:
             raise typer.Exit(FAILED)

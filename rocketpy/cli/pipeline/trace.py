@@ -47,8 +47,7 @@ def trace(
         from rocketpy.spark.pipelines.audit.progress import group_offsets
         from rocketpy.spark.pipelines.audit.store_files import list_store
         from rocketpy.spark.pipelines.sources import live_messages, whole_log
-        from rocketpy.spark.pipelines.trace import trace as run
-        from rocketpy.spark.pipelines.trace import trace_report
+        from rocketpy.spark.pipelines.trace import find_trace
 
         offsets = None
         if store:
@@ -59,7 +58,7 @@ def trace(
         else:
             messages = live_messages(spark, namesrv, topic or (), options=options)
         with running.bar(spark, "tracing"):
-            report = trace_report(run(messages, wanted, offsets=offsets), wanted)
+            report = find_trace(messages, wanted, offsets=offsets)
         running.show(report)
         if not report.stations:
             raise typer.Exit(FAILED)

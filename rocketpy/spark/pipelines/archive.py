@@ -34,6 +34,7 @@ from rocketpy.spark.pipelines.archive_log.log import ArchiveLog
 from rocketpy.spark.pipelines.archive_log.opening import open_archive_log
 from rocketpy.spark.pipelines.archive_log.ranges import OffsetRange, gaps, joined
 from rocketpy.spark.pipelines.archive_log.record import ArchivedFile, ArchiveState, RunRecord
+from rocketpy.spark.pipelines.local_rows import local_frame
 from rocketpy.spark.pipelines.summary import Summary
 from rocketpy.spark.schema import SPARK_SCHEMA
 
@@ -100,7 +101,7 @@ def read_archive(spark: SparkSession, path: str, *, topics: Sequence[str] = ()) 
     log = open_archive_log(spark, path)
     parts = [_read_files(spark, root, paths) for root, paths in log.paths().items()]
     if not parts:
-        return spark.createDataFrame([], SPARK_SCHEMA)
+        return local_frame(spark, [], SPARK_SCHEMA)
     messages = reduce(DataFrame.unionByName, parts).select(*SPARK_SCHEMA.names)
     return messages.where(F.col("topic").isin(list(topics))) if topics else messages
 
@@ -115,7 +116,7 @@ def without(messages: DataFrame, ranges: Sequence[OffsetRange]) -> DataFrame:
     if not ranges:
         return messages
     rows = [(each.topic, each.broker_name, each.queue_id, each.start, each.end) for each in ranges]
-    held = F.broadcast(messages.sparkSession.createDataFrame(rows, _RANGE_SCHEMA)).alias("held")
+    held = F.broadcast(local_frame(messages.sparkSession, rows, _RANGE_SCHEMA)).alias("held")
     offset = messages["queue_offset"]
     same_queue = [messages[name] == F.col(f"held.{name}") for name in QUEUE_COLUMNS]
     return messages.join(

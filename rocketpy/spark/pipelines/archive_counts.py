@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rocketpy.errors import SettingsError
 from rocketpy.spark.pipelines.archive_log.offset_sum import OffsetSum
 from rocketpy.spark.pipelines.archive_log.ranges import OffsetRange, joined
+from rocketpy.spark.pipelines.local_rows import local_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -83,7 +84,7 @@ def _islands(written: DataFrame, queues: Sequence[_Queue]) -> list[OffsetRange]:
     """Return the unbroken ranges of queues that have gaps."""
     if not queues:
         return []
-    chosen = F.broadcast(written.sparkSession.createDataFrame(list(queues), _QUEUE_SCHEMA))
+    chosen = F.broadcast(local_frame(written.sparkSession, queues, _QUEUE_SCHEMA))
     number = F.dense_rank().over(Window.partitionBy(*QUEUE_COLUMNS).orderBy("queue_offset"))
     islands = (
         written.select(*QUEUE_COLUMNS, "queue_offset")

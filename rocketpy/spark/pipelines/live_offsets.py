@@ -14,6 +14,7 @@ from rocketpy.spark.live.settings import settings_of
 from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import parse
 from rocketpy.spark.pipelines.audit.progress import OFFSET_SCHEMA, offset_rows
+from rocketpy.spark.pipelines.local_rows import local_frame
 from rocketpy.spark.pipelines.sources import live_options
 
 if TYPE_CHECKING:
@@ -41,4 +42,4 @@ def live_group_offsets(
             except (RemoteProtocolError, UnicodeDecodeError) as error:
                 raise RemoteProtocolError(f"{replicas.master}: {error}") from error
             rows += [(*row, broker_name) for row in offset_rows(table) if row[0] in chosen]
-    return spark.createDataFrame(rows, LIVE_OFFSET_SCHEMA)
+    return local_frame(spark, rows, LIVE_OFFSET_SCHEMA)

@@ -33,6 +33,7 @@ from rocketpy.protocol.properties import (
     RESERVED_PROPERTIES,
 )
 from rocketpy.spark.pipelines.archive_log.opening import open_files
+from rocketpy.spark.pipelines.local_rows import local_frame
 from rocketpy.spark.pipelines.pacing import paced
 from rocketpy.spark.pipelines.replay_plan import ReplayPlan, ReplayWork, shared_out
 from rocketpy.spark.pipelines.summary import Summary
@@ -186,7 +187,7 @@ def _write_slices(
     """Write the rows by slice and task. Every slice has the same part of each queue, in the queue's order."""
     spark = rows.sparkSession
     table = [(*queue, number) for number, queues in enumerate(tasks) for queue in queues]
-    of_task = F.broadcast(spark.createDataFrame(table, "t string, b string, q int, task int"))
+    of_task = F.broadcast(local_frame(spark, table, "t string, b string, q int, task int"))
     queue = Window.partitionBy("origin.topic", "origin.broker_name", "origin.queue_id")
     rank = F.row_number().over(queue.orderBy("origin.queue_offset")) - 1
     position = rank / F.count(F.lit(1)).over(queue)  # how much of the queue is before it: 0 to 1

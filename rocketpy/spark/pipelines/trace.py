@@ -17,12 +17,15 @@ Compatibility: records of Java brokers and ours (4.9.8). A delay is told by the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import attrs
+from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketpy.broker.delay.dead_letter import PROPERTY_DEAD_LETTER_REASON
+from rocketpy.clock import Clock, SystemClock
 from rocketpy.protocol.delay_level import parse_delay_levels
 from rocketpy.protocol.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
@@ -31,6 +34,7 @@ from rocketpy.protocol.properties import (
     PROPERTY_REAL_TOPIC,
     PROPERTY_RETRY_TOPIC,
     PROPERTY_TRANSACTION_CHECK_TIMES,
+    PROPERTY_TRANSACTION_PREPARED,
 )
 from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 from rocketpy.protocol.topic_name import (
@@ -42,10 +46,9 @@ from rocketpy.protocol.topic_name import (
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
+from rocketpy.spark.pipelines.summary import Summary, seconds_since
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from pyspark.sql import Column, DataFrame
 
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -88,25 +91,52 @@ class TraceReport:
 
     wanted: str
     stations: tuple[Station, ...]
+    read: int = 0
+    """Records that were searched."""
+    seconds: float = 0.0
+
+    @property
+    def summary(self) -> Summary:
+        """Return what was read; nothing is written, and nothing skipped."""
+        return Summary(pipeline="trace", read=self.read, seconds=self.seconds)
 
     def as_fields(self) -> dict[str, object]:
         """Return the report as a JSON object."""
         stations = [
             attrs.asdict(each) | {"at": None if each.at is None else each.at.isoformat()} for each in self.stations
         ]
-        return {"pipeline": "trace", "wanted": self.wanted, "stations": stations}
+        return {**self.summary.as_fields(), "wanted": self.wanted, "stations": stations}
 
     def lines(self) -> list[str]:
         """Return the report as lines of text."""
         if not self.stations:
-            return [f"trace of {self.wanted}: nothing found"]
+            return [f"trace of {self.wanted}: nothing found", *self.summary.lines()]
         messages = len({each.unique_key or each.message_id for each in self.stations})
         records = len({(each.physical_offset, each.message_id) for each in self.stations})
         lines = [f"trace of {self.wanted}: {messages} messages in {records} records"]
         for each in self.stations:
             time = "now" if each.at is None else each.at.isoformat(sep=" ", timespec="milliseconds")
             lines.append(f"    {time}  {each.sentence}")
-        return lines
+        return [*lines, *self.summary.lines()]
+
+
+def find_trace(
+    messages: DataFrame,
+    wanted: str,
+    *,
+    topic: str | None = None,
+    offsets: DataFrame | None = None,
+    delay_levels: str = DELAY_LEVELS,
+    clock: Clock | None = None,
+) -> TraceReport:
+    """Return the stations of the messages with a key or an id as a value; see :func:`trace`."""
+    clock = clock or SystemClock()
+    begin_ms = clock.timestamp_ms()
+    seen = Observation()
+    searched = messages.observe(seen, F.count(F.lit(1)).alias("rows"))
+    stations = trace(searched, wanted, topic=topic, offsets=offsets, delay_levels=delay_levels)
+    report = trace_report(stations, wanted)
+    return attrs.evolve(report, read=int(seen.get.get("rows", 0)), seconds=seconds_since(begin_ms, clock))
 
 
 def trace(
@@ -126,12 +156,38 @@ def trace(
 
     Columns: ``at``, ``station``, ``sentence``, and the record's place.
     """
-    records = _records_of(messages, wanted, topic)
+    records, is_of_transaction = _records_of(messages, wanted, topic)
+    found = records.select(F.explode(F.array_compact(_stations(delay_levels))).alias("is"), *_PLACE)
+    if is_of_transaction:
+        found = found.unionByName(_ends(messages, records))
+    if offsets is not None:
+        found = found.unionByName(_progress(records, offsets))
+    return (
+        found.select("is.*", *_PLACE)
+        .repartition(1)  # a few rows: to sort them in parallel would read the log twice
+        .orderBy(F.asc_nulls_last("at"), "physical_offset", "order")
+        .select(*_STATION, *_PLACE)
+    )
+
+
+def trace_report(stations: DataFrame, wanted: str) -> TraceReport:
+    """Return what :func:`trace` found as a value; runs the job."""
+    rows = stations.withColumn("at", F.unix_millis("at")).collect()
+    found = []
+    for row in rows:
+        columns = row.asDict()
+        millis = columns.pop("at")
+        at = None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
+        found.append(Station(at=at, **columns))
+    return TraceReport(wanted=wanted, stations=tuple(found))
+
+
+def _ends(messages: DataFrame, records: DataFrame) -> DataFrame:
+    """Return the stations of op messages, which end the half messages among the records."""
     halves = records.where(F.col("topic") == TRANS_HALF_TOPIC)
-    ended = F.col("body").cast("string").try_cast("bigint")
     ops = (
         messages.where((F.col("topic") == TRANS_OP_HALF_TOPIC) & (F.col("tags") == "d"))
-        .withColumn("half_offset", ended)
+        .withColumn("half_offset", F.col("body").cast("string").try_cast("bigint"))
         .join(
             F.broadcast(
                 halves.select(
@@ -146,41 +202,18 @@ def trace(
     commits = records.where(_transaction_type() == TRANSACTION_COMMIT_TYPE).select(
         F.col("prepared_transaction_offset").alias("half_physical_offset"), F.lit(True).alias("is_committed")
     )
-    op_stations = (
+    return (
         ops.join(F.broadcast(commits.distinct()), "half_physical_offset", "left")
         .withColumn("unique_key", F.col("half_unique_key"))
         .select(F.explode(F.array(_op_station())).alias("is"), *_PLACE)
     )
-    own = records.select(F.explode(F.array_compact(_stations(delay_levels))).alias("is"), *_PLACE)
-    found = own.unionByName(op_stations)
-    if offsets is not None:
-        found = found.unionByName(_progress(records, offsets))
-    return (
-        found.select("is.*", *_PLACE)
-        .orderBy(F.asc_nulls_last("at"), "physical_offset", "order")
-        .select(*_STATION, *_PLACE)
-    )
-
-
-def trace_report(stations: DataFrame, wanted: str) -> TraceReport:
-    """Return what :func:`trace` found as a value; runs the job."""
-    from datetime import UTC, datetime
-
-    rows = stations.withColumn("at", F.unix_millis("at")).collect()
-    found = []
-    for row in rows:
-        columns = row.asDict()
-        millis = columns.pop("at")
-        at = None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
-        found.append(Station(at=at, **columns))
-    return TraceReport(wanted=wanted, stations=tuple(found))
 
 
 # ---- records of one message -----------------------------------------------------------------------------------------
 
 
-def _records_of(messages: DataFrame, wanted: str, topic: str | None) -> DataFrame:
-    """Return all records of the messages that are wanted, but op messages."""
+def _records_of(messages: DataFrame, wanted: str, topic: str | None) -> tuple[DataFrame, bool]:
+    """Return all records of the messages that are wanted, but op messages, and whether one was in a transaction."""
     properties, message_id = F.col("properties"), wanted.upper()
     is_wanted = (
         (F.col("unique_key") == wanted)
@@ -193,7 +226,14 @@ def _records_of(messages: DataFrame, wanted: str, topic: str | None) -> DataFram
     chosen = messages.where(is_wanted if topic is None else is_wanted & (own_topic == topic))
     origin = properties[PROPERTY_ORIGIN_MESSAGE_ID].alias("origin")
     rows = (
-        chosen.select("unique_key", "message_id", origin, "physical_offset", "prepared_transaction_offset")
+        chosen.select(
+            "unique_key",
+            "message_id",
+            origin,
+            "physical_offset",
+            "prepared_transaction_offset",
+            _is_of_transaction().alias("is_of_transaction"),
+        )
         .orderBy("physical_offset")
         .limit(MESSAGES_MAX)
         .collect()
@@ -212,7 +252,17 @@ def _records_of(messages: DataFrame, wanted: str, topic: str | None) -> DataFram
         | (F.col("unique_key").isNull() & F.col("physical_offset").isin(places))
         | (F.col("unique_key").isNull() & F.col("prepared_transaction_offset").isin(links))
     )
-    return messages.where(is_part & (F.col("topic") != TRANS_OP_HALF_TOPIC))
+    records = messages.where(is_part & (F.col("topic") != TRANS_OP_HALF_TOPIC))
+    return records, any(row.is_of_transaction for row in rows)
+
+
+def _is_of_transaction() -> Column:
+    """Return whether a record may belong to a transaction: its half message, or any copy of what it became."""
+    return (
+        F.col("topic").isin(TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
+        | F.map_contains_key("properties", PROPERTY_TRANSACTION_PREPARED)
+        | (_transaction_type() != 0)
+    )
 
 
 def _transaction_type() -> Column:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from rocketpy.spark.pipelines.local_rows import local_frame
 from rocketpy.spark.schema import SPARK_SCHEMA
 
 if TYPE_CHECKING:
@@ -51,4 +52,4 @@ def message(number: int, **columns: Any) -> dict[str, Any]:
 
 def messages_of(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
     """Return messages as a DataFrame."""
-    return spark.createDataFrame([tuple(row[name] for name in SPARK_SCHEMA.names) for row in rows], SPARK_SCHEMA)
+    return local_frame(spark, [tuple(row[name] for name in SPARK_SCHEMA.names) for row in rows], SPARK_SCHEMA)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from rocketpy.spark.pipelines.local_rows import local_frame
 from rocketpy.spark.schema import SPARK_SCHEMA
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def message(topic: str, queue_id: int, queue_offset: int, **changes: object) -> 
 
 def frame(spark: SparkSession, rows: Iterable[dict[str, object]]) -> DataFrame:
     """Return a DataFrame of messages."""
-    return spark.createDataFrame([tuple(row[name] for name in SPARK_SCHEMA.names) for row in rows], SPARK_SCHEMA)
+    return local_frame(spark, [tuple(row[name] for name in SPARK_SCHEMA.names) for row in rows], SPARK_SCHEMA)
 
 
 def places(messages: DataFrame) -> list[tuple[str, int, int]]:

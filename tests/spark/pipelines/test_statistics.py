@@ -10,6 +10,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 
 from rocketpy.spark.pipelines import statistics
 from rocketpy.spark.pipelines.audit.progress import OFFSET_SCHEMA
+from rocketpy.spark.pipelines.local_rows import local_frame
 from tests.spark.pipelines.message_rows import at, message, messages_of
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ def test_lag_is_in_messages_and_seconds_and_has_a_trend(spark: SparkSession) -> 
     earlier = [("T", "slow", 0, 40), ("T", "fast", 0, 41), ("T", "done", 0, 91), ("T", "same", 0, 41)]
     found = statistics.lag(
         messages,
-        spark.createDataFrame(offsets, OFFSET_SCHEMA),
-        spark.createDataFrame(earlier, OFFSET_SCHEMA),
+        local_frame(spark, offsets, OFFSET_SCHEMA),
+        local_frame(spark, earlier, OFFSET_SCHEMA),
         seconds=10,
     )
     by_group = {row["consumer_group"]: row for row in rows_of(found)}
@@ -93,7 +94,7 @@ def test_lag_is_in_messages_and_seconds_and_has_a_trend(spark: SparkSession) -> 
 
 def test_one_snapshot_has_the_arrivals_of_the_whole_log_and_an_empty_queue_no_lag(spark: SparkSession) -> None:
     messages = messages_of(spark, [message(number) for number in range(11)])
-    offsets = spark.createDataFrame([("T", "g", 0, 0), ("Empty", "g", 0, 5)], OFFSET_SCHEMA)
+    offsets = local_frame(spark, [("T", "g", 0, 0), ("Empty", "g", 0, 5)], OFFSET_SCHEMA)
     rows = {row["topic"]: row for row in rows_of(statistics.lag(messages, offsets))}
     assert (rows["T"]["lag"], rows["T"]["lag_seconds"], rows["T"]["arrived_per_second"]) == (11, 10.0, 1.1)
     assert (rows["Empty"]["lag"], rows["Empty"]["lag_seconds"]) == (0, 0.0)
@@ -105,8 +106,8 @@ def test_queues_of_the_same_number_on_two_brokers_have_a_lag_each(spark: SparkSe
     messages = [message(number, broker_name="a") for number in range(10)]
     messages += [message(number, broker_name="b") for number in range(4)]
     schema = f"{OFFSET_SCHEMA}, broker_name string"
-    offsets = spark.createDataFrame([("T", "g", 0, 7, "a"), ("T", "g", 0, 4, "b")], schema)
-    earlier = spark.createDataFrame([("T", "g", 0, 2, "a"), ("T", "g", 0, 4, "b")], schema)
+    offsets = local_frame(spark, [("T", "g", 0, 7, "a"), ("T", "g", 0, 4, "b")], schema)
+    earlier = local_frame(spark, [("T", "g", 0, 2, "a"), ("T", "g", 0, 4, "b")], schema)
     rows = rows_of(statistics.lag(messages_of(spark, messages), offsets, earlier, seconds=10))
     assert {row["broker_name"]: (row["lag"], row["lag_seconds"], row["consumed_per_second"]) for row in rows} == {
         "a": (3, 2.0, 0.5),

@@ -14,6 +14,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 from rocketpy.clock import ManualClock
 from rocketpy.errors import SettingsError
 from rocketpy.spark.pipelines.audit.progress import OFFSET_SCHEMA
+from rocketpy.spark.pipelines.local_rows import local_frame
 from rocketpy.spark.pipelines.statistics_report import (
     ROWS_MAX,
     SHOWN_MAX,
@@ -41,7 +42,7 @@ def messages(spark: SparkSession) -> DataFrame:
 
 
 def test_without_names_all_are_made_and_the_lag_if_there_are_groups(spark: SparkSession, messages: DataFrame) -> None:
-    offsets = spark.createDataFrame([("T", "g", 0, 10)], OFFSET_SCHEMA)
+    offsets = local_frame(spark, [("T", "g", 0, 10)], OFFSET_SCHEMA)
     report = statistics_report(
         messages, groups=GroupProgress(offsets=offsets), bin_width="10 seconds", count=2, clock=ManualClock()
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,13 @@ def flows(tmp_path_factory: pytest.TempPathFactory) -> Flows:
 
 @pytest.fixture(scope="module")
 def log(spark: SparkSession, flows: Flows) -> DataFrame:
-    return whole_log(spark, str(flows.store)).localCheckpoint()
+    return whole_log(spark, str(flows.store)).coalesce(1).cache()
+
+
+@pytest.fixture(scope="module")
+def traced(log: DataFrame, flows: Flows) -> dict[str, list[Station]]:
+    """The stations of each message of the flows, found by its unique key."""
+    return {name: stations(log, key) for name, key in flows.unique_keys.items()}
 
 
 def stations(log: DataFrame, wanted: str, offsets: DataFrame | None = None) -> list[Station]:
@@ -45,8 +52,8 @@ def names(log: DataFrame, wanted: str) -> list[str]:
     return [each.station for each in stations(log, wanted)]
 
 
-def test_each_way_has_its_stations(log: DataFrame, flows: Flows) -> None:
-    ways = {name: names(log, key) for name, key in flows.unique_keys.items()}
+def test_each_way_has_its_stations(traced: dict[str, list[Station]]) -> None:
+    ways = {name: [each.station for each in found] for name, found in traced.items()}
     given_up, still_open = ways.pop("given up"), ways.pop("open")
     assert ways == {
         "plain": ["born", "stored"],
@@ -62,12 +69,12 @@ def test_each_way_has_its_stations(log: DataFrame, flows: Flows) -> None:
     assert set(still_open) == {"born", "prepared"}
 
 
-def test_the_sentences_say_who_where_and_until_when(log: DataFrame, flows: Flows) -> None:
-    delayed = stations(log, flows.unique_keys["delivered"])
+def test_the_sentences_say_who_where_and_until_when(traced: dict[str, list[Station]]) -> None:
+    delayed = traced["delivered"]
     due = (delayed[1].at + timedelta(seconds=10)).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] if delayed[1].at else ""
     assert delayed[1].sentence == f"delayed by level 3 until {due}, then to queue 0 of Delayed"
     assert delayed[2].sentence == "delivered after its delay: queue 0 of Delayed at offset 0"
-    dead = [each.sentence for each in stations(log, flows.unique_keys["dead"])]
+    dead = [each.sentence for each in traced["dead"]]
     assert dead[0].startswith("born at producer 127.0.0.1:")
     assert dead[1] == "stored in queue 0 of Retried at offset 0"
     assert dead[2].startswith("sent back by group stubborn, time 1; delayed by level 3 until ")
@@ -75,24 +82,24 @@ def test_the_sentences_say_who_where_and_until_when(log: DataFrame, flows: Flows
     assert dead[3] == "delivered again to its group: queue 0 of %RETRY%stubborn at offset 0"
     assert dead[4].startswith("sent back by group stubborn, time 2; delayed by level 4 until ")
     assert dead[6] == "dead letter of group stubborn after 3 times: queue 0 of %DLQ%stubborn at offset 0"
-    committed = [each.sentence for each in stations(log, flows.unique_keys["committed"])][1:]
+    committed = [each.sentence for each in traced["committed"]][1:]
     assert committed == [
         "prepared as a half message for queue 0 of Tx",
         "committed: queue 0 of Tx at offset 0",
         "the transaction is marked as ended",
     ]
-    assert stations(log, flows.unique_keys["rolled back"])[-1].sentence == "rolled back"
+    assert traced["rolled back"][-1].sentence == "rolled back"
 
 
-def test_times_do_not_go_back(log: DataFrame, flows: Flows) -> None:
-    for key in flows.unique_keys.values():
-        times = [each.at for each in stations(log, key) if each.at is not None]
+def test_times_do_not_go_back(traced: dict[str, list[Station]]) -> None:
+    for found in traced.values():
+        times = [each.at for each in found if each.at is not None]
         assert times == sorted(times)
 
 
 @pytest.mark.parametrize("name", ["plain", "dead", "committed", "delivered"])
-def test_an_id_of_any_record_finds_all(log: DataFrame, flows: Flows, name: str) -> None:
-    whole = stations(log, flows.unique_keys[name])
+def test_an_id_of_any_record_finds_all(log: DataFrame, traced: dict[str, list[Station]], name: str) -> None:
+    whole = traced[name]
     last = [each for each in whole if each.station in ("stored", "dead letter", "committed", "delivered")][-1]
     assert stations(log, last.message_id.lower()) == whole
 
@@ -101,7 +108,7 @@ def test_a_key_finds_its_messages_and_a_topic_narrows_them(log: DataFrame, flows
     assert [each.unique_key for each in stations(log, "customer-7")] == [flows.unique_keys["plain"]] * 2
     assert trace(log, "customer-7", topic="Plain").count() == 2
     assert trace(log, "customer-7", topic="Other").count() == 0
-    assert trace_report(trace(log, "nothing"), "nothing").lines() == ["trace of nothing: nothing found"]
+    assert trace_report(trace(log, "nothing"), "nothing").lines()[0] == "trace of nothing: nothing found"
 
 
 def test_groups_that_have_acknowledged_it_come_last(spark: SparkSession, log: DataFrame, flows: Flows) -> None:
@@ -157,8 +164,18 @@ def test_the_command_prints_the_way(spark: SparkSession, flows: Flows) -> None:
     as_json = CliRunner().invoke(app, ["pipeline", "trace", key, "--store", str(flows.store), "--json"])
     assert json.loads(as_json.stdout)["stations"][0]["station"] == "born"
     nothing = CliRunner().invoke(app, ["pipeline", "trace", "nothing", "--store", str(flows.store)])
-    assert (nothing.exit_code, nothing.stdout) == (1, "trace of nothing: nothing found\n")
+    found, summary = nothing.stdout.splitlines()
+    assert (nothing.exit_code, found) == (1, "trace of nothing: nothing found")
+    assert re.fullmatch(r"trace: [1-9]\d* read, 0 written, 0 skipped in \d+\.\d s \(\d+/s\)", summary)
 
 
 def test_a_report_is_json() -> None:
-    assert TraceReport(wanted="x", stations=()).as_fields() == {"pipeline": "trace", "wanted": "x", "stations": []}
+    assert TraceReport(wanted="x", stations=(), read=7).as_fields() == {
+        "pipeline": "trace",
+        "read": 7,
+        "written": 0,
+        "skipped": {},
+        "seconds": 0.0,
+        "wanted": "x",
+        "stations": [],
+    }

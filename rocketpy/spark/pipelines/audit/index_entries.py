@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketpy.spark.pipelines.local_rows import local_frame, spread
 from rocketpy.store.index.file import ENTRY_SIZE, HEADER_SIZE
 
 if TYPE_CHECKING:
@@ -44,15 +45,15 @@ assert _ENTRY.itemsize == ENTRY_SIZE
 
 
 def index_entries(spark: SparkSession, files: StoreFiles) -> DataFrame:
-    """Return every entry of the files whose layout is known, one task per file; columns: ``ENTRY_SCHEMA``."""
+    """Return every entry of the files whose layout is known, a task for each large file; columns: ``ENTRY_SCHEMA``."""
     rows = [
         (each.path, each.layout.slot_count, each.header.index_count, each.header.begin_timestamp_ms)
         for each in files.index_files
         if each.layout is not None
     ]
-    return (
-        spark.createDataFrame(rows, _FILE_SCHEMA).repartition(max(1, len(rows))).mapInArrow(entry_batches, ENTRY_SCHEMA)
-    )
+    entries = sum(row[2] for row in rows)
+    tasks = min(len(rows), entries // _RANGE_ENTRIES)
+    return spread(local_frame(spark, rows, _FILE_SCHEMA), tasks).mapInArrow(entry_batches, ENTRY_SCHEMA)
 
 
 # ---- on executors ---------------------------------------------------------------------------------------------------

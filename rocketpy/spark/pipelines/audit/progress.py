@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from rocketpy.protocol.topic_name import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from rocketpy.spark.pipelines.audit.findings import classified_findings, findings_of, union_of
+from rocketpy.spark.pipelines.local_rows import local_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +28,7 @@ _REPLY_SUFFIX = "_REPLY_TOPIC"
 
 def group_offsets(spark: SparkSession, table: Mapping[str, Mapping[int, int]]) -> DataFrame:
     """Return a table of consumer offsets (``topic@group`` -> queue id -> offset); columns: ``OFFSET_SCHEMA``."""
-    return spark.createDataFrame(offset_rows(table), OFFSET_SCHEMA)
+    return local_frame(spark, offset_rows(table), OFFSET_SCHEMA)
 
 
 def offset_rows(table: Mapping[str, Mapping[int, int]]) -> list[tuple[str, str, int, int]]:
@@ -39,23 +40,13 @@ def offset_rows(table: Mapping[str, Mapping[int, int]]) -> list[tuple[str, str, 
     return rows
 
 
-def bounds_of_units(units: DataFrame, *, log_min_offset: int = 0) -> DataFrame:
-    """Return the first queue offset whose record is in the log, and the end of each queue.
-
-    Columns: ``topic``, ``queue_id``, ``min_offset``, ``max_offset`` (not included). The two are equal where all
-    records of a queue were deleted.
-    """
-    first = F.min(F.when(F.col("physical_offset") >= log_min_offset, F.col("queue_offset")))
-    end = F.max("queue_offset") + 1
-    return units.groupBy("topic", "queue_id").agg(F.coalesce(first, end).alias("min_offset"), end.alias("max_offset"))
-
-
 def log_against_offsets(
     messages: DataFrame, offsets: DataFrame, bounds: DataFrame, *, topics: Collection[str] | None = None
 ) -> DataFrame:
     """Return findings about groups: what they have not consumed, what they lost, and offsets past the end.
 
-    ``offsets`` has the columns of ``OFFSET_SCHEMA``, ``bounds`` those of :func:`bounds_of_units`. ``since`` of what was
+    ``offsets`` has the columns of ``OFFSET_SCHEMA``, ``bounds`` those of
+    :func:`~rocketpy.spark.pipelines.audit.extents.bounds_of_queues`. ``since`` of what was
     never consumed is when its oldest message was stored. Offsets of a topic that is not among ``topics`` are those of
     a deleted one, and left out.
     """

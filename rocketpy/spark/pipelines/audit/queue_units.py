@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketpy.spark.pipelines.local_rows import local_frame, spread
 from rocketpy.store.layout import EXT_ADDRESS_MAX, EXT_UNIT, PRE_BLANK_SIZE, UNIT_SIZE
 
 if TYPE_CHECKING:
@@ -63,9 +64,9 @@ def queue_gaps(spark: SparkSession, files: StoreFiles) -> DataFrame:
 
 
 def _spread(spark: SparkSession, rows: list[tuple[str, int, list[str], list[str]]], files: StoreFiles) -> DataFrame:
-    """Return the rows in as many partitions as there are pieces of work: a task per small file costs more than it."""
+    """Return the rows in as many partitions as there are pieces of work."""
     size = sum(file.length for queue in files.queues for file in queue.files)
-    return spark.createDataFrame(rows, _QUEUE_SCHEMA).repartition(min(len(rows), size // _PIECE_SIZE) or 1)
+    return spread(local_frame(spark, rows, _QUEUE_SCHEMA), size // _PIECE_SIZE)
 
 
 def _ext_paths(files: StoreFiles, topic: str, queue_id: int) -> list[str]:

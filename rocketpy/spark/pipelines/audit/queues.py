@@ -11,13 +11,14 @@ directory (``deleted-before-...``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.spark.pipelines.audit.expected import expected_units
+from rocketpy.spark.pipelines.audit.extents import QueueExtent, first_units, queue_extents
 from rocketpy.spark.pipelines.audit.findings import classified_findings, findings_of
 
 if TYPE_CHECKING:
@@ -35,28 +36,28 @@ def log_against_queues(
     log_end_offset: int | None = None,
     topics: Collection[str] | None = None,
     deleted_before: Mapping[str, int] | None = None,
+    extents: Sequence[QueueExtent] | None = None,
 ) -> DataFrame:
     """Return findings about records without units, units without records, and units that do not fit their records.
 
     ``messages`` has the columns of a read of the store, ``units`` those of
     :func:`~rocketpy.spark.pipelines.audit.queue_units.queue_units`. Units of records before ``log_min_offset``, which
     the broker has deleted, are left out; with ``log_end_offset``, for a store that is being written, also what lies
-    after. ``topics`` are those of the broker, None if not known.
+    after. ``topics`` are those of the broker, None if not known. ``extents`` are those of the units, asked for here if
+    they are not given.
     """
     inside = F.col("physical_offset") >= log_min_offset
     if log_end_offset is not None:
         inside &= F.col("physical_offset") < log_end_offset
-    units = units.where(inside)
+    if extents is None:
+        extents = queue_extents(units, log_min_offset=log_min_offset, log_end_offset=log_end_offset)
+    last_units = [each.last_physical_offset for each in extents if each.last_physical_offset is not None]
     of_unit = [F.col(name).alias(f"unit_{name}") for name in _OF_UNIT]
-    queues = units.groupBy("topic", "queue_id").agg(
-        F.min("queue_offset").alias("first_queue_offset"),
-        F.min_by("physical_offset", "queue_offset").alias("first_physical_offset"),
-    )
     joined = (
         expected_units(messages.where(inside))
-        .join(units.select(*_KEY, *of_unit, "ext_store_timestamp_ms"), _KEY, "full_outer")
-        .join(F.broadcast(queues), ["topic", "queue_id"], "left")
-        .crossJoin(F.broadcast(units.agg(F.max("physical_offset").alias("last_unit"))))
+        .join(units.where(inside).select(*_KEY, *of_unit, "ext_store_timestamp_ms"), _KEY, "full_outer")
+        .join(F.broadcast(first_units(units.sparkSession, extents)), ["topic", "queue_id"], "left")
+        .withColumn("last_unit", F.lit(max(last_units, default=-1)))
     )
     classified = joined.withColumn("deleted", _is_deleted(topics, deleted_before or {})).withColumn(
         "is_record", F.col("physical_offset").isNotNull()
@@ -74,7 +75,7 @@ def _cases() -> dict[str, tuple[Column, Column | str, Column | str]]:
     counts = col("is_own") | (col("topic").startswith(LMQ_PREFIX) & col("first_queue_offset").isNotNull())
     lacks_unit = is_record & ~is_unit & counts
     # Dispatch follows the log, so nothing after the last unit's record has been dispatched.
-    is_behind = col("physical_offset") > F.coalesce("last_unit", F.lit(-1))
+    is_behind = col("physical_offset") > col("last_unit")
     fits = is_record & is_unit & is_same
     record, unit = F.format_string("the record at %d", "physical_offset"), "unit_physical_offset"
     return {

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from rocketpy.spark.pipelines.audit.findings import ERROR, KINDS, NOTICE
+from rocketpy.spark.pipelines.summary import Summary
 
 LISTED_MAX = 20
 """Findings of each kind that a report lists; the DataFrame has all."""
@@ -44,7 +45,18 @@ class AuditReport:
     """Kinds that were found, in the order of ``KINDS``."""
     listed: tuple[Mapping[str, object], ...]
     """The first findings of each kind, as rows."""
+    written: int = 0
+    """Findings that were written to files."""
+    skipped: Mapping[str, int] = attrs.field(factory=dict)
+    """Messages that were not compared, by reason."""
     seconds: float = 0.0
+
+    @property
+    def summary(self) -> Summary:
+        """Return what was read, written and skipped."""
+        return Summary(
+            pipeline="audit", read=self.messages, written=self.written, skipped=self.skipped, seconds=self.seconds
+        )
 
     @property
     def is_clean(self) -> bool:
@@ -67,12 +79,11 @@ class AuditReport:
             for name in ("path", "is_live", "at", "messages", "units", "index_entries", "groups")
         }
         return {
-            "pipeline": "audit",
+            **self.summary.as_fields(),
             **fields,
             "is_clean": self.is_clean,
             "kinds": [each.as_fields() for each in self.kinds],
             "findings": [dict(each) for each in self.listed],
-            "seconds": round(self.seconds, 3),
         }
 
     def lines(self) -> list[str]:
@@ -80,7 +91,7 @@ class AuditReport:
         state = "open in a broker" if self.is_live else "not open"
         lines = [
             f"audit of {self.path} ({state}): {self.messages} messages, {self.units} units, "
-            f"{self.index_entries} index entries, {self.groups} groups of topics in {self.seconds:.1f} s"
+            f"{self.index_entries} index entries, {self.groups} groups of topics"
         ]
         meanings = {kind.name: kind.meaning for kind in KINDS}
         for each in self.kinds:
@@ -93,7 +104,7 @@ class AuditReport:
                 lines.append(f"    and {each.findings - len(listed)} more")
         if not self.kinds:
             lines.append("nothing found")
-        return lines
+        return [*lines, *self.summary.lines()]
 
 
 def described(row: Mapping[str, object]) -> str:

@@ -7,7 +7,6 @@ units that came after are left out of the comparison.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -18,18 +17,19 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.storagelevel import StorageLevel
 
+from rocketpy.clock import Clock, SystemClock
 from rocketpy.protocol.topic_name import (
     SCHEDULE_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
-from rocketpy.spark.pipelines.audit.archives import log_against_archive
+from rocketpy.spark.pipelines.audit.archives import body_hash, log_against_archive
+from rocketpy.spark.pipelines.audit.extents import QueueExtent, bounds_of_queues, queue_extents
 from rocketpy.spark.pipelines.audit.findings import FINDING_SCHEMA, KINDS, findings_of, severity_of, union_of
 from rocketpy.spark.pipelines.audit.index_entries import index_entries
 from rocketpy.spark.pipelines.audit.key_index import log_against_index
 from rocketpy.spark.pipelines.audit.progress import (
-    bounds_of_units,
     group_offsets,
     log_against_offsets,
     topics_without_groups,
@@ -45,7 +45,9 @@ from rocketpy.spark.pipelines.audit.stuck import (
     open_transactions,
     overdue_messages,
 )
+from rocketpy.spark.pipelines.local_rows import local_frame
 from rocketpy.spark.pipelines.sources import whole_log
+from rocketpy.spark.pipelines.summary import seconds_since
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -68,6 +70,10 @@ COLUMNS = (
 )
 """What the comparisons need of a message; of the bodies only those of op messages."""
 
+APPENDED = "appended after the audit began"
+SMALL_LOG_SIZE = 64 << 20
+"""A log of up to so many bytes is compared by one task: starting more would cost more than they save."""
+
 
 @attrs.frozen(kw_only=True)
 class Audit:
@@ -79,7 +85,12 @@ class Audit:
 
 @contextmanager
 def audit_store(
-    spark: SparkSession, path: str, *, archive: DataFrame | None = None, at: datetime | None = None
+    spark: SparkSession,
+    path: str,
+    *,
+    archive: DataFrame | None = None,
+    at: datetime | None = None,
+    clock: Clock | None = None,
 ) -> Iterator[Audit]:
     """Audit a store directory; inside the block the findings are kept by Spark, after it they can no longer be read.
 
@@ -87,26 +98,40 @@ def audit_store(
     of this broker's messages, every message is compared. :class:`~rocketpy.errors.SettingsError` where there is no
     store.
     """
-    begin = time.monotonic()
+    clock = clock or SystemClock()
+    begin_ms = clock.timestamp_ms()
     files = list_store(path)
     units = queue_units(spark, files).persist(StorageLevel.MEMORY_AND_DISK)
-    end = _end_of_units(units) if files.is_live else None
-    log = whole_log(spark, path)
-    messages = log.select(*COLUMNS, _op_body()).persist(StorageLevel.MEMORY_AND_DISK)
-    kept = [units, messages]
+    kept = [units]
     try:
-        if end is not None:
-            messages = messages.where(F.col("physical_offset") < end)
-        extent = _extent(messages)
+        extents = queue_extents(units, log_min_offset=files.log_min_offset)
+        dispatched = max((each.end_physical_offset for each in extents), default=0)
+        log = _Log(
+            spark=spark,
+            files=files,
+            end=dispatched if files.is_live else None,
+            extents=extents,
+            tasks=None if dispatched - files.log_min_offset > SMALL_LOG_SIZE else 1,
+        )
+        messages = log.spread(whole_log(spark, path))
+        messages = messages.select(*COLUMNS, _op_body(), *([] if archive is None else [body_hash().alias("body_hash")]))
+        messages = messages.persist(StorageLevel.MEMORY_AND_DISK)
+        kept.append(messages)
+        extent = _extent(messages, log.end)
+        if log.end is not None:
+            messages = messages.where(F.col("physical_offset") < log.end)
         moment = at or extent.last or datetime.fromtimestamp(0, UTC)
-        findings = union_of(
-            [
-                *_of_log(spark, files, messages, units, end),
-                *_of_progress(spark, files, messages, units),
-                *_of_stuck(files, messages, units, extent, moment),
-                *([] if archive is None else [log_against_archive(log, archive)]),
-                _of_files(spark, files),
-            ]
+        units = log.spread(units)
+        findings = log.spread(
+            union_of(
+                [
+                    *_of_log(log, messages, units),
+                    *_of_progress(log, messages),
+                    *_of_stuck(files, messages, units, extent, moment),
+                    *([] if archive is None else [log_against_archive(messages, archive)]),
+                    _of_files(spark, files),
+                ]
+            )
         ).persist(StorageLevel.MEMORY_AND_DISK)
         kept.append(findings)
         counts, listed = _listed(findings)
@@ -115,12 +140,13 @@ def audit_store(
             is_live=files.is_live,
             at=moment.isoformat(),
             messages=extent.count,
-            units=units.count(),
+            units=sum(each.units for each in extents),
             index_entries=sum(each.header.index_count - 1 for each in files.index_files),
             groups=len(files.tables.offsets or {}),
             kinds=counts,
             listed=listed,
-            seconds=time.monotonic() - begin,
+            skipped={APPENDED: extent.appended},
+            seconds=seconds_since(begin_ms, clock),
         )
         yield Audit(findings=findings, report=report)
     finally:
@@ -128,14 +154,25 @@ def audit_store(
             each.unpersist()
 
 
+@attrs.frozen(kw_only=True)
+class _Log:
+    """What an audit knows of its store before it reads the log."""
+
+    spark: SparkSession
+    files: StoreFiles
+    end: int | None
+    """Physical offset after the last dispatched record, in a store that a broker is writing."""
+    extents: tuple[QueueExtent, ...]
+    tasks: int | None
+    """1 for a small log."""
+
+    def spread(self, rows: DataFrame) -> DataFrame:
+        """Return rows in one partition if the log is small: then no comparison shuffles, and each has one job."""
+        return rows if self.tasks is None else rows.coalesce(self.tasks)
+
+
 def _op_body() -> Column:
     return F.when(F.col("topic") == TRANS_OP_HALF_TOPIC, F.col("body")).alias("body")
-
-
-def _end_of_units(units: DataFrame) -> int:
-    """Return the physical offset after the last unit's record: what lies before was dispatched when it was listed."""
-    [row] = units.agg(F.max(F.col("physical_offset") + F.col("size")).alias("end")).collect()
-    return row.end or 0
 
 
 @attrs.frozen(kw_only=True)
@@ -143,6 +180,8 @@ class _Extent:
     """What is in a log, so that comparisons of what is not there are left out: each costs several jobs of Spark."""
 
     count: int
+    appended: int
+    """Records that a broker has written since the audit began."""
     last: datetime | None
     """When the last message was stored."""
     has_dead_letters: bool
@@ -150,17 +189,20 @@ class _Extent:
     has_delays: bool
 
 
-def _extent(messages: DataFrame) -> _Extent:
+def _extent(messages: DataFrame, end: int | None) -> _Extent:
     topic = F.col("topic")
+    inside = F.lit(True) if end is None else F.col("physical_offset") < end
     [row] = messages.agg(
-        F.count("*").alias("count"),
-        F.unix_millis(F.max("store_timestamp")).alias("last"),
-        F.count_if(is_dead_letter()).alias("dead"),
-        F.count_if(topic.isin(TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)).alias("halves"),
-        F.count_if(topic == SCHEDULE_TOPIC).alias("delays"),
+        F.count_if(inside).alias("count"),
+        F.count_if(~inside).alias("appended"),
+        F.unix_millis(F.max(F.when(inside, F.col("store_timestamp")))).alias("last"),
+        F.count_if(inside & is_dead_letter()).alias("dead"),
+        F.count_if(inside & topic.isin(TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)).alias("halves"),
+        F.count_if(inside & (topic == SCHEDULE_TOPIC)).alias("delays"),
     ).collect()
     return _Extent(
         count=row["count"],
+        appended=row["appended"],
         last=None if row["last"] is None else datetime.fromtimestamp(row["last"] / 1000, UTC),
         has_dead_letters=row["dead"] > 0,
         has_transactions=row["halves"] > 0,
@@ -168,10 +210,9 @@ def _extent(messages: DataFrame) -> _Extent:
     )
 
 
-def _of_log(
-    spark: SparkSession, files: StoreFiles, messages: DataFrame, units: DataFrame, end: int | None
-) -> list[DataFrame]:
+def _of_log(log: _Log, messages: DataFrame, units: DataFrame) -> list[DataFrame]:
     """Return the findings about log, queues and index."""
+    spark, files = log.spark, log.files
     problems = whole_log(spark, files.path, options={"view": "problems"})
     findings = [
         damages_of_log(problems),
@@ -179,17 +220,19 @@ def _of_log(
             messages,
             units,
             log_min_offset=files.log_min_offset,
-            log_end_offset=end,
+            log_end_offset=log.end,
             topics=files.tables.topics,
             deleted_before=files.deleted_before,
+            extents=log.extents,
         ),
     ]
-    gaps = queue_gaps(spark, files)
-    if not gaps.isEmpty():
-        findings.append(gaps_of_queues(messages, gaps))
+    if any(each.has_gaps for each in log.extents):
+        findings.append(gaps_of_queues(messages, log.spread(queue_gaps(spark, files))))
     if files.index_files:
-        entries = index_entries(spark, files)
-        findings.append(log_against_index(messages, entries, log_min_offset=files.log_min_offset, log_end_offset=end))
+        entries = log.spread(index_entries(spark, files))
+        findings.append(
+            log_against_index(messages, entries, log_min_offset=files.log_min_offset, log_end_offset=log.end)
+        )
     return findings
 
 
@@ -204,13 +247,13 @@ def damages_of_log(problems: DataFrame) -> DataFrame:
     )
 
 
-def _of_progress(spark: SparkSession, files: StoreFiles, messages: DataFrame, units: DataFrame) -> list[DataFrame]:
+def _of_progress(log: _Log, messages: DataFrame) -> list[DataFrame]:
     """Return the findings about consumer groups."""
-    tables = files.tables
+    tables = log.files.tables
     if tables.offsets is None:
         return []
-    bounds = bounds_of_units(units, log_min_offset=files.log_min_offset)
-    offsets = group_offsets(spark, tables.offsets)
+    bounds = bounds_of_queues(log.spark, log.extents)
+    offsets = group_offsets(log.spark, tables.offsets)
     against = [log_against_offsets(messages, offsets, bounds, topics=tables.topics)] if tables.offsets else []
     return [*against, topics_without_groups(bounds, offsets)]
 
@@ -239,22 +282,33 @@ def _of_files(spark: SparkSession, files: StoreFiles) -> DataFrame:
         (kind, severity_of(kind).value, None, None, None, None, None, expected, where, 1, None)
         for kind, expected, where in found
     ]
-    return spark.createDataFrame(rows, FINDING_SCHEMA)
+    return local_frame(spark, rows, FINDING_SCHEMA)
 
 
 def _listed(findings: DataFrame) -> tuple[tuple[KindCount, ...], tuple[dict[str, object], ...]]:
     """Return the findings by kind, and the first ones of each."""
-    counts = [
-        KindCount(kind=row.kind, severity=row.severity, findings=row.findings, messages=row.messages)
-        for row in findings.groupBy("kind", "severity")
-        .agg(F.count("*").alias("findings"), F.sum("messages").alias("messages"))
-        .collect()
-    ]
-    order = Window.partitionBy("kind").orderBy("topic", "queue_id", "queue_offset", "physical_offset")
-    first = findings.withColumn("number", F.row_number().over(order)).where(F.col("number") <= LISTED_MAX)
-    rows = [_as_fields(row.asDict()) for row in first.orderBy("number").drop("number").collect()] if counts else []
+    of_kind = Window.partitionBy("kind")
+    number = F.row_number().over(of_kind.orderBy("topic", "queue_id", "queue_offset", "physical_offset"))
+    first = findings.select(
+        "*",
+        number.alias("number"),
+        F.count("*").over(of_kind).alias("findings_of_kind"),
+        F.sum("messages").over(of_kind).alias("messages_of_kind"),
+    ).where(F.col("number") <= LISTED_MAX)
     kinds = [kind.name for kind in KINDS]
-    return ordered(counts), tuple(sorted(rows, key=lambda row: kinds.index(str(row["kind"]))))
+    counts, listed = [], []
+    for row in sorted(first.collect(), key=lambda row: (kinds.index(row.kind), row.number)):
+        if row.number == 1:
+            counts.append(
+                KindCount(
+                    kind=row.kind,
+                    severity=row.severity,
+                    findings=row.findings_of_kind,
+                    messages=row.messages_of_kind,
+                )
+            )
+        listed.append(_as_fields({name: row[name] for name in findings.columns}))
+    return ordered(counts), tuple(listed)
 
 
 def _as_fields(row: dict[str, object]) -> dict[str, object]:

@@ -28,6 +28,11 @@ def test_findings_are_status_1_and_are_written(spark: SparkSession, tmp_path: Pa
     done = CliRunner().invoke(app, ["pipeline", "audit", str(store.root), "--json", "--findings", findings])
     assert done.exit_code == 1, done.output
     report = json.loads(done.stdout)
+    assert (report["read"], report["written"], report["skipped"]) == (
+        report["messages"],
+        2,
+        {"appended after the audit began": 0},
+    )
     assert [each["kind"] for each in report["kinds"]] == ["recordWithoutUnit", "topicWithoutGroup"]
     assert sorted(row.kind for row in spark.read.parquet(findings).collect()) == [
         "recordWithoutUnit",

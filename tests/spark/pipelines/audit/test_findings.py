@@ -18,6 +18,7 @@ from rocketpy.spark.pipelines.audit.findings import (
     severity_of,
     union_of,
 )
+from rocketpy.spark.pipelines.local_rows import local_frame
 from rocketpy.store.inspection.verify.findings import Severity
 
 if TYPE_CHECKING:
@@ -27,9 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("small_shuffles")]
 
 
 def test_a_row_may_be_several_findings_and_grouped_ones_are_counted_by_queue(spark: SparkSession) -> None:
-    rows = spark.createDataFrame(
-        [("T", 0, 1), ("T", 0, 2), ("T", 1, 3), ("T", 1, 4)], "topic string, queue_id int, n int"
-    )
+    rows = local_frame(spark, [("T", 0, 1), ("T", 0, 2), ("T", 1, 3), ("T", 1, 4)], "topic string, queue_id int, n int")
     found = classified_findings(
         rows.withColumn("queue_offset", F.col("n")),
         {
@@ -51,8 +50,8 @@ def test_a_row_may_be_several_findings_and_grouped_ones_are_counted_by_queue(spa
 
 
 def test_findings_of_different_rows_are_one_dataframe(spark: SparkSession) -> None:
-    first = findings_of(spark.createDataFrame([("T",)], "topic string"), "neverConsumed", expected="x", found="y")
-    second = findings_of(spark.createDataFrame([(7,)], "messages int"), "queueGap", expected="x", found="y")
+    first = findings_of(local_frame(spark, [("T",)], "topic string"), "neverConsumed", expected="x", found="y")
+    second = findings_of(local_frame(spark, [(7,)], "messages int"), "queueGap", expected="x", found="y")
     rows = union_of([first, second]).collect()
     assert [(row.kind, row.topic, row.messages) for row in rows] == [("neverConsumed", "T", 1), ("queueGap", None, 7)]
 

@@ -11,6 +11,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 from rocketpy.protocol.java_hash import index_key_hash
 from rocketpy.spark.pipelines.audit.index_entries import ENTRY_SCHEMA
 from rocketpy.spark.pipelines.audit.key_index import log_against_index
+from rocketpy.spark.pipelines.local_rows import local_frame
 from tests.spark.pipelines.message_rows import message, messages_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def test_keys_and_entries_that_do_not_fit_are_found(spark: SparkSession) -> None
         entry(6, "U0", 50),  # before the log's first offset
     ]
     findings = log_against_index(
-        messages_of(spark, rows[1:]), spark.createDataFrame(entries, ENTRY_SCHEMA), log_min_offset=100
+        messages_of(spark, rows[1:]), local_frame(spark, entries, ENTRY_SCHEMA), log_min_offset=100
     ).collect()
     assert sorted((row.kind, row.physical_offset, row.messages) for row in findings) == [
         ("indexEntryWithoutRecord", 400, 1),
@@ -50,4 +51,4 @@ def test_keys_and_entries_that_do_not_fit_are_found(spark: SparkSession) -> None
 
 def test_without_entries_there_is_no_index_and_no_finding(spark: SparkSession) -> None:
     messages = messages_of(spark, [message(0, unique_key="U0")])
-    assert log_against_index(messages, spark.createDataFrame([], ENTRY_SCHEMA)).collect() == []
+    assert log_against_index(messages, local_frame(spark, [], ENTRY_SCHEMA)).collect() == []

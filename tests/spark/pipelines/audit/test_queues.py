@@ -11,6 +11,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.spark.pipelines.audit.queue_units import GAP_SCHEMA, UNIT_SCHEMA
 from rocketpy.spark.pipelines.audit.queues import gaps_of_queues, log_against_queues
+from rocketpy.spark.pipelines.local_rows import local_frame
 from tests.spark.pipelines.message_rows import BEGIN, message, messages_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def found(
     spark: SparkSession, rows: list[dict[str, Any]], units: list[tuple[Any, ...]], **options: Any
 ) -> list[tuple[object, ...]]:
     findings: DataFrame = log_against_queues(
-        messages_of(spark, rows), spark.createDataFrame(units, UNIT_SCHEMA), **options
+        messages_of(spark, rows), local_frame(spark, units, UNIT_SCHEMA), **options
     )
     return sorted(
         (row.kind, row.topic, row.queue_id, row.queue_offset, row.physical_offset, row.messages)
@@ -127,7 +128,7 @@ def test_a_light_queue_misses_its_units_only_where_it_is_dispatched_to(spark: Sp
 
 
 def test_a_gap_is_what_neither_units_nor_records_fill(spark: SparkSession) -> None:
-    gaps = spark.createDataFrame([("T", 0, 2, 5), ("T", 0, 8, 8), ("T", 1, 1, 1)], GAP_SCHEMA)
+    gaps = local_frame(spark, [("T", 0, 2, 5), ("T", 0, 8, 8), ("T", 1, 1, 1)], GAP_SCHEMA)
     rows = [message(number) for number in (0, 1, 3, 6, 8)]
     findings = gaps_of_queues(messages_of(spark, rows), gaps).collect()
     assert sorted((row.kind, row.queue_id, row.queue_offset, row.messages) for row in findings) == [

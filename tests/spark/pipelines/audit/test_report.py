@@ -29,23 +29,27 @@ REPORT = AuditReport(
     groups=1,
     kinds=(KindCount(kind="recordWithoutUnit", severity="error", findings=3, messages=3),),
     listed=(ROW,),
+    written=3,
+    skipped={"appended after the audit began": 2, "other": 0},
     seconds=1.0,
 )
 
 
 def test_a_report_lists_findings_below_their_kind_and_counts_the_rest() -> None:
     assert REPORT.lines() == [
-        "audit of /store (not open): 10 messages, 9 units, 0 index entries, 1 groups of topics in 1.0 s",
+        "audit of /store (not open): 10 messages, 9 units, 0 index entries, 1 groups of topics",
         "error: recordWithoutUnit: 3 (3 messages): in the log and not in the queue: no consumer gets this message",
         "    topic T, queue 0, queue offset 7: expected a unit, found none",
         "    and 2 more",
+        "audit: 10 read, 3 written, 2 skipped in 1.0 s (10/s)",
+        "    skipped 2: appended after the audit began",
     ]
     assert (REPORT.has_errors, REPORT.is_clean, REPORT.count("recordWithoutUnit")) == (True, False, 3)
 
 
 def test_a_report_without_findings_says_so_and_notices_do_not_count() -> None:
     clean = attrs.evolve(REPORT, kinds=(), listed=())
-    assert clean.lines()[1:] == ["nothing found"]
+    assert clean.lines()[1:2] == ["nothing found"]
     noticed = attrs.evolve(clean, kinds=(KindCount(kind="dispatchBehind", severity="notice", findings=1, messages=1),))
     assert noticed.is_clean
 

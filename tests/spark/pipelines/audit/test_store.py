@@ -12,9 +12,11 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
 from rocketpy.errors import SettingsError
+from rocketpy.spark.pipelines.audit import store as store_audit
 from rocketpy.spark.pipelines.audit.report import AuditReport
 from rocketpy.spark.pipelines.audit.store import audit_store
 from rocketpy.store.layout import UNIT, UNIT_SIZE
+from tests.spark.pipelines.jobs import counted_jobs
 from tests.store.broken_stores import BrokenStore, unpack
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("small_shuffles")]
 
+JOBS_MAX = 20
+"""Of an audit of a small store. There were 49 when it shuffled and broadcast what one task can compare."""
 SLOT = struct.Struct(">i")
 HASH = struct.Struct(">i")
 
@@ -42,7 +46,9 @@ def serious(report: AuditReport) -> list[tuple[object, ...]]:
 
 
 def test_a_java_brokers_store_has_its_dead_letters_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
-    report = audit(spark, unpack("store-clean", tmp_path))
+    with counted_jobs(spark) as job_count:
+        report = audit(spark, unpack("store-clean", tmp_path))
+        assert job_count() <= JOBS_MAX
     assert [(each.kind, each.findings, each.messages) for each in report.kinds] == [
         ("topicWithoutGroup", 2, 652),
         ("deadLetter", 2, 4),
@@ -63,7 +69,11 @@ def test_a_java_brokers_store_is_clean(spark: SparkSession, tmp_path: Path, name
     assert report.is_clean, report.lines()
 
 
-def test_a_torn_record_leaves_its_unit_and_its_index_entries_behind(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_torn_record_leaves_its_unit_and_its_index_entries_behind(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a store is compared by many tasks if it is large."""
+    monkeypatch.setattr(store_audit, "SMALL_LOG_SIZE", -1)
     assert serious(audit(spark, unpack("store-torn", tmp_path))) == [
         ("damagedLog", None, None, None, 634944),
         ("unitWithoutRecord", "GoldA", 0, 551, 634944),

@@ -22,6 +22,7 @@ from rocketpy.spark.pipelines.audit.stuck import (
     open_transactions,
     overdue_messages,
 )
+from rocketpy.spark.pipelines.local_rows import local_frame
 from tests.spark.pipelines.message_rows import at, message, messages_of
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def test_a_message_is_overdue_if_its_time_has_come_and_no_copy_was_delivered(spa
         message(8, unique_key="overdue"),  # sent again by a producer, not a copy
     ]
     messages = messages_of(spark, [row for row, _ in made] + copies)
-    units = spark.createDataFrame([unit for _, unit in made], UNIT_SCHEMA)
+    units = local_frame(spark, [unit for _, unit in made], UNIT_SCHEMA)
     [row] = overdue_messages(messages, units, {1: 1}, at(10)).collect()
     assert (row.kind, row.queue_id, row.queue_offset, row.messages) == ("overdueDelay", 0, 3, 2)
     assert row.since == at(4).replace(tzinfo=None)
