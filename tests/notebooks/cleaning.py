@@ -97,6 +97,8 @@ def _output_defects(output: Any) -> Iterator[str]:
     text = _text(output)
     if output.get("name") == "stderr":
         yield f"has printed to stderr: {text[:200]!r}"
+    if "\x1b" in text:
+        yield "shows escapes of a terminal"
     for found in _MACHINE.findall(text):
         yield f"shows a path of a machine: {found}"
     host = socket.gethostname()

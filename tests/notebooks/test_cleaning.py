@@ -104,6 +104,7 @@ def show(*outputs: Any) -> Callable[[Any], None]:
         (add_time, "cell 1 has metadata: ['execution']"),
         (show(new.new_output("error", ename="KeyError", evalue="x", traceback=[])), "cell 1 has failed: KeyError"),
         (show(printed("in /tmp/rocketmq-x/store\n")), "cell 1 shows a path of a machine: /tmp/rocketmq-x/store"),
+        (show(printed("\x1b[32mgreen")), "cell 1 shows escapes of a terminal"),
         (
             show(new.new_output("execute_result", {"text/plain": "'/home/me/a'"})),
             "cell 1 shows a path of a machine: /home/me/a",
