@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import attrs
@@ -11,6 +12,7 @@ import typer
 from rocketpy.cli.pipeline.option_groups import with_option_groups
 from rocketpy.cli.pipeline.running import Running
 from rocketpy.cli.pipeline.sources import Archive, Source
+from rocketpy.clock import SystemClock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,7 +98,8 @@ def _progress(spark: SparkSession, source: Source, seconds: float) -> GroupProgr
         return None if first is None else GroupProgress(offsets=first)
     time.sleep(seconds)
     second = _offsets(spark, source)
-    return None if second is None else GroupProgress(offsets=second, earlier=first, seconds=seconds)
+    now = datetime.fromtimestamp(SystemClock().timestamp_ms() / 1000, UTC)
+    return None if second is None else GroupProgress(offsets=second, earlier=first, seconds=seconds, at=now)
 
 
 def _offsets(spark: SparkSession, source: Source) -> DataFrame | None:

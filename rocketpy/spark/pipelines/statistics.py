@@ -14,6 +14,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyspark.sql import Column, DataFrame
 
 PERCENTILES = (0.5, 0.9, 0.99, 0.999)
@@ -92,7 +94,14 @@ def latency(messages: DataFrame) -> DataFrame:
     )
 
 
-def lag(messages: DataFrame, offsets: DataFrame, earlier: DataFrame | None = None, *, seconds: float = 0) -> DataFrame:
+def lag(
+    messages: DataFrame,
+    offsets: DataFrame,
+    earlier: DataFrame | None = None,
+    *,
+    seconds: float = 0,
+    at: datetime | None = None,
+) -> DataFrame:
     """Return the lag of each group in each queue, and with an earlier snapshot its trend.
 
     ``offsets`` has ``topic``, ``consumer_group``, ``queue_id`` and ``consumer_offset`` (the next one to consume), as
@@ -102,8 +111,9 @@ def lag(messages: DataFrame, offsets: DataFrame, earlier: DataFrame | None = Non
     ``consumed_per_second``, ``trend`` (grows, shrinks, steady or caught up) and ``seconds_to_catch_up`` where it
     shrinks.
 
-    The arrivals are counted from the store times of the last ``seconds``, without ``earlier`` of the whole log. Where
-    several brokers have a topic, ``offsets`` has the column ``broker_name`` too, and a queue is one of its broker.
+    The arrivals are counted from the store times of the last ``seconds`` before ``at``, by default before the newest
+    message of the topic; without ``earlier`` of the whole log. Where several brokers have a topic, ``offsets`` has the
+    column ``broker_name`` too, and a queue is one of its broker.
     """
     if earlier is not None and seconds <= 0:
         raise ValueError(f"expected the seconds between the two snapshots, found {seconds}")
@@ -119,7 +129,8 @@ def lag(messages: DataFrame, offsets: DataFrame, earlier: DataFrame | None = Non
         "max_offset", F.coalesce("max_offset", "consumer_offset")
     )
     period_ms = int(seconds * 1000)
-    since = F.max("newest_ms").over(Window.partitionBy("topic")) - period_ms
+    newest_of_topic = F.max("newest_ms").over(Window.partitionBy("topic"))
+    since = (newest_of_topic if at is None else F.lit(int(at.timestamp() * 1000))) - period_ms
     place = [*queue, "consumer_offset"]
     waiting = groups.select(*place, since.alias("since_ms")).distinct()
     log = messages.select(*queue, "queue_offset", F.unix_millis("store_timestamp").alias("stored_ms"))

@@ -54,6 +54,7 @@ class GroupProgress:
     offsets: DataFrame
     earlier: DataFrame | None = None
     seconds: float = 0
+    at: datetime | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -122,7 +123,7 @@ class _Asked:
 def _lag(messages: DataFrame, asked: _Asked) -> DataFrame:
     assert asked.groups is not None, "checked before"
     groups = asked.groups
-    lags = statistics.lag(messages, groups.offsets, groups.earlier, seconds=groups.seconds)
+    lags = statistics.lag(messages, groups.offsets, groups.earlier, seconds=groups.seconds, at=groups.at)
     return lags.orderBy(F.desc("lag"), "topic", "consumer_group", "queue_id")
 
 

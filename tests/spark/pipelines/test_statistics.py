@@ -92,6 +92,14 @@ def test_lag_is_in_messages_and_seconds_and_has_a_trend(spark: SparkSession) -> 
     assert by_group["slow"]["seconds_to_catch_up"] is None
 
 
+def test_a_lag_is_steady_where_nothing_came_between_two_looks(spark: SparkSession) -> None:
+    """Without the time of the look, the newest message would count as one that came since."""
+    messages = messages_of(spark, [message(number) for number in range(11)])
+    offsets = local_frame(spark, [("T", "g", 0, 4)], OFFSET_SCHEMA)
+    [row] = rows_of(statistics.lag(messages, offsets, offsets, seconds=30, at=at(50)))
+    assert (row["lag"], row["arrived_per_second"], row["trend"]) == (7, 0.0, "steady")
+
+
 def test_one_snapshot_has_the_arrivals_of_the_whole_log_and_an_empty_queue_no_lag(spark: SparkSession) -> None:
     messages = messages_of(spark, [message(number) for number in range(11)])
     offsets = local_frame(spark, [("T", "g", 0, 0), ("Empty", "g", 0, 5)], OFFSET_SCHEMA)

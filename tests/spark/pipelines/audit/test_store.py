@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +18,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 from rocketpy.errors import SettingsError
 from rocketpy.spark.pipelines.audit import store as store_audit
 from rocketpy.spark.pipelines.audit.report import AuditReport
-from rocketpy.spark.pipelines.audit.store import audit_store
+from rocketpy.spark.pipelines.audit.store import APPENDED, audit_store
 from rocketpy.store.layout import UNIT, UNIT_SIZE
 from tests.spark.pipelines.jobs import counted_jobs
 from tests.store.broken_stores import BrokenStore, unpack
@@ -165,6 +169,41 @@ def test_a_damaged_log_is_found_and_read_on(spark: SparkSession, tmp_path: Path)
     store.flip_log(record.physical_offset + 90)
     found = serious(audit(spark, store))
     assert found == [("damagedLog", None, None, None, record.physical_offset)]
+
+
+@contextmanager
+def opened_elsewhere(store: BrokenStore) -> Iterator[None]:
+    """Hold the lock of a store in another process, as a broker does that has it open."""
+    code = "import fcntl, sys; file = open(sys.argv[1], 'wb'); fcntl.lockf(file, fcntl.LOCK_EX); print(); input()"
+    holder = subprocess.Popen(
+        [sys.executable, "-u", "-c", code, str(store.root / "lock")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        yield
+    finally:
+        holder.communicate("\n")
+
+
+def test_what_a_broker_has_not_dispatched_yet_is_not_compared(spark: SparkSession, tmp_path: Path) -> None:
+    """Nor is it missing: the broker was writing when the audit listed its queues."""
+    store = unpack("store-ext", tmp_path)
+    last = store.records()[-1]
+    store.overwrite(
+        store.queue_file(last.topic, queue_id=last.queue_id), last.queue_offset * UNIT_SIZE, bytes(UNIT_SIZE)
+    )
+    with opened_elsewhere(store):
+        report = audit(spark, store)
+    assert (report.is_live, report.messages, report.skipped[APPENDED]) == (True, len(store.records()) - 1, 1)
+    assert not {row["kind"] for row in report.listed} & {
+        "dispatchBehind",
+        "recordWithoutUnit",
+        "indexEntryWithoutRecord",
+    }
 
 
 def test_a_path_without_a_store_is_refused(spark: SparkSession, tmp_path: Path) -> None:
