@@ -25,7 +25,7 @@ def archive(
     source: Source,
     files_per_partition: Annotated[
         int | None,
-        typer.Option(min=1, help="Shuffle into at most so many files for each topic and date.", show_default=False),
+        typer.Option(min=1, help="Most files of a topic and date: shuffles.", show_default=False),
     ] = None,
     format_name: Annotated[
         str, typer.Option("--format", help="parquet; or delta, iceberg, if Spark has their jars.")

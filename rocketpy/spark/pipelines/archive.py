@@ -15,15 +15,15 @@ cluster alone: it knows nothing of a disk from which the same queues are archive
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+import attrs
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, StructField, StructType
@@ -35,7 +35,7 @@ from rocketpy.spark.pipelines.archive_log.opening import open_archive_log
 from rocketpy.spark.pipelines.archive_log.ranges import OffsetRange, gaps, joined
 from rocketpy.spark.pipelines.archive_log.record import ArchivedFile, ArchiveState, RunRecord
 from rocketpy.spark.pipelines.local_rows import local_frame
-from rocketpy.spark.pipelines.summary import Summary
+from rocketpy.spark.pipelines.summary import Summary, seconds_since
 from rocketpy.spark.schema import SPARK_SCHEMA
 
 if TYPE_CHECKING:
@@ -54,43 +54,61 @@ def archive(
     """Add the messages that the archive at ``path`` does not have, and return what was done. Durable when it returns.
 
     ``messages`` has the columns of the format, and a broker name in every row. ``files_per_partition`` shuffles them so
-    that each topic and date gets at most so many files; without it each task writes its own. A run that fails or is
+    that each topic and date gets no more files than that; without it each task writes its own. A run that fails or is
     killed adds nothing. ``StartError`` if another run is writing, ``SettingsError`` for rows without a broker name
     or a queue offset that comes twice.
     """
-    begin = time.monotonic()
+    clock = clock or SystemClock()
+    begin_ms = clock.timestamp_ms()
     spark = messages.sparkSession
-    log = open_archive_log(spark, path)
+    log = open_archive_log(spark, path, clock=clock)
     with log.opened_for_writing() as state:
         run_id = str(uuid.uuid4())
-        seen = Observation()
-        fresh = without(messages.observe(seen, F.count(F.lit(1)).alias("rows")), state.ranges)
+        fresh = FreshMessages.of(messages, state.ranges)
         record: RunRecord | None = None
         try:
-            _write(fresh, log.staging(run_id), files_per_partition)
-            record = _record(spark, log, state, run_id, clock or SystemClock())
+            _write(fresh.messages, log.staging(run_id), files_per_partition)
+            record = _record(spark, log, state, run_id, clock)
         finally:
             if record is None:
                 log.discard(run_id)
         if record is not None:
             log.commit(record)  # if this fails, the files may be part of the archive already
-    written = 0 if record is None else record.row_count
-    read = int(seen.get.get("rows", written))  # no figure where Spark knows beforehand that there is no row
     after = joined([*state.ranges, *(record.ranges if record else ())])
-    return Summary(
-        pipeline="archive",
-        read=read,
-        written=written,
-        skipped={ALREADY_ARCHIVED: read - written},
-        seconds=time.monotonic() - begin,
-        details={
-            "archive": log.root,
-            "run": record.run if record else None,
-            "files": len(record.files) if record else 0,
-            "queues": len({(each.topic, each.broker_name, each.queue_id) for each in after}),
-            "missing": sum(each.message_count for each in gaps(after)),
-        },
-    )
+    details = {
+        "archive": log.root,
+        "run": record.run if record else None,
+        "files": len(record.files) if record else 0,
+        "queues": len({(each.topic, each.broker_name, each.queue_id) for each in after}),
+        "missing": sum(each.message_count for each in gaps(after)),
+    }
+    return fresh.summary(record.row_count if record else 0, seconds_since(begin_ms, clock), details)
+
+
+@attrs.frozen
+class FreshMessages:
+    """The messages that a run adds; Spark counts those that it looks at for them."""
+
+    messages: DataFrame
+    seen: Observation
+
+    @classmethod
+    def of(cls, messages: DataFrame, held: Sequence[OffsetRange]) -> FreshMessages:
+        """Return the messages that are in none of the ranges of an archive."""
+        seen = Observation()
+        return cls(without(messages.observe(seen, F.count(F.lit(1)).alias("rows")), held), seen)
+
+    def summary(self, written: int, seconds: float, details: Mapping[str, object]) -> Summary:
+        """Return the figures of the run that has written them."""
+        read = int(self.seen.get.get("rows", written))  # no figure where Spark knows beforehand that there is no row
+        return Summary(
+            pipeline="archive",
+            read=read,
+            written=written,
+            skipped={ALREADY_ARCHIVED: read - written},
+            seconds=seconds,
+            details=details,
+        )
 
 
 def read_archive(spark: SparkSession, path: str, *, topics: Sequence[str] = ()) -> DataFrame:

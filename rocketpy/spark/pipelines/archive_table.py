@@ -9,7 +9,6 @@ The jars of the format are the user's to add (``--conf spark.jars.packages=...``
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,17 +18,16 @@ from typing import TYPE_CHECKING
 import attrs
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketpy.clock import Clock, SystemClock
 from rocketpy.errors import StartError
-from rocketpy.spark.pipelines.archive import ALREADY_ARCHIVED, PARTITION_COLUMNS, with_date, without
+from rocketpy.spark.pipelines.archive import PARTITION_COLUMNS, FreshMessages, with_date
 from rocketpy.spark.pipelines.archive_counts import count_messages
 from rocketpy.spark.pipelines.archive_log.log import ArchiveLog
 from rocketpy.spark.pipelines.archive_log.opening import open_archive_log
 from rocketpy.spark.pipelines.archive_log.record import RunRecord
-from rocketpy.spark.pipelines.summary import Summary
+from rocketpy.spark.pipelines.summary import Summary, seconds_since
 from rocketpy.spark.schema import SPARK_SCHEMA
 
 if TYPE_CHECKING:
@@ -53,29 +51,21 @@ def archive_to_table(messages: DataFrame, path: str, table: TableFormat, *, cloc
     ``path`` is the directory of the archive's log, which says what the table has; for a Delta table it may be the
     table's own. ``StartError`` if Spark does not have the format, or another run is writing.
     """
-    begin = time.monotonic()
+    clock = clock or SystemClock()
+    begin_ms = clock.timestamp_ms()
     spark = messages.sparkSession
-    log = open_archive_log(spark, path)
+    log = open_archive_log(spark, path, clock=clock)
     with log.opened_for_writing(), _needed(table):
         for run_id in log.announced():
-            _settle(spark, log, table, run_id, clock or SystemClock())
-        state = log.state()
+            _settle(spark, log, table, run_id, clock)
         run_id = str(uuid.uuid4())
-        seen = Observation()
-        fresh = without(messages.observe(seen, F.count(F.lit(1)).alias("rows")), state.ranges)
+        fresh = FreshMessages.of(messages, log.state().ranges)
         log.announce(run_id)
-        rows = with_date(fresh).withColumn(RUN_COLUMN, F.lit(run_id))
+        rows = with_date(fresh.messages).withColumn(RUN_COLUMN, F.lit(run_id))
         rows.write.format(table.name).mode("append").partitionBy(*PARTITION_COLUMNS).save(table.table)
-        written = _settle(spark, log, table, run_id, clock or SystemClock())
-    read = int(seen.get.get("rows", written))
-    return Summary(
-        pipeline="archive",
-        read=read,
-        written=written,
-        skipped={ALREADY_ARCHIVED: read - written},
-        seconds=time.monotonic() - begin,
-        details={"archive": log.root, "format": table.name, "table": table.table},
-    )
+        written = _settle(spark, log, table, run_id, clock)
+    details = {"archive": log.root, "format": table.name, "table": table.table}
+    return fresh.summary(written, seconds_since(begin_ms, clock), details)
 
 
 def read_table(spark: SparkSession, table: TableFormat) -> DataFrame:

@@ -30,5 +30,5 @@ def local_frame(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: st
 
 
 def spread(rows: DataFrame, tasks: int) -> DataFrame:
-    """Return local rows in at most so many partitions, and at least one. A task for a small file costs more than it."""
+    """Return local rows in a partition for each task, at least one. A task for a small file costs more than it."""
     return rows.repartition(tasks) if tasks > 1 else rows

@@ -13,7 +13,6 @@ messages of one queue keep their order: they are sent by one task, to one queue 
 from __future__ import annotations
 
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -25,6 +24,7 @@ from pyspark import TaskContext
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from rocketpy.clock import Clock, SystemClock
 from rocketpy.errors import StartError
 from rocketpy.protocol.properties import (
     PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
@@ -36,7 +36,7 @@ from rocketpy.spark.pipelines.archive_log.opening import open_files
 from rocketpy.spark.pipelines.local_rows import local_frame
 from rocketpy.spark.pipelines.pacing import paced
 from rocketpy.spark.pipelines.replay_plan import ReplayPlan, ReplayWork, shared_out
-from rocketpy.spark.pipelines.summary import Summary
+from rocketpy.spark.pipelines.summary import Summary, seconds_since
 from rocketpy.spark.sink.row_keys import PROPERTY_SPARK_ROW_KEY
 from rocketpy.spark.source import FORMAT_NAME
 
@@ -107,6 +107,7 @@ def replay(
     work: str | None = None,
     slice_messages: int = SLICE_MESSAGES,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    clock: Clock | None = None,
 ) -> Summary:
     """Send messages to the target, ``rate`` a second at most in all, and return what was done.
 
@@ -115,11 +116,12 @@ def replay(
     ends early cannot be resumed. After each slice ``progress`` gets how many messages were sent, of how many.
     ``StartError`` if another run sends from the directory, or it belongs to a replay to another target.
     """
-    begin = time.monotonic()
+    clock = clock or SystemClock()
+    begin_ms = clock.timestamp_ms()
     spark = messages.sparkSession
     with ExitStack() as stack:
         directory = work or stack.enter_context(tempfile.TemporaryDirectory(prefix="rocketpy-replay-"))
-        root, files = open_files(spark, directory)
+        root, files = open_files(spark, directory, clock=clock)
         stack.enter_context(files.locked(f"{root}/lock"))
         replay_work = ReplayWork(root, files=files)
         plan = replay_work.plan() or _plan(messages, target, replay_work, slice_messages)
@@ -138,7 +140,7 @@ def replay(
         read=plan.read,
         written=done - before,
         skipped={**plan.skipped, SENT_BEFORE: before},
-        seconds=time.monotonic() - begin,
+        seconds=seconds_since(begin_ms, clock),
         details={"replay": plan.id, "slices": len(plan.slices), "tasks": len(plan.shares)},
     )
 

@@ -79,7 +79,7 @@ class ReplayWork:
 
 
 def shared_out(counts: Mapping[Any, int], tasks_max: int) -> list[list[Any]]:
-    """Return the queues by task: at most so many tasks, each with about as many messages. Not empty if there are any.
+    """Return the queues by task: up to ``tasks_max``, each with about as many messages. Not empty if there are any.
 
     Each queue goes whole to one task, which keeps its order: the longest first, to the task that has least.
     """

@@ -1,10 +1,10 @@
 """Messages that a stream should read and that the brokers no longer have.
 
 Two things happen to a queue under a stream. Its oldest messages expire before they are read; or its end is before the
-position of the stream, because the topic was deleted and created anew, or a crash lost the end of the log. Either is an
-error that names queue and offsets (``failOnDataLoss=true``), or a warning that says the same, and the stream continues
-at the nearest offset that exists. Messages of a new topic of the same name get offsets that the stream has passed; only
-those from the broker's end on are read.
+position of the stream, because the topic was deleted and created again, or a crash lost the end of the log. Either is
+an error that names queue and offsets (``failOnDataLoss=true``), or a warning that says the same, and the stream
+continues at the nearest offset that exists. Messages of a new topic of the same name get offsets that the stream has
+passed; only those from the broker's end on are read.
 
 A slave whose queue ends before the position has only not followed so far: that is no loss.
 """
@@ -42,7 +42,7 @@ class Loss:
             )
         return (
             f"{queue}: the stream has read up to offset {self.position}, the broker's queue ends at "
-            f"{self.bounds.latest}: the topic was deleted and created anew, or the broker has lost the end of its log"
+            f"{self.bounds.latest}: the topic was deleted and created again, or the broker has lost the end of its log"
         )
 
 

@@ -114,7 +114,8 @@ def test_a_run_that_is_refused_leaves_nothing(spark: SparkSession, tmp_path: Pat
 
 def test_a_record_says_when_by_the_clock_of_the_driver(spark: SparkSession, tmp_path: Path) -> None:
     root = str(tmp_path / "archive")
-    archive(frame(spark, [message("T", 0, 0)]), root, clock=ManualClock(1_700_000_000_000))
+    summary = archive(frame(spark, [message("T", 0, 0)]), root, clock=ManualClock(1_700_000_000_000))
+    assert summary.seconds == 0
     (record,) = ArchiveLog(root, files=LocalFileSystem()).records()
     assert (record.run, record.time, record.row_count) == (1, "2023-11-14T22:13:20+00:00", 1)
 

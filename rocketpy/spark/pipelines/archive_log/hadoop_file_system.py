@@ -8,22 +8,25 @@ there only one run at a time may be started). What a dead run has staged is remo
 from __future__ import annotations
 
 import posixpath
-import time
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from rocketpy.clock import Clock
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ABANDONED_AFTER_SECONDS = 24 * 3600.0
+ABANDONED_AFTER_MS = 24 * 3600 * 1000
 """Longer than any run: a staging directory that old belongs to none that is alive."""
 
 
 class HadoopFileSystem:
     """Files behind Hadoop's interface, reached by the gateway of a classic Spark session."""
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
+    def __init__(self, spark: SparkSession, root: str, *, clock: Clock) -> None:
+        self._clock = clock
         jvm: Any = spark.sparkContext._jvm
         gateway: Any = spark.sparkContext._gateway
         self._hadoop = jvm.org.apache.hadoop
@@ -59,7 +62,7 @@ class HadoopFileSystem:
     def create(self, path: str, content: bytes) -> None:
         """Create a file with this content, durably and at once. ``FileExistsError`` if it exists."""
         directory, name = posixpath.split(path)
-        unfinished = self._path(f"{directory}/.{name}.{time.time_ns()}")
+        unfinished = self._path(f"{directory}/.{name}.{uuid.uuid4()}")
         stream = self._files.create(unfinished, True)
         try:
             stream.write(bytearray(content))
@@ -94,7 +97,7 @@ class HadoopFileSystem:
     def is_abandoned(self, directory: str) -> bool:
         """Return whether it was last changed long ago, by the clock of the driver."""
         changed_ms = self._files.getFileStatus(self._path(directory)).getModificationTime()
-        return bool(time.time() - changed_ms / 1000 > ABANDONED_AFTER_SECONDS)
+        return bool(self._clock.timestamp_ms() - changed_ms > ABANDONED_AFTER_MS)
 
     def _path(self, path: str) -> Any:
         return self._hadoop.fs.Path(path)

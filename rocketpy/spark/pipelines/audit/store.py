@@ -72,7 +72,7 @@ COLUMNS = (
 
 APPENDED = "appended after the audit began"
 SMALL_LOG_SIZE = 64 << 20
-"""A log of up to so many bytes is compared by one task: starting more would cost more than they save."""
+"""Bytes of a log that one task compares: starting more would cost more than they save."""
 
 
 @attrs.frozen(kw_only=True)
