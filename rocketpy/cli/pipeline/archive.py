@@ -33,18 +33,25 @@ def archive(
     table: Annotated[
         str, typer.Option(help="Table of --format: a path, or a name in a catalog; without it, ARCHIVE.")
     ] = "",
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Read no messages: merge the archive's small files.")
+    ] = False,
     *,
     running: Running,
 ) -> None:
     """Add to an archive the messages that it does not have, each once. Without --topic a store's user topics.
 
     Of a cluster each queue is read from the first message that the archive does not have, unless an --option says where
-    to begin.
+    to begin. With --compact the archive's small files become few, and nothing is added.
 
     Exit status: 0 archived, or nothing new, 1 failed and nothing was added, 2 wrong usage.
     """
-    source.check()
     check_format(format_name)
+    if compact:
+        check_compaction(source, format_name)
+        _compact(path, running)
+        return
+    source.check()
     with running.session("archive") as spark:
         from rocketpy.spark.pipelines.archive import archive as run
         from rocketpy.spark.pipelines.archive_table import TableFormat, archive_to_table
@@ -63,6 +70,23 @@ def _new_messages(spark: SparkSession, source: Source, path: str) -> DataFrame:
     from rocketpy.spark.pipelines.archive_live import new_live_messages
 
     return new_live_messages(spark, source.namesrv, source.topic or (), path, options=source.options)
+
+
+def _compact(path: str, running: Running) -> None:
+    with running.session("archive") as spark:
+        from rocketpy.spark.pipelines.compaction import compact
+
+        with running.bar(spark, "compacting"):
+            summary = compact(spark, path)
+        running.show(summary)
+
+
+def check_compaction(source: Source, format_name: str) -> None:
+    """Raise ``BadParameter`` for options that --compact does not go with."""
+    if source.store or source.topic:
+        raise typer.BadParameter("it is about the whole archive, without a source", param_hint="--compact")
+    if format_name != PARQUET:
+        raise typer.BadParameter(f"a table of {format_name} has a compaction of its own", param_hint="--compact")
 
 
 def check_format(name: str) -> None:

@@ -68,7 +68,7 @@ def archive(
         record: RunRecord | None = None
         try:
             _write(fresh.messages, log.staging(run_id), files_per_partition)
-            record = _record(spark, log, state, run_id, clock)
+            record = staged_record(spark, log, state, run_id, clock)
         finally:
             if record is None:
                 log.discard(run_id)
@@ -117,7 +117,7 @@ def read_archive(spark: SparkSession, path: str, *, topics: Sequence[str] = ()) 
     Only files of committed runs are read, wherever they are at the moment; every column may be null for Spark.
     """
     log = open_archive_log(spark, path)
-    parts = [_read_files(spark, root, paths) for root, paths in log.paths().items()]
+    parts = [read_files(spark, root, paths) for root, paths in log.paths().items()]
     if not parts:
         return local_frame(spark, [], SPARK_SCHEMA)
     messages = reduce(DataFrame.unionByName, parts).select(*SPARK_SCHEMA.names)
@@ -148,27 +148,20 @@ def with_date(messages: DataFrame) -> DataFrame:
     return messages.select(*SPARK_SCHEMA.names, F.date_from_unix_date(days).alias("date"))
 
 
-def _write(fresh: DataFrame, staging: str, files_per_partition: int | None) -> None:
-    """Write the messages as the archive has them."""
-    dated = with_date(fresh)
-    if files_per_partition is not None:
-        part = F.pmod(F.col("queue_id"), F.lit(files_per_partition))
-        dated = dated.repartition(*PARTITION_COLUMNS, part)
-    dated.write.partitionBy(*PARTITION_COLUMNS).parquet(staging)
-
-
-def _read_files(spark: SparkSession, root: str, paths: Sequence[str]) -> DataFrame:
+def read_files(spark: SparkSession, root: str, paths: Sequence[str]) -> DataFrame:
     """Read files under a directory. The schema is given, or Spark would take a topic named ``123`` for a number."""
     schema = StructType([*SPARK_SCHEMA.fields, StructField("date", DateType())])
     return spark.read.schema(schema).option("basePath", root).parquet(*(f"{root}/{path}" for path in paths))
 
 
-def _record(spark: SparkSession, log: ArchiveLog, state: ArchiveState, run_id: str, clock: Clock) -> RunRecord | None:
+def staged_record(
+    spark: SparkSession, log: ArchiveLog, state: ArchiveState, run_id: str, clock: Clock
+) -> RunRecord | None:
     """Return the record of what was staged, counted in the files themselves; None if they have no message."""
     paths = log.staged_files(run_id)
     if not paths:
         return None
-    counted = count_messages(_read_files(spark, log.staging(run_id), paths), F.col("_metadata.file_path"))
+    counted = count_messages(read_files(spark, log.staging(run_id), paths), F.col("_metadata.file_path"))
     rows = Counter[str]()
     for uri, count in counted.rows.items():
         rows["/".join(unquote(uri).split("/")[-1 - len(PARTITION_COLUMNS) :])] += count
@@ -179,3 +172,12 @@ def _record(spark: SparkSession, log: ArchiveLog, state: ArchiveState, run_id: s
         ranges=counted.ranges,
         files=tuple(ArchivedFile(path, rows[path]) for path in paths),
     )
+
+
+def _write(fresh: DataFrame, staging: str, files_per_partition: int | None) -> None:
+    """Write the messages as the archive has them."""
+    dated = with_date(fresh)
+    if files_per_partition is not None:
+        part = F.pmod(F.col("queue_id"), F.lit(files_per_partition))
+        dated = dated.repartition(*PARTITION_COLUMNS, part)
+    dated.write.partitionBy(*PARTITION_COLUMNS).parquet(staging)
