@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import attrs
 import pyarrow as pa
@@ -22,6 +23,7 @@ from rocketpy.spark.columns.records import RecordBlock
 from rocketpy.spark.columns.wanted import WantedRecords
 from rocketpy.spark.failures import stated
 from rocketpy.spark.files.byte_ranges import ByteRange, RangeReader
+from rocketpy.spark.files.key_plan import plan_keys
 from rocketpy.spark.files.log_files import CommitLogFile, FileGoneError, list_log_files, store_directory
 from rocketpy.spark.files.plan import Planner
 from rocketpy.spark.files.problems import (
@@ -36,7 +38,7 @@ from rocketpy.spark.files.problems import (
 from rocketpy.spark.files.queue_units import KnownRecords, QueueFiles, list_queues
 from rocketpy.spark.files.settings import FileSettings, ReadUnits, settings_of
 from rocketpy.spark.files.unit_plan import UnitPlanner, dispatched_to
-from rocketpy.spark.files.unit_ranges import UnitRange, UnitReader
+from rocketpy.spark.files.unit_ranges import FoundRecords, UnitRange, UnitReader
 from rocketpy.spark.filters import EVERYTHING, MessageFilter, PushedFilters
 from rocketpy.spark.options.files import VIEW
 from rocketpy.spark.options.option import OptionValues
@@ -49,6 +51,7 @@ _BAD_BODIES = {
     ReadMode.PERMISSIVE: BadBodies.KEEP,
     ReadMode.DROP_MALFORMED: BadBodies.DROP,
 }
+Part: TypeAlias = ByteRange | tuple[UnitRange, ...] | FoundRecords
 _UNITS_COST = 4
 """A byte read through a unit costs as much as so many bytes that are read one after the other."""
 
@@ -102,12 +105,14 @@ class StoreReader(DataSourceReader):
             return
         settings = self._settings
         columns = projection(self._schema)
-        part: ByteRange | tuple[UnitRange, ...] = partition.value
+        part: Part = partition.value
         rules = _range_reader(settings, _report(settings))
+        reader = UnitReader(rules, fails_on_loss=settings.fail_on_data_loss)
         if isinstance(part, ByteRange):
             sources = [(rules.read(part), settings.wants)]
+        elif isinstance(part, FoundRecords):
+            sources = [(reader.read_found(part), settings.wants)]
         else:
-            reader = UnitReader(rules, fails_on_loss=settings.fail_on_data_loss)
             sources = [(reader.read(each), _of_queue(each.queue, settings.wants)) for each in part]
         try:
             for blocks, wants in sources:
@@ -160,7 +165,7 @@ def _bad_bodies(block: RecordBlock, file: CommitLogFile) -> Iterator[Problem]:
         yield Problem(file.path, position, int(block.sizes[row]), why)
 
 
-def _plan(settings: FileSettings, report: Report) -> tuple[list[ByteRange | tuple[UnitRange, ...]], Problem | None]:
+def _plan(settings: FileSettings, report: Report) -> tuple[list[Part], Problem | None]:
     """Return the parts of a read, and the torn end of the log if it has one."""
     queues = [] if settings.read_units is ReadUnits.NEVER else list_queues(_queues_of(settings))
     known = KnownRecords(queues)
@@ -172,30 +177,39 @@ def _plan(settings: FileSettings, report: Report) -> tuple[list[ByteRange | tupl
     )
     files = list_log_files(settings.path, report, lambda file: known.last_record(file) is not None)
     plan = planner.plan(files)
-    through_units = _plan_units(settings, files, queues, plan.ranges)
-    if through_units is None:
-        return [*plan.ranges], plan.tail
-    tasks, limit = through_units
-    return [*tasks, *planner.plan(files, limit).ranges], plan.tail
+    cost = sum(part.size for part in plan.ranges)
+    ways: list[tuple[int, list[Part]]] = [] if settings.read_units is ReadUnits.ALWAYS else [(cost, [*plan.ranges])]
+    if settings.read_units is not ReadUnits.NEVER and plan.ranges:
+        ways += _through_units(settings, planner, files, plan.ranges)
+        ways += _through_index(settings, plan.ranges)
+    return min(ways, key=lambda way: way[0])[1] if ways else [*plan.ranges], plan.tail
 
 
-def _plan_units(
-    settings: FileSettings,
-    files: Sequence[CommitLogFile],
-    queues: Sequence[QueueFiles],
-    otherwise: Sequence[ByteRange],
-) -> tuple[list[tuple[UnitRange, ...]], int] | None:
-    """Return units by task, and the physical offset from which on byte ranges follow; None if units do not help."""
-    if settings.wants.topics is None or not files or not queues:
-        return None
+def _through_units(
+    settings: FileSettings, planner: Planner, files: Sequence[CommitLogFile], otherwise: Sequence[ByteRange]
+) -> list[tuple[int, list[Part]]]:
+    """Return the parts that read wanted topics through their queues, with what that costs; nothing where none help."""
+    queues = planner.queues
+    if settings.wants.topics is None or not queues:
+        return []
     limit = dispatched_to(store_directory(settings.path), files, queues)
-    bytes_otherwise = sum(part.size for part in otherwise)
-    step = min(settings.partition_bytes_max, max(1, bytes_otherwise // settings.partitions_min))
-    planner = UnitPlanner(queues=queues, wants=settings.wants, partition_bytes=step)
-    tasks, bytes_wanted = planner.plan(files, limit)
+    units = UnitPlanner(queues=queues, wants=settings.wants, partition_bytes=_step(settings, otherwise))
+    tasks, bytes_wanted = units.plan(files, limit)
     bytes_after = sum(min(part.size, max(0, part.file.base_offset + part.end - limit)) for part in otherwise)
-    is_less = _UNITS_COST * bytes_wanted + bytes_after <= bytes_otherwise
-    return (tasks, limit) if is_less or settings.read_units is ReadUnits.ALWAYS else None
+    return [(_UNITS_COST * bytes_wanted + bytes_after, [*tasks, *planner.plan(files, limit).ranges])]
+
+
+def _through_index(settings: FileSettings, otherwise: Sequence[ByteRange]) -> list[tuple[int, list[Part]]]:
+    """Return the parts that read wanted keys through the index, with what that costs; nothing where it is no help."""
+    root = store_directory(settings.path)
+    plan = plan_keys(root, settings.wants, otherwise, _step(settings, otherwise))
+    return [] if plan is None else [(plan.cost, [*plan.found, *plan.rest])]
+
+
+def _step(settings: FileSettings, otherwise: Sequence[ByteRange]) -> int:
+    """Return how many bytes a task should read, about."""
+    size = sum(part.size for part in otherwise)
+    return min(settings.partition_bytes_max, max(1, size // settings.partitions_min))
 
 
 def _of_queue(queue: QueueFiles, wants: MessageFilter) -> MessageFilter:

@@ -1,4 +1,4 @@
-"""Reads records through the units of a ConsumeQueue: of a few queues, only their own records.
+"""Reads single records: through the units of a ConsumeQueue, of a few queues only their own; and by their positions.
 
 A range is a part of one queue. Its units are read a file at a time; records that lie close together are read at once,
 and each is checked as any other. Units of light queues point at records of other topics: the filter of
@@ -39,9 +39,18 @@ class UnitRange:
     """Physical offset from which on records are read by byte ranges."""
 
 
+@attrs.frozen(eq=False)
+class FoundRecords:
+    """Records of one task by physical offset, ascending, and the files that they are in."""
+
+    offsets: Int64s
+    sizes: Int64s
+    files: tuple[CommitLogFile, ...]
+
+
 @attrs.frozen
 class UnitReader:
-    """Reads records through units, by the rules of a reader of byte ranges.
+    """Reads single records, by the rules of a reader of byte ranges.
 
     Unless ``fails_on_loss`` the records of a file that is gone are skipped, and those of later files are read.
     """
@@ -51,28 +60,42 @@ class UnitReader:
 
     def read(self, part: UnitRange) -> Iterator[RecordBlock]:
         """Yield the records of a range in order, in blocks of about a piece; errors as :meth:`RangeReader.read`."""
-        bases = np.array([file.base_offset for file in part.files], np.int64)
         last = part.files[0].base_offset - 1
         with ExitStack() as closing:
             opened: dict[str, int] = {}
             for units in read_units(part.queue, part.start, part.end):
                 offsets, sizes = _usable(units, last, part.limit)
-                if not len(offsets):
-                    continue
-                last = int(offsets[-1])
-                numbers = np.searchsorted(bases, offsets, "right") - 1
-                for rows in _pieces(offsets, sizes, numbers, self.rules.piece_size):
-                    file = part.files[int(numbers[rows.start])]
-                    try:
-                        if file.path not in opened:
-                            closing.callback(os.close, descriptor := open_to_read(file.path))
-                            opened[file.path] = descriptor
-                        block = self._block(opened[file.path], file, offsets[rows], sizes[rows])
-                    except FileGoneError:
-                        if self.fails_on_loss:
-                            raise
-                    else:
-                        yield block
+                if len(offsets):
+                    last = int(offsets[-1])
+                    yield from self._blocks(offsets, sizes, part.files, opened, closing)
+
+    def read_found(self, part: FoundRecords) -> Iterator[RecordBlock]:
+        """Yield records in order, in blocks of about a piece; errors as :meth:`read`."""
+        with ExitStack() as closing:
+            yield from self._blocks(part.offsets, part.sizes, part.files, {}, closing)
+
+    def _blocks(
+        self,
+        offsets: Int64s,
+        sizes: Int64s,
+        files: tuple[CommitLogFile, ...],
+        opened: dict[str, int],
+        closing: ExitStack,
+    ) -> Iterator[RecordBlock]:
+        bases = np.array([file.base_offset for file in files], np.int64)
+        numbers = np.searchsorted(bases, offsets, "right") - 1
+        for rows in _pieces(offsets, sizes, numbers, self.rules.piece_size):
+            file = files[int(numbers[rows.start])]
+            try:
+                if file.path not in opened:
+                    closing.callback(os.close, descriptor := open_to_read(file.path))
+                    opened[file.path] = descriptor
+                block = self._block(opened[file.path], file, offsets[rows], sizes[rows])
+            except FileGoneError:
+                if self.fails_on_loss:
+                    raise
+            else:
+                yield block
 
     def _block(self, descriptor: int, file: CommitLogFile, offsets: Int64s, sizes: Int64s) -> RecordBlock:
         fits = offsets + sizes <= file.end_offset

@@ -60,8 +60,9 @@ READ_UNITS: Option[str] = Option(
     one_of("auto", "always", "never"),
     "auto",
     _FILES,
-    "Read topics through their ConsumeQueues: `auto` where that is less work, `always` where a topic is named. Then "
-    "records of deleted topics are not read. `never` uses no ConsumeQueue, not even to cut files.",
+    "Read topics through their ConsumeQueues, and keys of topics through the index: `auto` where that is less work, "
+    "`always` where a topic is named. Through queues records of deleted topics are not read. `never` uses neither, not "
+    "even queues to cut files.",
 )
 
 OPTIONS = (PATH, KEYS, INCLUDE_SYSTEM_TOPICS, MODE, VIEW, CHECK_CRC, MAX_PARTITION_BYTES, READ_UNITS)

@@ -8,12 +8,16 @@ from pathlib import Path
 import attrs
 
 from rocketpy.protocol.message import MessageExt
-from rocketpy.protocol.stored_message import encode_blank, encode_message
+from rocketpy.protocol.stored_message import decode_message, encode_blank, encode_message
+from rocketpy.store.disk.os_disk import OsDisk
+from rocketpy.store.index.file import IndexLayout, create_index_file
+from rocketpy.store.index.hash import hash_index_key
 from rocketpy.store.layout import UNIT, UNIT_SIZE
 
 FILE_SIZE = 4096
 QUEUE_FILE_SIZE = 10 * UNIT_SIZE
 START_MS = 1_700_000_000_000
+INDEX_LAYOUT = IndexLayout(10, 41)
 
 
 @attrs.frozen
@@ -114,3 +118,17 @@ def write_queue(directory: Path, units: bytes) -> None:
     for start in range(0, len(units) + 1, QUEUE_FILE_SIZE):
         content = units[start : start + QUEUE_FILE_SIZE].ljust(QUEUE_FILE_SIZE, b"\0")
         (directory / f"{start:020d}").write_bytes(content)
+
+
+def write_index(store: BuiltStore, records: slice) -> Path:
+    """Write one file of the index with the keys of some records, as a broker does; it has room for 40."""
+    path = store.root / "index" / f"{20260101000000000 + (records.start or 0)}"
+    path.parent.mkdir(exist_ok=True)
+    file = create_index_file(OsDisk(), str(path), f"{path}.tmp", INDEX_LAYOUT, None)
+    for offset, content in store.records[records]:
+        message = decode_message(content)
+        keys = [message.properties["UNIQ_KEY"], *message.properties.get("KEYS", "").split()]
+        hashes = [hash_index_key(message.topic, key) for key in keys]
+        file.put(hashes, [offset] * len(keys), [message.store_timestamp] * len(keys))
+    file.close()
+    return path
