@@ -41,8 +41,8 @@ from rocketpy.store.layout import INDEX_DIRECTORY
 GAP_BYTES_MAX = 2**20
 """Between two messages in the index; what lies between others is read from the log."""
 
+CHUNK_ENTRIES = 2**18
 _NAME_DIGITS = 17
-_CHUNK_ENTRIES = 2**18
 _ENTRY = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 assert _ENTRY.itemsize == ENTRY_SIZE
 
@@ -113,8 +113,8 @@ def _spans_of(entries: npt.NDArray[np.void], header: IndexHeader, hashes: npt.ND
 
 
 def _chunks(entries: npt.NDArray[np.void]) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
-    for first in range(1, len(entries), _CHUNK_ENTRIES):
-        yield first, np.array(entries[first : first + _CHUNK_ENTRIES])
+    for first in range(1, len(entries), CHUNK_ENTRIES):
+        yield first, np.array(entries[first : first + CHUNK_ENTRIES])
 
 
 def _second(entries: npt.NDArray[np.void]) -> int:

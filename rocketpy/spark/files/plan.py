@@ -16,7 +16,8 @@ little; ``CLOCK_STEP_MS_MAX`` says how much.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 import attrs
 import numpy as np
@@ -34,6 +35,9 @@ CLOCK_STEP_MS_MAX = 60_000
 CUT_QUEUES_MAX = 32
 """Queues that are searched for each cut; those with the most units."""
 WALK_BYTES_MAX = 4 * 2**30
+LOOKS_AT_TAIL = 5
+LOOK_PAUSE_S = 0.02
+"""Between two looks at a torn end, which a running broker may be about to write."""
 PARTITION_BYTES_MIN = 4 * 2**20
 """Smaller ranges cost more than they gain, unless more partitions are asked for."""
 
@@ -108,6 +112,18 @@ class Planner:
             if each.size > 0 and is_time_right and not wants.physical_offsets.intersect(offsets).is_empty:
                 kept.append(each)
         return kept
+
+
+def is_being_written(tail: Problem, sleep: Callable[[float], None] = time.sleep) -> bool:
+    """Return whether a whole record is at a torn end by now: a running broker was writing it."""
+    path = tail.path
+    file = CommitLogFile(path, int(os.path.basename(path)), os.path.getsize(path), is_last=True)
+    for _ in range(LOOKS_AT_TAIL):
+        starts, end, _ = walk(file, tail.position)
+        if len(starts) and _is_sound(file, tail.position, int(starts[1]) if len(starts) > 1 else end):
+            return True
+        sleep(LOOK_PAUSE_S)
+    return False
 
 
 def _shifted(times: Sequence[int | None], by_ms: int) -> int | None:

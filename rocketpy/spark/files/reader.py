@@ -25,7 +25,7 @@ from rocketpy.spark.failures import stated
 from rocketpy.spark.files.byte_ranges import ByteRange, RangeReader
 from rocketpy.spark.files.key_plan import plan_keys
 from rocketpy.spark.files.log_files import CommitLogFile, FileGoneError, list_log_files, store_directory
-from rocketpy.spark.files.plan import Planner
+from rocketpy.spark.files.plan import Planner, is_being_written
 from rocketpy.spark.files.problems import (
     PROBLEMS_SCHEMA,
     Problem,
@@ -140,7 +140,7 @@ class ProblemsReader(DataSourceReader):
         """List the files and plan the ranges; what is found on the way is a partition of its own."""
         problems: list[Problem] = []
         parts, tail = _plan(self._settings, problems.append)
-        if tail is not None:
+        if tail is not None and not is_being_written(tail):
             problems.append(tail)
         return [InputPartition(problems), *(InputPartition(part) for part in parts)]
 

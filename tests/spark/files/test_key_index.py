@@ -75,7 +75,7 @@ def test_where_a_file_knows_nothing_for_long_is_between_two_spans(
 def test_a_file_that_is_not_sound_has_no_span(
     store: BuiltStore, monkeypatch: pytest.MonkeyPatch, position: int, content: bytes
 ) -> None:
-    monkeypatch.setattr(key_index, "_CHUNK_ENTRIES", 7)
+    monkeypatch.setattr(key_index, "CHUNK_ENTRIES", 7)
     write_index(store, slice(30, 45))
     path = write_index(store, slice(10, 30))
     assert [start for start, _, _ in spans(store, "k0")] == [store.offsets[11], store.offsets[31]]

@@ -16,7 +16,7 @@ from rocketpy.errors import StoreError
 from rocketpy.spark.files import plan as plan_module
 from rocketpy.spark.files.byte_ranges import RangeReader
 from rocketpy.spark.files.log_files import CommitLogFile, list_log_files
-from rocketpy.spark.files.plan import Plan, Planner, walk
+from rocketpy.spark.files.plan import LOOKS_AT_TAIL, Plan, Planner, is_being_written, walk
 from rocketpy.spark.files.problems import Problem, ReadMode, raise_problem
 from rocketpy.spark.files.queue_units import KnownRecords, list_queues
 from rocketpy.spark.filters import EVERYTHING, MessageFilter, Range
@@ -268,3 +268,22 @@ def test_a_walk_says_where_and_why_it_stopped(tmp_path: Path) -> None:
     starts, end, why = walk(last, 0)
     assert why == "expected a record, found size 0 and magic 0"
     assert end == store.offsets[-1] + len(store.records[0][1]) - FILE_SIZE
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_record_that_a_broker_is_writing_is_no_damage(is_written: bool, tmp_path: Path) -> None:
+    """Its begin is seen before its end. One that nobody goes on writing is torn."""
+    store = build_store(tmp_path / "store", [Spec()] * 3, with_queues=False)
+    offset, content = store.records[-1]
+    store.spoil(offset, content[:100].ljust(len(content), b"\0"))
+    tail = make_plan(store, uses_queues=False).tail
+    assert tail is not None
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if is_written and len(looks) == 2:
+            store.spoil(offset + 100, content[100:])
+
+    assert is_being_written(tail, sleep) == is_written
+    assert len(looks) == (2 if is_written else LOOKS_AT_TAIL)
