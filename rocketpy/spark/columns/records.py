@@ -4,7 +4,7 @@ Rule: nothing here raises for what the bytes say. A walk reports where it stoppe
 whether that is the end of a log, a torn tail, damage, or only the end of what it has read so far.
 
 The checks are those of :func:`~rocketpy.protocol.stored_message.check_message` and of recovery's ``objection``, made
-column by column with NumPy; only the step from one size to the next, and the CRC, cost a Python call per record.
+column by column with NumPy; only the CRC costs a Python call per record.
 """
 
 from __future__ import annotations
@@ -41,13 +41,10 @@ from rocketpy.spark.columns.layout import (
     read_int64,
     read_uint8,
 )
+from rocketpy.spark.columns.walk import walk
 
 BUFFER_SIZE_MAX = 2**31 - 1
 """Arrow's offsets are 32 bits wide."""
-
-_SIZE = struct.Struct(">i")
-_EQUAL_SIZES = 4
-"""So many records of the size of the one before, and the next ones are expected to have it too."""
 
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 
@@ -130,7 +127,7 @@ def find_records(
     ``file_base_offset`` are kept in the block.
     """
     limit = len(buffer) if end is None else min(end, len(buffer))
-    starts, position = _walk(buffer, start, limit)
+    starts, position = walk(buffer, start, limit)
     sizes = np.diff(starts, append=position)
     offsets = None if base_offset is None else starts + base_offset
     valid, layout = _valid_rows(buffer, starts, sizes, offsets, check_crc=check_crc)
@@ -163,45 +160,6 @@ def check_records(
         for row in np.flatnonzero(~valid).tolist()
     ]
     return (block.select(valid) if invalid else block), invalid
-
-
-def _walk(buffer: Buffer, position: int, limit: int) -> tuple[Int64s, int]:
-    """Step from size to size; return the starts of records that are whole, and where that ended.
-
-    Of a record only its size is looked at here: each further look would cost as much as a column of the result.
-    """
-    starts: list[int] = []
-    add, unpack, whole_end = starts.append, _SIZE.unpack_from, len(buffer)
-    last = min(limit, whole_end - RECORD_SIZE_MIN + 1)
-    size_before, equal = 0, 0
-    while position < last:
-        (size,) = unpack(buffer, position)
-        if not RECORD_SIZE_MIN <= size <= RECORD_SIZE_MAX or position + size > whole_end:
-            break
-        add(position)
-        position += size
-        equal = equal + 1 if size == size_before else 0
-        size_before = size
-        if equal == _EQUAL_SIZES:
-            count = _count_of_size(buffer, position, last, size)
-            starts.extend(range(position, position + count * size, size))
-            position += count * size
-            equal = 0
-    return np.array(starts, np.int64), position
-
-
-def _count_of_size(buffer: Buffer, position: int, last: int, size: int) -> int:
-    """Return how many whole records of one size follow one another from a position on, and begin before ``last``.
-
-    The heads at that distance are read as one strided view. It shows what steps from size to size would: each head
-    before says that the next one is there.
-    """
-    count = min((len(buffer) - position) // size, -(-(last - position) // size))
-    if count <= 0:
-        return 0
-    differs = np.ndarray((count,), ">i4", buffer, offset=position, strides=(size,)) != size
-    first = int(differs.argmax())
-    return first if differs[first] else count
 
 
 def _classify(buffer: Buffer, position: int) -> tuple[Stop, int, str]:
