@@ -105,6 +105,7 @@ class StoreReader(DataSourceReader):
             return
         settings = self._settings
         columns = projection(self._schema)
+        settings = attrs.evolve(settings, check_crc=settings.check_crc and _reads_bodies(settings, columns))
         part: Part = partition.value
         rules = _range_reader(settings, _report(settings))
         reader = UnitReader(rules, fails_on_loss=settings.fail_on_data_loss)
@@ -225,6 +226,14 @@ def _range_reader(settings: FileSettings, report: Report) -> RangeReader:
         mode=settings.mode,
         piece_size=settings.piece_size,
     )
+
+
+def _reads_bodies(settings: FileSettings, columns: pa.Schema) -> bool:
+    """Return whether the rows depend on bodies, which are all that the checksum covers.
+
+    ``dropMalformed`` has the same rows whatever the columns are.
+    """
+    return settings.mode is ReadMode.DROP_MALFORMED or not {"body", "body_size"}.isdisjoint(columns.names)
 
 
 def _report(settings: FileSettings) -> Report:

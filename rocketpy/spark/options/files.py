@@ -46,7 +46,14 @@ VIEW: Option[str] = Option(
     _FILES,
     "`problems`: the damaged places instead of the messages, as columns file, position, size, what.",
 )
-CHECK_CRC: Option[bool] = Option("checkCrc", BOOLEAN, True, _FILES, "Compare each body with its checksum.")
+CHECK_CRC: Option[bool] = Option(
+    "checkCrc",
+    BOOLEAN,
+    True,
+    _FILES,
+    "Compare each body that is read with its checksum: a `failFast` or `permissive` read of columns without `body` and "
+    "`body_size` reads none.",
+)
 MAX_PARTITION_BYTES: Option[int] = Option(
     "maxPartitionBytes",
     size_in_bytes(64 * 2**10, 2**40),

@@ -179,6 +179,26 @@ def test_damage_follows_the_mode(store: BuiltStore) -> None:
     assert offsets(dropped) == [each for number, each in enumerate(store.offsets) if number not in (7, 9)]
 
 
+@pytest.mark.parametrize("read_units", ["always", "never"])
+def test_a_body_that_is_not_read_is_not_checked_but_the_rows_of_drop_malformed_depend_on_no_columns(
+    store: BuiltStore, read_units: str
+) -> None:
+    """The checksum covers the body alone."""
+    store.spoil(store.offsets[8] + HEAD, b"\0")
+    options = {"topic": "T", "readUnits": read_units}
+    topic = store.offsets[::2]
+    for names in (["physical_offset", "topic"], ["physical_offset", "body_size"], []):
+        schema = spark_schema(names)
+        dropped = rows(open_reader(store.root, schema, mode="dropMalformed", **options))
+        assert offsets(dropped) == [each for each in topic if each != store.offsets[8]]
+        assert offsets(rows(open_reader(store.root, schema, mode="permissive", **options))) == topic
+        if "topic" in names:
+            assert offsets(rows(open_reader(store.root, schema, **options))) == topic
+        else:
+            with pytest.raises(StoreError, match=rf"at {store.offsets[8]}\)"):
+                rows(open_reader(store.root, schema, **options))
+
+
 @pytest.mark.parametrize("partitions", ["1", "9"])
 def test_damaged_places_are_rows_of_the_view_problems(store: BuiltStore, partitions: str) -> None:
     """Whatever is wanted of the messages."""
