@@ -55,11 +55,20 @@ def test_what_was_archived_is_replayed(spark: SparkSession, rocketmq: BrokerInTh
     assert {each.body for each in rocketmq.messages(topic)} == {b"T/0/1", b"T/0/3", b"T/1/1", b"T/1/3"}
 
 
-def test_a_failure_is_a_sentence_first_and_sparks_traceback_after(spark: SparkSession, tmp_path: Path) -> None:
-    done = run("archive", str(tmp_path / "archive"), "-n", "127.0.0.1:1", "-t", "T")
+def test_a_failure_is_a_sentence_first_and_sparks_traceback_after(spark: SparkSession) -> None:
+    done = run("trace", "K", "-n", "127.0.0.1:1", "-t", "T")
     first, *rest = done.stderr.splitlines()
     assert done.exit_code == 1
     assert first.startswith("rocketpy: connect to 127.0.0.1:1 failed: ")
     assert any("Traceback" in line for line in rest)
     assert done.stdout == ""
+
+
+def test_a_cluster_that_is_not_there_is_one_sentence_and_nothing_is_archived(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    done = run("archive", str(tmp_path / "archive"), "-n", "127.0.0.1:1", "-t", "T")
+    [sentence] = done.stderr.splitlines()
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert sentence.startswith("rocketpy: connect to 127.0.0.1:1 failed: ")
     assert not list((tmp_path / "archive").rglob("*.json"))
