@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,8 +38,7 @@ def test_notebook_runs_and_shows_what_is_committed(path: Path, tmp_path: Path) -
     notebook = cleaned(run.notebook)
     assert list(defects(notebook)) == []
     committed = nbformat.read(path, as_version=4)
-    shown = [(cell.source, output_kinds(cell)) for cell in code_cells(notebook)]
-    assert shown == [(cell.source, output_kinds(cell)) for cell in code_cells(committed)]
+    assert kinds_by_cell(notebook) == kinds_by_cell(committed)
     shutil.rmtree(
         tmp_path, ignore_errors=True
     )  # three of them are kept otherwise, with the files of a store and of Spark each
@@ -62,6 +62,11 @@ def test_the_page_about_dataframes_lists_every_notebook() -> None:
 def test_links_of_a_notebook_lead_somewhere(path: Path) -> None:
     text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown")
     assert [target for target in links(text) if not (path.parent / target).exists()] == []
+
+
+def kinds_by_cell(notebook: Any) -> dict[int, list[str]]:
+    """Return what each cell shows, by its number."""
+    return {number: output_kinds(cell) for number, cell in enumerate(code_cells(notebook), 1)}
 
 
 def _require_spark() -> None:

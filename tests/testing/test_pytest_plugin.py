@@ -81,6 +81,19 @@ USES = {
                 counts = list(pool.map(lambda _: len(bodies(rocketmq)), range(4)))
             assert counts == [20] * 4
         """,
+    "a broker with the store of another": """
+        from rocketpy.testing.fixture.start import start_broker
+
+        STORE = tempfile.mkdtemp() + "/store"
+        saved = start_broker()
+        trio.run(send, saved, b"one")
+        saved.copy_store(STORE)
+        saved.stop()
+
+        @pytest.mark.rocketmq(store=STORE)
+        def test_it(rocketmq):
+            assert bodies(rocketmq) == [b"one"]
+        """,
     "a case of unittest": """
         class TestIt(unittest.TestCase):
             @pytest.fixture(autouse=True)
