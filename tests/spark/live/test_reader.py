@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -24,6 +25,7 @@ from rocketpy.spark.live import reader as module
 from rocketpy.spark.live.access import ClusterAccess
 from rocketpy.spark.live.parts import QueueSpan
 from rocketpy.spark.live.planning import QueuePart
+from rocketpy.spark.live.pulls import PULLS_IN_FLIGHT_MAX
 from rocketpy.spark.live.reader import LiveReader, read_part
 from rocketpy.spark.live.settings import PullSettings, settings_of
 from rocketpy.spark.options.option import Mode
@@ -151,6 +153,47 @@ def test_a_broker_that_restarts_in_the_middle_of_a_part_costs_no_row_and_doubles
         found += [body for batch in batches for body in batch.column("body").to_pylist()]
         restarting.result()
         assert found == bodies
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_messages_that_a_broker_deletes_while_they_are_read_are_named_or_left_out(
+    allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One message to an answer, so that no more of them are on the way than pulls may be."""
+    monkeypatch.setattr(module, "BATCH_SIZE", 1)
+    chance = random.Random(1)
+    settings = {"fileReservedTime": 1, "mappedFileSizeCommitLog": 1 << 18, "cleanResourceInterval": 100}
+    with open_broker_in_thread(BrokerOptions(settings=settings)) as broker:
+        broker.topic("T", 1)
+        with blocking.open_producer(broker.name_server) as producer:
+            for _ in range(60):
+                producer.send(Message("T", chance.randbytes(30_000)))
+        given = {
+            "nameServer": broker.name_server,
+            "topic": "T",
+            "failOnDataLoss": str(not allowed),
+            "pullBatchSize": "1",
+        }
+        reader = LiveReader(settings_of(parse(given, Mode.LIVE)), NARROW_ROWS)
+        [partition] = reader.partitions()
+        batches = reader.read(partition)
+        found = next(batches).column("queue_offset").to_pylist()
+        broker.advance(4000)
+        with blocking.open_admin_client(broker.name_server) as admin:
+            admin.cleaning.delete_expired_commit_logs(address=broker.address)
+            deadline = time.monotonic() + 30
+            while (earliest := admin.offsets.min_offset(MessageQueue("T", "broker-a", 0))) <= PULLS_IN_FLIGHT_MAX:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        if not allowed:
+            words = rf"queue 0 offset \d+ are no longer there, the broker goes on at {earliest}: .*failOnDataLoss=false"
+            with pytest.raises(ClientError, match=words):
+                list(batches)
+            return
+        found += [offset for batch in batches for offset in batch.column("queue_offset").to_pylist()]
+        assert found == sorted(set(found))
+        assert found[-(60 - earliest) :] == list(range(earliest, 60))
+        assert len(found) < 60
 
 
 # ---- brokers that do what a test wants ------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,8 @@ class Query:
     broker: BrokerInThread
     checkpoint: str
     batches: dict[int, list[str]] = attrs.field(factory=dict)
+    before_reading: list[Callable[[], None]] = attrs.field(factory=list)
+    """What is to happen once, after the next batch is planned and before it is read."""
 
     @contextmanager
     def started(self, *, available_now: bool = False, **options: str) -> Iterator[StreamingQuery]:
@@ -61,6 +64,8 @@ class Query:
                 producer.send(Message("T", body.encode()), queue=MessageQueue("T", "broker-a", number % 2))
 
     def _keep(self, batch: DataFrame, batch_id: int) -> None:
+        while self.before_reading:
+            self.before_reading.pop()()
         self.batches[batch_id] = [row.body.decode() for row in batch.select("body").collect()]
 
 
@@ -81,12 +86,17 @@ def test_available_now_reads_what_is_there_in_bounded_batches_and_the_next_run_g
 
 
 def test_a_running_query_outlives_its_broker_finds_new_queues_and_shows_its_lag(query: Query) -> None:
+    """Between two batches, and in the middle of one: a task has a single attempt here."""
     query.send("a", "b")
     with query.started(discoveryIntervalMs="0") as running:
         running.processAllAvailable()
         query.broker.restart()
+        restarted = threading.Timer(0.5, query.broker.restart)
+        query.before_reading.extend([restarted.start, query.broker.crash])
         query.send("c", "d")
         running.processAllAvailable()
+        restarted.join()
+        assert not query.before_reading
         query.broker.topic("T", queues=3)
         with blocking.open_producer(query.broker.name_server) as producer:
             producer.send(Message("T", b"e"), queue=MessageQueue("T", "broker-a", 2))

@@ -171,7 +171,7 @@ def test_a_topic_that_was_deleted_and_created_anew_is_named(
     assert "ends at 1" in caplog.text
 
 
-@pytest.mark.rocketmq(fileReservedTime=1, mappedFileSizeCommitLog=65536)
+@pytest.mark.rocketmq(fileReservedTime=1, mappedFileSizeCommitLog=65536, cleanResourceInterval=100)
 def test_messages_that_expire_under_a_stream_are_named_or_left_out(
     broker: BrokerInThread, caplog: pytest.LogCaptureFixture
 ) -> None:
