@@ -70,8 +70,7 @@ class Planner:
         ]
         wanted = self._without_skipped(whole)
         size = sum(each.size for each in wanted)
-        step = max(1, min(self.partition_bytes_max, max(PARTITION_BYTES_MIN, size // self.cores)))
-        step = max(1, min(step, size // self.partitions_min))
+        step = max(1, min(self._shared_step(size), size // self.partitions_min))
         is_walked = size <= WALK_BYTES_MAX or len(wanted) < self.partitions_min
         known = KnownRecords(sorted(self.queues, key=lambda each: each.first - each.limit)[:CUT_QUEUES_MAX])
         ranges: list[ByteRange] = []
@@ -82,6 +81,12 @@ class Planner:
                 cut = _cut_at_known(each, known, step)
                 ranges += cut if len(cut) > 1 or not is_walked else _cut_by_walk(each, step)
         return Plan(self._without_skipped(ranges), tail)
+
+    def _shared_step(self, size: int) -> int:
+        """Return how many bytes go into a range, so that the cores have equally many of them."""
+        rounds = max(1, -(-size // (self.partition_bytes_max * self.cores)))
+        step = max(PARTITION_BYTES_MIN, -(-size // (rounds * self.cores)))
+        return max(1, min(step, self.partition_bytes_max))
 
     def _end_of_log(self, file: CommitLogFile) -> tuple[Int64s | None, int, Problem | None]:
         """Return the starts of the records of the last file if it was walked, the end of the log, and a torn tail."""

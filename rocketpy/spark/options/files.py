@@ -57,10 +57,10 @@ CHECK_CRC: Option[bool] = Option(
 MAX_PARTITION_BYTES: Option[int] = Option(
     "maxPartitionBytes",
     size_in_bytes(64 * 2**10, 2**40),
-    64 * 2**20,
+    128 * 2**20,
     _FILES,
-    "Bytes of a file that one task reads, about; as much as `64m`.",
-    shown_default="`64m`",
+    "Bytes of a file that one task reads, about; Spark's own for files.",
+    shown_default="`128m`",
 )
 READ_UNITS: Option[str] = Option(
     "readUnits",

@@ -208,6 +208,20 @@ def test_ranges_are_as_many_and_as_small_as_asked_for(uses_queues: bool, tmp_pat
     assert len(make_plan(store, uses_queues=uses_queues, step=1 << 30).ranges) == len(store.offsets) * size // 4096 + 1
 
 
+@pytest.mark.parametrize(
+    ("cores", "step", "ranges"), [(1, 1400, 3), (2, 1400, 4), (2, 700, 6), (4, 1400, 4), (4, 700, 8)]
+)
+def test_cores_have_equally_many_ranges(cores: int, step: int, ranges: int, tmp_path: Path) -> None:
+    """One range more than there are cores would take as long as a second one for each of them."""
+    store = build_store(tmp_path / "store", [Spec()] * 24, with_queues=False)
+    [file, *_] = list_log_files(str(store.root), raise_problem)
+    assert 3800 < sum(len(content) for _, content in store.records) < 4096
+    plan = Planner(queues=[], partition_bytes_max=step, cores=cores).plan([file])
+    assert len(plan.ranges) == ranges
+    sizes = [part.size for part in plan.ranges]
+    assert max(sizes) - min(sizes) <= 2 * len(store.records[0][1])
+
+
 def test_large_stores_are_not_walked_unless_partitions_are_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
