@@ -32,8 +32,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     checkout = str(Path(__file__).resolve().parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [checkout, os.environ.get("PYTHONPATH", "")]))
     os.environ["SPARK_LOCAL_DIRS"] = str(tmp_path_factory.mktemp("spark"))
+    settings = SMALL | {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
     try:
-        session = open_local_session("rocketpy tests", master="local[1]", settings=SMALL)
+        session = open_local_session("rocketpy tests", master="local[1]", settings=settings)
     except StartError as error:
         if "java" in os.environ.get("ROCKETPY_REQUIRE", ""):
             raise

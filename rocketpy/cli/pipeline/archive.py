@@ -31,7 +31,7 @@ def archive(
         str, typer.Option("--format", help="parquet; or delta, iceberg, if Spark has their jars.")
     ] = PARQUET,
     table: Annotated[
-        str, typer.Option(help="Table of --format: a path, or a name in a catalog; without it, ARCHIVE.")
+        str, typer.Option(help="Table of --format: a name in a catalog, or a path (delta); without it, ARCHIVE.")
     ] = "",
     compact: Annotated[
         bool, typer.Option("--compact", help="Read no messages: merge the archive's small files.")
@@ -46,7 +46,7 @@ def archive(
 
     Exit status: 0 archived, or nothing new, 1 failed and nothing was added, 2 wrong usage.
     """
-    check_format(format_name)
+    check_format(format_name, table)
     if compact:
         check_compaction(source, format_name)
         _compact(path, running)
@@ -89,7 +89,9 @@ def check_compaction(source: Source, format_name: str) -> None:
         raise typer.BadParameter(f"a table of {format_name} has a compaction of its own", param_hint="--compact")
 
 
-def check_format(name: str) -> None:
-    """Raise ``BadParameter`` unless it is a format of an archive."""
+def check_format(name: str, table: str) -> None:
+    """Raise ``BadParameter`` unless it is a format of an archive, with the table that it needs."""
+    if name == "iceberg" and not table:
+        raise typer.BadParameter("iceberg creates tables in a catalog: expected CATALOG.DB.TABLE", param_hint="--table")
     if name not in FORMATS:
         raise typer.BadParameter(f"{name!r}, expected one of {', '.join(FORMATS)}", param_hint="--format")

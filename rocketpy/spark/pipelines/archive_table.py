@@ -39,10 +39,30 @@ NOT_THERE = "DATA_SOURCE_NOT_FOUND"
 
 @attrs.frozen
 class TableFormat:
-    """A format of Spark whose appends are transactions, and the table: a path, or a name in a catalog."""
+    """A format of Spark whose appends are transactions, and the table: a path with a slash, or a name in a catalog.
+
+    The first append creates the table; Iceberg creates tables only by name.
+    """
 
     name: str
     table: str
+
+    @property
+    def is_path(self) -> bool:
+        """Whether the table is named by its directory."""
+        return "/" in self.table
+
+    def append(self, rows: DataFrame) -> None:
+        """Append rows as one transaction."""
+        writer = rows.write.format(self.name).mode("append").partitionBy(*PARTITION_COLUMNS)
+        if self.is_path:
+            writer.save(self.table)
+        else:
+            writer.saveAsTable(self.table)
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return the rows of the table."""
+        return spark.read.format(self.name).load(self.table) if self.is_path else spark.read.table(self.table)
 
 
 def archive_to_table(messages: DataFrame, path: str, table: TableFormat, *, clock: Clock | None = None) -> Summary:
@@ -61,8 +81,7 @@ def archive_to_table(messages: DataFrame, path: str, table: TableFormat, *, cloc
         run_id = str(uuid.uuid4())
         fresh = FreshMessages.of(messages, log.state().ranges)
         log.announce(run_id)
-        rows = with_date(fresh.messages).withColumn(RUN_COLUMN, F.lit(run_id))
-        rows.write.format(table.name).mode("append").partitionBy(*PARTITION_COLUMNS).save(table.table)
+        table.append(with_date(fresh.messages).withColumn(RUN_COLUMN, F.lit(run_id)))
         written = _settle(spark, log, table, run_id, clock)
     details = {"archive": log.root, "format": table.name, "table": table.table}
     return fresh.summary(written, seconds_since(begin_ms, clock), details)
@@ -71,7 +90,7 @@ def archive_to_table(messages: DataFrame, path: str, table: TableFormat, *, cloc
 def read_table(spark: SparkSession, table: TableFormat) -> DataFrame:
     """Return the messages of a table, with the columns of the format."""
     with _needed(table):
-        return spark.read.format(table.name).load(table.table).select(*SPARK_SCHEMA.names)
+        return table.read(spark).select(*SPARK_SCHEMA.names)
 
 
 def _settle(spark: SparkSession, log: ArchiveLog, table: TableFormat, run_id: str, clock: Clock) -> int:
@@ -79,7 +98,7 @@ def _settle(spark: SparkSession, log: ArchiveLog, table: TableFormat, run_id: st
     state = log.state()
     rows = 0
     if run_id not in {record.id for record in log.records()} and _exists(spark, table):
-        appended = spark.read.format(table.name).load(table.table).where(F.col(RUN_COLUMN) == run_id)
+        appended = table.read(spark).where(F.col(RUN_COLUMN) == run_id)
         counted = count_messages(appended, F.lit(run_id))
         rows = sum(counted.rows.values())
         if rows:
@@ -92,7 +111,7 @@ def _settle(spark: SparkSession, log: ArchiveLog, table: TableFormat, run_id: st
 def _exists(spark: SparkSession, table: TableFormat) -> bool:
     """Return whether a run has created the table; the first one may have died before."""
     try:
-        return RUN_COLUMN in spark.read.format(table.name).load(table.table).columns
+        return RUN_COLUMN in table.read(spark).columns
     except PySparkException as error:
         if NOT_THERE in str(error):
             raise

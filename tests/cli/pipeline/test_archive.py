@@ -17,6 +17,7 @@ from rocketpy.cli.__main__ import app
         (["/a", "--store", "/s", "--broker-name", "b", "--files-per-partition", "0"], "--files-per-partition"),
         (["/a", "--store", "/s", "--broker-name", "b", "--format", "orc"], "'orc', expected one of parquet, delta"),
         (["/a", "--store", "/s", "--broker-name", "b", "-o", "path"], "expected NAME=VALUE"),
+        (["/a", "--store", "/s", "--broker-name", "b", "--format", "iceberg"], "expected CATALOG.DB.TABLE"),
         (["/a", "--store", "/s", "--compact"], "it is about the whole archive"),
         (["/a", "-t", "T", "--compact"], "it is about the whole archive"),
         (["/a", "--compact", "--format", "delta"], "a table of delta has a compaction of its own"),

@@ -40,6 +40,20 @@ def test_a_run_that_died_after_its_append_is_not_repeated(spark: SparkSession, t
     assert log.announced() == []
 
 
+def test_a_table_may_be_a_name_in_a_catalog(spark: SparkSession, tmp_path: Path) -> None:
+    spark.sql(f"CREATE DATABASE named_tables LOCATION 'file:{tmp_path}/named'")
+    try:
+        root, table = str(tmp_path / "log"), TableFormat("orc", "named_tables.orders")
+        done = [
+            archive_to_table(frame(spark, [message("T", 0, offset) for offset in range(count)]), root, table)
+            for count in (2, 3)
+        ]
+        assert [(each.read, each.written) for each in done] == [(2, 2), (3, 1)]
+        assert places(read_table(spark, table)) == [("T", 0, offset) for offset in range(3)]
+    finally:
+        spark.sql("DROP DATABASE named_tables CASCADE")
+
+
 def test_a_format_without_its_jars_is_named(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(StartError, match=r"Spark has no format delta: start the session with its jars"):
         archive_to_table(frame(spark, [message("T", 0, 0)]), str(tmp_path), TableFormat("delta", str(tmp_path)))
