@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ def binary_parts(buffer: Buffer | Bytes, starts: Int64s, ends: Int64s) -> pa.Bin
     is between them as the others. ``take`` copies the parts in C++, one memcpy for each.
     """
     if not len(starts):
-        return pa.array([], pa.binary())
+        return pa.nulls(0, pa.binary())
     offsets = np.empty(2 * len(starts), np.int32)
     offsets[0::2] = starts
     offsets[1::2] = ends
@@ -29,7 +30,7 @@ def binary_parts(buffer: Buffer | Bytes, starts: Int64s, ends: Int64s) -> pa.Bin
     between = pa.BinaryArray.from_buffers(
         pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(buffer)]
     )
-    return between.take(pa.array(np.arange(0, len(offsets) - 1, 2)))
+    return between.take(array_of(np.arange(0, len(offsets) - 1, 2)))
 
 
 def bytes_of(array: pa.BinaryArray) -> Bytes:
@@ -62,16 +63,51 @@ def spread(array: pa.Array, rows: npt.NDArray[np.intp] | Bools, count: int) -> p
     places[rows] = np.arange(len(array))
     is_missing = np.ones(count, np.bool_)
     is_missing[rows] = False
-    return array.take(pa.array(places, mask=is_missing))
+    return array.take(array_of(places, is_missing=is_missing))
 
 
 def replaced(array: pa.Array, rows: npt.NDArray[np.intp], others: pa.Array) -> pa.Array:
     """Return an array with the elements at ``rows`` replaced by ``others``."""
     places = np.arange(len(array))
     places[rows] = len(array) + np.arange(len(rows))
-    return pa.concat_arrays([array, others]).take(pa.array(places))
+    return pa.concat_arrays([array, others]).take(array_of(places))
 
 
-def numbers(values: npt.NDArray[Any], arrow_type: pa.DataType) -> pa.Array:
-    """Return numbers as an array of a type that is as wide."""
-    return pa.array(values).cast(arrow_type)
+def array_of(
+    values: npt.NDArray[Any], arrow_type: pa.DataType | None = None, *, is_missing: Bools | None = None
+) -> pa.Array:
+    """Return numbers as an array of a type that is as wide, by default their own, with null where one is missing.
+
+    ``pa.array`` and ``to_numpy`` import pandas where it is installed. A worker of Spark's would pay for that when it
+    starts, and again after each task, when it looks for garbage.
+    """
+    validity = None if is_missing is None else pa.py_buffer(np.packbits(~is_missing, bitorder="little"))
+    arrow_type = pa.from_numpy_dtype(values.dtype) if arrow_type is None else arrow_type
+    assert arrow_type.bit_width == 8 * values.dtype.itemsize, (arrow_type, values.dtype)
+    return pa.Array.from_buffers(arrow_type, len(values), [validity, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def strings_of(values: Sequence[str]) -> pa.StringArray:
+    """Return a few strings as an array."""
+    encoded = [value.encode() for value in values]
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
+
+
+def booleans(values: Bools) -> pa.BooleanArray:
+    """Return booleans as an array."""
+    bits = np.packbits(values, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
+
+
+def values_of(array: pa.Array) -> npt.NDArray[Any]:
+    """Return the numbers or booleans of an array without nulls."""
+    assert not array.null_count, array.null_count
+    content = array.buffers()[1]
+    if array.type == pa.bool_():
+        bits = np.frombuffer(content, np.uint8) if len(array) else np.empty(0, np.uint8)
+        return np.unpackbits(bits, bitorder="little")[array.offset :][: len(array)].view(np.bool_)
+    dtype = np.dtype(array.type.to_pandas_dtype())
+    return (
+        np.frombuffer(content, dtype, array.offset + len(array))[array.offset :] if len(array) else np.empty(0, dtype)
+    )

@@ -19,7 +19,7 @@ from rocketpy.protocol.properties import (
     PROPERTY_TAGS,
     PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
 )
-from rocketpy.spark.columns.arrow_parts import text_of
+from rocketpy.spark.columns.arrow_parts import array_of, booleans, strings_of, text_of
 from rocketpy.spark.columns.bodies import BadBodies, decompressed_bodies, stored_bodies
 from rocketpy.spark.columns.hosts import host_column, message_id_column
 from rocketpy.spark.columns.layout import (
@@ -95,7 +95,7 @@ def record_batches(
 def _all_but(rows: list[int], count: int) -> pa.BooleanArray:
     is_kept = np.ones(count, np.bool_)
     is_kept[rows] = False
-    return pa.array(is_kept)
+    return booleans(is_kept)
 
 
 def _pieces(records: WantedRecords) -> Iterator[WantedRecords]:
@@ -127,10 +127,10 @@ class _Columns:
         return decompressed_bodies(self.records).values if self.decompress else stored_bodies(self.records)
 
     def int32(self, position: int) -> pa.Array:
-        return pa.array(read_int32(self.records.block.buffer, self.records.block.starts + position))
+        return array_of(read_int32(self.records.block.buffer, self.records.block.starts + position))
 
     def int64(self, position: int) -> pa.Array:
-        return pa.array(read_int64(self.records.block.buffer, self.records.block.starts + position))
+        return array_of(read_int64(self.records.block.buffer, self.records.block.starts + position))
 
     def body(self, arrow_type: pa.DataType) -> pa.Array:
         if arrow_type == pa.string():
@@ -140,15 +140,15 @@ class _Columns:
     def body_size(self) -> pa.Array:
         if self.decompress:
             return pc.binary_length(self.bodies)
-        return pa.array((self.records.layout.body_ends - self.records.layout.body_starts).astype(np.int32))
+        return array_of((self.records.layout.body_ends - self.records.layout.body_starts).astype(np.int32))
 
     def timestamp(self, positions: Int64s, arrow_type: pa.DataType) -> pa.Array:
         """Milliseconds as Spark's microseconds; what the calendar does not have is null, as a producer may write it."""
         times = read_int64(self.records.block.buffer, positions)
         is_odd = (times < 0) | (times > TIMESTAMP_MS_MAX)
         if is_odd.any():
-            return pa.array(np.where(is_odd, 0, times) * 1000, mask=is_odd).cast(arrow_type)
-        return pa.array(times * 1000).cast(arrow_type)
+            return array_of(np.where(is_odd, 0, times) * 1000, arrow_type, is_missing=is_odd)
+        return array_of(times * 1000, arrow_type)
 
     def born_host(self) -> pa.Array:
         starts, layout = self.records.block.starts, self.records.layout
@@ -167,30 +167,31 @@ class _Columns:
         return starts, layout.reconsume_times - starts
 
     def prepared_transaction_offset(self) -> pa.Array:
-        return pa.array(read_int64(self.records.block.buffer, self.records.layout.reconsume_times + 4))
+        return array_of(read_int64(self.records.block.buffer, self.records.layout.reconsume_times + 4))
 
     def reconsume_times(self) -> pa.Array:
-        return pa.array(read_int32(self.records.block.buffer, self.records.layout.reconsume_times))
+        return array_of(read_int32(self.records.block.buffer, self.records.layout.reconsume_times))
 
     def property(self, name: str) -> pa.Array:
         return property_column(self.records.entries, name)
 
     def constant(self, value: str | None) -> pa.Array:
         """One value for all rows, in C++."""
-        return pa.repeat(pa.scalar(value, pa.string()), len(self.records))
+        count = len(self.records)
+        return pa.nulls(count, pa.string()) if value is None else pa.repeat(strings_of([value])[0], count)
 
     def position(self) -> pa.Array:
         base = self.records.block.base_offset
         if base is None:
             return pa.nulls(len(self.records), pa.int64())
-        return pa.array(self.records.physical_offsets - base)
+        return array_of(self.records.physical_offsets - base)
 
 
 _MAKERS: dict[str, Callable[[_Columns, pa.DataType], pa.Array]] = {
     "topic": lambda made, _: made.records.topics,
     "queue_id": lambda made, _: made.int32(QUEUE_ID),
     "queue_offset": lambda made, _: made.int64(QUEUE_OFFSET),
-    "physical_offset": lambda made, _: pa.array(made.records.physical_offsets),
+    "physical_offset": lambda made, _: array_of(made.records.physical_offsets),
     "message_id": lambda made, _: made.message_id(),
     "unique_key": lambda made, _: made.property(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX),
     "keys": lambda made, _: made.property(PROPERTY_KEYS),
@@ -203,10 +204,10 @@ _MAKERS: dict[str, Callable[[_Columns, pa.DataType], pa.Array]] = {
     "born_host": lambda made, _: made.born_host(),
     "store_host": lambda made, _: made.store_host(),
     "reconsume_times": lambda made, _: made.reconsume_times(),
-    "sys_flag": lambda made, _: pa.array(made.records.sys_flags),
+    "sys_flag": lambda made, _: array_of(made.records.sys_flags),
     "flag": lambda made, _: made.int32(FLAG),
     "prepared_transaction_offset": lambda made, _: made.prepared_transaction_offset(),
-    "stored_size": lambda made, _: pa.array(made.records.block.sizes.astype(np.int32)),
+    "stored_size": lambda made, _: array_of(made.records.block.sizes.astype(np.int32)),
     "broker_name": lambda made, _: made.constant(made.broker_name),
     "_file": lambda made, _: made.constant(made.records.block.path),
     "_offset": lambda made, _: made.position(),

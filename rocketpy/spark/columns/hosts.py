@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from rocketpy.protocol.host import HOST_V4_SIZE, HOST_V6_SIZE, decode_host
 from rocketpy.protocol.stored_message import Buffer
-from rocketpy.spark.columns.arrow_parts import binary_parts, replaced
+from rocketpy.spark.columns.arrow_parts import array_of, binary_parts, replaced, strings_of
 from rocketpy.spark.columns.layout import Int64s, read_int64
 
 _HEX = np.frombuffer("".join(f"{byte:02X}" for byte in range(256)).encode(), np.uint16)
@@ -19,12 +19,12 @@ _OFFSET_SIZE = 8
 def host_column(buffer: Buffer, starts: Int64s, sizes: Int64s) -> pa.StringArray:
     """Return addresses of 8 or 20 bytes as text. A log knows few of them, so each distinct one is decoded once."""
     if (sizes == HOST_V4_SIZE).all():
-        encoded = pa.array(read_int64(buffer, starts)).dictionary_encode()
+        encoded = array_of(read_int64(buffer, starts)).dictionary_encode()
         hosts = [each.to_bytes(HOST_V4_SIZE, "big", signed=True) for each in encoded.dictionary.to_pylist()]
     else:
         encoded = binary_parts(buffer, starts, starts + sizes).dictionary_encode()
         hosts = encoded.dictionary.to_pylist()
-    return pa.array(list(map(decode_host, hosts)), pa.string()).take(encoded.indices)
+    return strings_of(list(map(decode_host, hosts))).take(encoded.indices)
 
 
 def message_id_column(

@@ -23,7 +23,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketpy.protocol.stored_message import Buffer
-from rocketpy.spark.columns.arrow_parts import Bytes, binary_parts, bytes_of, offsets_of, spread, text_of
+from rocketpy.spark.columns.arrow_parts import (
+    Bytes,
+    array_of,
+    binary_parts,
+    bytes_of,
+    offsets_of,
+    spread,
+    text_of,
+    values_of,
+)
 from rocketpy.spark.columns.layout import Bools, Int64s, read_int16, read_int32, read_int64, read_uint8
 
 _SEPARATOR = 2
@@ -99,12 +108,12 @@ def properties_column(entries: PropertyEntries, map_type: pa.MapType) -> pa.MapA
     values = text_of(binary_parts(entries.content, entries.separators + 1, entries.ends))
     firsts = entries.firsts
     encoded = names.dictionary_encode()
-    codes, code_count = encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+    codes, code_count = values_of(encoded.indices).astype(np.int64), len(encoded.dictionary)
     rows = _rows_with_repeated_names(firsts, codes, code_count)
     if len(rows):  # every message of a batch has WAIT twice, its own and the batch's
         kept, latest, firsts = _without_repetitions(firsts, codes, code_count, rows)
-        names, values = names.take(pa.array(kept)), values.take(pa.array(latest))
-    return pa.MapArray.from_arrays(pa.array(firsts, pa.int32()), names, values, map_type)
+        names, values = names.take(array_of(kept)), values.take(array_of(latest))
+    return pa.MapArray.from_arrays(array_of(firsts.astype(np.int32)), names, values, map_type)
 
 
 def _without_repetitions(

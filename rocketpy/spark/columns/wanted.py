@@ -20,7 +20,7 @@ from rocketpy.protocol.properties import (
     PROPERTY_TAGS,
     PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
 )
-from rocketpy.spark.columns.arrow_parts import binary_parts, text_of
+from rocketpy.spark.columns.arrow_parts import binary_parts, strings_of, text_of, values_of
 from rocketpy.spark.columns.layout import (
     BORN_TIMESTAMP,
     PHYSICAL_OFFSET,
@@ -134,8 +134,8 @@ def _in_range(values: Int64s, wanted: Range) -> Bools:
 
 def _is_in(texts: pa.StringArray, wanted: frozenset[str]) -> Bools:
     """Return which texts are wanted; a null is not."""
-    found = pc.is_in(texts, pa.array(sorted(wanted), pa.string()))
-    is_in: Bools = found.to_numpy(zero_copy_only=False)
+    found = pc.is_in(texts, strings_of(sorted(wanted)))
+    is_in: Bools = values_of(found)
     return is_in
 
 
@@ -144,7 +144,7 @@ def _has_key(entries: PropertyEntries, wanted: frozenset[str]) -> Bools:
     wanted = wanted - {""}
     is_wanted = _is_in(property_column(entries, PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX), wanted)
     lists = pc.split_pattern(property_column(entries, PROPERTY_KEYS), KEY_SEPARATOR)
-    owners = pc.list_parent_indices(lists).to_numpy()
+    owners = values_of(pc.list_parent_indices(lists))
     is_wanted = is_wanted.copy()
     is_wanted[owners[_is_in(pc.list_flatten(lists), wanted)]] = True
     return is_wanted

@@ -9,7 +9,18 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 import numpy as np
 import pyarrow as pa
 
-from rocketpy.spark.columns.arrow_parts import binary_parts, bytes_of, offsets_of, replaced, spread, text_of
+from rocketpy.spark.columns.arrow_parts import (
+    array_of,
+    binary_parts,
+    booleans,
+    bytes_of,
+    offsets_of,
+    replaced,
+    spread,
+    strings_of,
+    text_of,
+    values_of,
+)
 
 BUFFER = b"0123456789"
 
@@ -54,3 +65,34 @@ def test_elements_are_spread_over_rows_and_put_in_place_of_others() -> None:
     assert spread(pa.array(["a", "b"]), np.array([1, 3]), 5).to_pylist() == [None, "a", None, "b", None]
     assert spread(pa.array([], pa.string()), np.array([], np.intp), 2).to_pylist() == [None, None]
     assert replaced(pa.array([1, 2, 3]), np.array([0, 2]), pa.array([8, 9])).to_pylist() == [8, 2, 9]
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 100])
+def test_arrays_and_what_they_hold_are_the_same_both_ways(count: int) -> None:
+    values = np.arange(count) * -3
+    is_missing = values % 2 == 0
+    for each in (values.astype(np.int32), values.astype(np.int64), np.repeat(values, 2)[::2]):
+        made = array_of(each)
+        made.validate(full=True)
+        assert made.equals(pa.array(each))
+        assert values_of(made).tolist() == each.tolist()
+        assert values_of(made[3:]).tolist() == each.tolist()[3:]
+        assert array_of(each, is_missing=is_missing).equals(pa.array(each, mask=is_missing))
+    times = pa.timestamp("us", tz="UTC")
+    assert array_of(values, times).equals(pa.array(values).cast(times))
+    assert booleans(is_missing).equals(pa.array(is_missing))
+    assert values_of(booleans(is_missing)).tolist() == is_missing.tolist()
+    assert values_of(booleans(is_missing)[3:]).tolist() == is_missing.tolist()[3:]
+
+
+@pytest.mark.parametrize("values", [[], [""], ["a", "", "gr\u00fcn"]])
+def test_strings_are_an_array(values: list[str]) -> None:
+    strings_of(values).validate(full=True)
+    assert strings_of(values).equals(pa.array(values, pa.string()))
+
+
+def test_numbers_with_nulls_or_of_another_width_are_a_mistake_of_the_caller() -> None:
+    with pytest.raises(AssertionError):
+        values_of(pa.array([1, None]))
+    with pytest.raises(AssertionError):
+        array_of(np.arange(3), pa.int32())

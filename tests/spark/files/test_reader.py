@@ -6,6 +6,8 @@ import gzip
 import json
 import os
 import pickle
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -331,3 +333,17 @@ def test_columns_and_the_type_of_the_body_are_what_the_options_say(store: BuiltS
     assert str(row["_file"]).startswith(str(store.root))
     with pytest.raises(SettingsError, match="did you mean topic"):
         open_reader(store.root, columns="tpoic")
+
+
+def test_a_read_imports_no_pandas(store: BuiltStore) -> None:
+    """It costs a worker as much time as 200,000 messages, and pyarrow imports it for a call of ``pa.array``."""
+    program = (
+        "import sys; from rocketpy.spark.readers import open_reader; from rocketpy.spark.schema import SPARK_SCHEMA; "
+        "reader = open_reader({'path': sys.argv[1]}, SPARK_SCHEMA); "
+        "found = sum(batch.num_rows for each in reader.partitions() for batch in reader.read(each)); "
+        "print(found, 'pandas' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(store.root)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == f"{len(store.records)} False\n"
