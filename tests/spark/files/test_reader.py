@@ -335,8 +335,9 @@ def test_columns_and_the_type_of_the_body_are_what_the_options_say(store: BuiltS
         open_reader(store.root, columns="tpoic")
 
 
-def test_a_read_imports_no_pandas(store: BuiltStore) -> None:
+def test_a_read_imports_no_pandas(tmp_path: Path) -> None:
     """It costs a worker as much time as 200,000 messages, and pyarrow imports it for a call of ``pa.array``."""
+    store = build_store(tmp_path / "store", [Spec(), Spec(keys="k"), Spec(ipv6=True)])
     program = (
         "import sys; from rocketpy.spark.readers import open_reader; from rocketpy.spark.schema import SPARK_SCHEMA; "
         "reader = open_reader({'path': sys.argv[1]}, SPARK_SCHEMA); "
