@@ -29,6 +29,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """Of an object, in what Python shows of it."""
 _START_OF_SPARK = re.compile(
     r"WARNING: (Using incubator modules|A (restricted|terminally deprecated) method|Use --(enable|add)|\S+ (has been|will be))"
+    r"|Warning: Java versions > Java 11 can only operate in restricted mode"
     r"|Setting default log level to|To adjust logging level use|Using Spark's default log4j"
     r"|\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARN (NativeCodeLoader|Utils|GarbageCollectionMetrics):"
 )
