@@ -91,33 +91,29 @@ class TraceReport:
 
     wanted: str
     stations: tuple[Station, ...]
-    read: int = 0
-    """Records that were searched."""
-    seconds: float = 0.0
-
-    @property
-    def summary(self) -> Summary:
-        """Return what was read; nothing is written, and nothing skipped."""
-        return Summary(pipeline="trace", read=self.read, seconds=self.seconds)
+    summary: Summary | None = None
+    """What was searched, where that was counted; nothing is written, and nothing skipped."""
 
     def as_fields(self) -> dict[str, object]:
         """Return the report as a JSON object."""
         stations = [
             attrs.asdict(each) | {"at": None if each.at is None else each.at.isoformat()} for each in self.stations
         ]
-        return {**self.summary.as_fields(), "wanted": self.wanted, "stations": stations}
+        counted = {} if self.summary is None else self.summary.as_fields()
+        return {"pipeline": "trace", **counted, "wanted": self.wanted, "stations": stations}
 
     def lines(self) -> list[str]:
         """Return the report as lines of text."""
+        counted = [] if self.summary is None else self.summary.lines()
         if not self.stations:
-            return [f"trace of {self.wanted}: nothing found", *self.summary.lines()]
+            return [f"trace of {self.wanted}: nothing found", *counted]
         messages = len({each.unique_key or each.message_id for each in self.stations})
         records = len({(each.physical_offset, each.message_id) for each in self.stations})
         lines = [f"trace of {self.wanted}: {messages} messages in {records} records"]
         for each in self.stations:
             time = "now" if each.at is None else each.at.isoformat(sep=" ", timespec="milliseconds")
             lines.append(f"    {time}  {each.sentence}")
-        return [*lines, *self.summary.lines()]
+        return [*lines, *counted]
 
 
 def find_trace(
@@ -136,7 +132,8 @@ def find_trace(
     searched = messages.observe(seen, F.count(F.lit(1)).alias("rows"))
     stations = trace(searched, wanted, topic=topic, offsets=offsets, delay_levels=delay_levels)
     report = trace_report(stations, wanted)
-    return attrs.evolve(report, read=int(seen.get.get("rows", 0)), seconds=seconds_since(begin_ms, clock))
+    read = int(seen.get.get("rows", 0))
+    return attrs.evolve(report, summary=Summary(pipeline="trace", read=read, seconds=seconds_since(begin_ms, clock)))
 
 
 def trace(

@@ -7,6 +7,7 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
@@ -18,6 +19,7 @@ from rocketpy.spark.pipelines.audit.progress import group_offsets
 from rocketpy.spark.pipelines.audit.store import audit_store
 from rocketpy.spark.pipelines.audit.store_files import list_store
 from rocketpy.spark.pipelines.sources import whole_log
+from rocketpy.spark.pipelines.summary import Summary
 from rocketpy.spark.pipelines.trace import Station, TraceReport, trace, trace_report
 from tests.spark.pipelines.flows import Flows, make_store
 from tests.spark.pipelines.message_rows import message, messages_of
@@ -108,7 +110,7 @@ def test_a_key_finds_its_messages_and_a_topic_narrows_them(log: DataFrame, flows
     assert [each.unique_key for each in stations(log, "customer-7")] == [flows.unique_keys["plain"]] * 2
     assert trace(log, "customer-7", topic="Plain").count() == 2
     assert trace(log, "customer-7", topic="Other").count() == 0
-    assert trace_report(trace(log, "nothing"), "nothing").lines()[0] == "trace of nothing: nothing found"
+    assert trace_report(trace(log, "nothing"), "nothing").lines() == ["trace of nothing: nothing found"]
 
 
 def test_groups_that_have_acknowledged_it_come_last(spark: SparkSession, log: DataFrame, flows: Flows) -> None:
@@ -170,7 +172,9 @@ def test_the_command_prints_the_way(spark: SparkSession, flows: Flows) -> None:
 
 
 def test_a_report_is_json() -> None:
-    assert TraceReport(wanted="x", stations=(), read=7).as_fields() == {
+    report = TraceReport(wanted="x", stations=())
+    assert report.as_fields() == {"pipeline": "trace", "wanted": "x", "stations": []}
+    assert attrs.evolve(report, summary=Summary(pipeline="trace", read=7)).as_fields() == {
         "pipeline": "trace",
         "read": 7,
         "written": 0,
