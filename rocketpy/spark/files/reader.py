@@ -36,7 +36,7 @@ from rocketpy.spark.files.problems import (
     raise_problem,
 )
 from rocketpy.spark.files.queue_units import KnownRecords, QueueFiles, list_queues
-from rocketpy.spark.files.settings import FileSettings, ReadUnits, settings_of
+from rocketpy.spark.files.settings import CheckCrc, FileSettings, ReadUnits, settings_of
 from rocketpy.spark.files.unit_plan import UnitPlanner, dispatched_to
 from rocketpy.spark.files.unit_ranges import FoundRecords, UnitRange, UnitReader
 from rocketpy.spark.filters import EVERYTHING, MessageFilter, PushedFilters
@@ -105,9 +105,8 @@ class StoreReader(DataSourceReader):
             return
         settings = self._settings
         columns = projection(self._schema)
-        settings = attrs.evolve(settings, check_crc=settings.check_crc and _reads_bodies(settings, columns))
         part: Part = partition.value
-        rules = _range_reader(settings, _report(settings))
+        rules = _range_reader(settings, _report(settings), check_crc=_checks_crc(settings, columns))
         reader = UnitReader(rules, fails_on_loss=settings.fail_on_data_loss)
         if isinstance(part, ByteRange):
             sources = [(rules.read(part), settings.wants)]
@@ -134,7 +133,7 @@ class ProblemsReader(DataSourceReader):
     """Reads the damaged places of a store directory: everything is checked, whatever is wanted of the messages."""
 
     def __init__(self, settings: FileSettings) -> None:
-        self._settings = attrs.evolve(settings, mode=ReadMode.DROP_MALFORMED, check_crc=True, wants=EVERYTHING)
+        self._settings = attrs.evolve(settings, mode=ReadMode.DROP_MALFORMED, wants=EVERYTHING)
 
     @stated
     def partitions(self) -> Sequence[InputPartition]:
@@ -151,7 +150,7 @@ class ProblemsReader(DataSourceReader):
         value: list[Problem] | ByteRange = partition.value
         if isinstance(value, ByteRange):
             problems: list[Problem] = []
-            for block in _range_reader(self._settings, problems.append).read(value):
+            for block in _range_reader(self._settings, problems.append, check_crc=True).read(value):
                 problems += _bad_bodies(block, value.file)
         else:
             problems = value
@@ -218,21 +217,23 @@ def _of_queue(queue: QueueFiles, wants: MessageFilter) -> MessageFilter:
     return attrs.evolve(wants, topics=frozenset((queue.topic,)), queue_ids=frozenset((queue.queue_id,)))
 
 
-def _range_reader(settings: FileSettings, report: Report) -> RangeReader:
+def _range_reader(settings: FileSettings, report: Report, *, check_crc: bool) -> RangeReader:
     return RangeReader(
         report=report,
         next_record=_no_record if settings.read_units is ReadUnits.NEVER else partial(_next_record, settings),
-        check_crc=settings.check_crc,
+        check_crc=check_crc,
         mode=settings.mode,
         piece_size=settings.piece_size,
     )
 
 
-def _reads_bodies(settings: FileSettings, columns: pa.Schema) -> bool:
-    """Return whether the rows depend on bodies, which are all that the checksum covers.
+def _checks_crc(settings: FileSettings, columns: pa.Schema) -> bool:
+    """Return whether bodies are compared with their checksums, which cover nothing else.
 
     ``dropMalformed`` has the same rows whatever the columns are.
     """
+    if settings.check_crc is not CheckCrc.AUTO:
+        return settings.check_crc is CheckCrc.ALWAYS
     return settings.mode is ReadMode.DROP_MALFORMED or not {"body", "body_size"}.isdisjoint(columns.names)
 
 

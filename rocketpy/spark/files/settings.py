@@ -35,6 +35,14 @@ class ReadUnits(Enum):
     NEVER = "never"  # not even to cut files
 
 
+class CheckCrc(Enum):
+    """Whether bodies are compared with their checksums; the value is the option's."""
+
+    AUTO = "auto"  # where rows depend on bodies
+    ALWAYS = "true"
+    NEVER = "false"
+
+
 @attrs.frozen(kw_only=True)
 class FileSettings:
     """Validated options of a read of files."""
@@ -45,7 +53,7 @@ class FileSettings:
     read_units: ReadUnits = ReadUnits.AUTO
     partition_bytes_max: int = MAX_PARTITION_BYTES.default
     partitions_min: int = 1
-    check_crc: bool = True
+    check_crc: CheckCrc = CheckCrc.AUTO
     decompress: bool = True
     fail_on_data_loss: bool = True
     piece_size: int = PIECE_SIZE
@@ -69,7 +77,7 @@ def settings_of(values: OptionValues) -> FileSettings:
         read_units=ReadUnits(values[READ_UNITS]),
         partition_bytes_max=values[MAX_PARTITION_BYTES],
         partitions_min=values[MIN_PARTITIONS],
-        check_crc=values[CHECK_CRC],
+        check_crc=CheckCrc(values[CHECK_CRC]),
         decompress=values[DECOMPRESS],
         fail_on_data_loss=values[FAIL_ON_DATA_LOSS],
     )

@@ -46,13 +46,13 @@ VIEW: Option[str] = Option(
     _FILES,
     "`problems`: the damaged places instead of the messages, as columns file, position, size, what.",
 )
-CHECK_CRC: Option[bool] = Option(
+CHECK_CRC: Option[str] = Option(
     "checkCrc",
-    BOOLEAN,
-    True,
+    one_of("auto", "true", "false"),
+    "auto",
     _FILES,
-    "Compare each body that is read with its checksum: a `failFast` or `permissive` read of columns without `body` and "
-    "`body_size` reads none.",
+    "Compare bodies with their checksums: `auto` does where bodies are read, so not in a `failFast` or `permissive` "
+    "read of columns without `body` and `body_size`; `true` always does.",
 )
 MAX_PARTITION_BYTES: Option[int] = Option(
     "maxPartitionBytes",

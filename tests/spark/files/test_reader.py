@@ -194,11 +194,12 @@ def test_a_body_that_is_not_read_is_not_checked_but_the_rows_of_drop_malformed_d
         dropped = rows(open_reader(store.root, schema, mode="dropMalformed", **options))
         assert offsets(dropped) == [each for each in topic if each != store.offsets[8]]
         assert offsets(rows(open_reader(store.root, schema, mode="permissive", **options))) == topic
+        assert offsets(rows(open_reader(store.root, schema, checkCrc="false", **options))) == topic
         if "topic" in names:
             assert offsets(rows(open_reader(store.root, schema, **options))) == topic
-        else:
+        for checked in [{"checkCrc": "true"}, *([] if "topic" in names else [{}])]:
             with pytest.raises(StoreError, match=rf"at {store.offsets[8]}\)"):
-                rows(open_reader(store.root, schema, **options))
+                rows(open_reader(store.root, schema, **checked, **options))
 
 
 @pytest.mark.parametrize("partitions", ["1", "9"])

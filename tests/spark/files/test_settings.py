@@ -8,7 +8,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 
 from rocketpy.errors import SettingsError
 from rocketpy.spark.files.problems import ReadMode
-from rocketpy.spark.files.settings import BROKER_TOPICS, FileSettings, ReadUnits, settings_of
+from rocketpy.spark.files.settings import BROKER_TOPICS, CheckCrc, FileSettings, ReadUnits, settings_of
 from rocketpy.spark.filters import MessageFilter, Range
 from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import parse
@@ -50,7 +50,7 @@ def test_every_option_reaches_its_setting() -> None:
         read_units=ReadUnits.NEVER,
         partition_bytes_max=2**20,
         partitions_min=5,
-        check_crc=False,
+        check_crc=CheckCrc.NEVER,
         decompress=False,
         fail_on_data_loss=False,
     )
@@ -62,6 +62,7 @@ def test_every_option_reaches_its_setting() -> None:
         ({"mode": "strict"}, "option mode: expected failfast, permissive or dropmalformed, found 'strict'"),
         ({"readUnits": "yes"}, "option readUnits: expected auto, always or never, found 'yes'"),
         ({"maxPartitionBytes": "10"}, "option maxPartitionBytes: expected a size from 65536"),
+        ({"checkCrc": "yes"}, "option checkCrc: expected auto, true or false, found 'yes'"),
         ({"checkCRCs": "true"}, "unknown option 'checkCRCs' of format rocketmq, the nearest is checkCrc"),
     ],
 )
