@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 PARTITION_COLUMNS = ("topic", "date")
 SECONDS_OF_A_DAY = 86_400
 ALREADY_ARCHIVED = "already archived"
+_EXCLUDED_RULES = "spark.sql.adaptive.optimizer.excludedRules"
+_DROP_EMPTY_PLANS = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
 
 _RANGE_SCHEMA = "topic string, broker_name string, queue_id int, start long, end long"
 
@@ -67,7 +70,8 @@ def archive(
         fresh = FreshMessages.of(messages, state.ranges)
         record: RunRecord | None = None
         try:
-            _write(fresh.messages, log.staging(run_id), files_per_partition)
+            with fresh.counted():
+                _write(fresh.messages, log.staging(run_id), files_per_partition)
             record = staged_record(spark, log, state, run_id, clock)
         finally:
             if record is None:
@@ -97,6 +101,20 @@ class FreshMessages:
         """Return the messages that are in none of the ranges of an archive."""
         seen = Observation()
         return cls(without(messages.observe(seen, F.count(F.lit(1)).alias("rows")), held), seen)
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Write within it: Spark would drop a plan that turns out to have no rows while it runs, and its count."""
+        conf = self.messages.sparkSession.conf
+        excluded = conf.get(_EXCLUDED_RULES, None)
+        conf.set(_EXCLUDED_RULES, ",".join(filter(None, [excluded, _DROP_EMPTY_PLANS])))
+        try:
+            yield
+        finally:
+            if excluded is None:
+                conf.unset(_EXCLUDED_RULES)
+            else:
+                conf.set(_EXCLUDED_RULES, excluded)
 
     def summary(self, written: int, seconds: float, details: Mapping[str, object]) -> Summary:
         """Return the figures of the run that has written them."""

@@ -81,7 +81,8 @@ def archive_to_table(messages: DataFrame, path: str, table: TableFormat, *, cloc
         run_id = str(uuid.uuid4())
         fresh = FreshMessages.of(messages, log.state().ranges)
         log.announce(run_id)
-        table.append(with_date(fresh.messages).withColumn(RUN_COLUMN, F.lit(run_id)))
+        with fresh.counted():
+            table.append(with_date(fresh.messages).withColumn(RUN_COLUMN, F.lit(run_id)))
         written = _settle(spark, log, table, run_id, clock)
     details = {"archive": log.root, "format": table.name, "table": table.table}
     return fresh.summary(written, seconds_since(begin_ms, clock), details)

@@ -126,3 +126,12 @@ def test_a_second_run_at_the_same_time_is_refused(spark: SparkSession, tmp_path:
     with log.opened_for_writing(), pytest.raises(StartError, match="another run is writing this archive"):
         archive(frame(spark, [message("T", 0, 0)]), root)
     assert archive(frame(spark, [message("T", 0, 0)]), root).written == 1
+
+
+def test_a_run_that_shuffles_and_finds_nothing_new_counts_what_it_has_read(spark: SparkSession, tmp_path: Path) -> None:
+    messages = frame(spark, [message("T", queue, 0) for queue in range(4)])
+    root = str(tmp_path / "archive")
+    assert archive(messages, root, files_per_partition=1).written == 4
+    again = archive(messages, root, files_per_partition=1)
+    assert (again.read, again.written, again.skipped) == (4, 0, {"already archived": 4})
+    assert archive(frame(spark, []), root, files_per_partition=1).read == 0
