@@ -45,6 +45,7 @@ EXECUTOR_MEMORY = "512m"
 DAEMON_MEMORY = "192m"
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 END_S = 60.0
+EXECUTOR_CLASS = b"CoarseGrainedExecutorBackend"
 
 
 @attrs.frozen(eq=False)
@@ -63,8 +64,10 @@ class SparkCluster:
         """Return the process id of a worker's executor; KeyError if it has none at the moment."""
         pid = self.workers[worker].pid
         for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                return int(child)
+            for child in map(int, (task / "children").read_text().split()):
+                # A worker also has what is left of the shell that has started it, which no signal ends.
+                if EXECUTOR_CLASS in Path(f"/proc/{child}/cmdline").read_bytes():
+                    return child
         raise KeyError(f"worker {worker} has no executor")
 
 

@@ -120,6 +120,7 @@ def test_an_archive_has_each_message_once_though_an_executor_was_killed(outcome:
 def test_a_write_has_each_row_at_least_once_and_repeats_it_with_its_key(outcome: Outcome) -> None:
     bodies = {zlib.crc32(each.body) for each in outcome.written}
     assert bodies == {checksum for _, _, checksum in outcome.sent}
+    assert len(outcome.written) > len(outcome.sent), "the executor was killed before it had sent anything"
     keyed = {(zlib.crc32(each.body), each.properties[REPEATS_WITH]) for each in outcome.written}
     assert len(keyed) == len(outcome.sent) == len({key for _, key in keyed})
 
@@ -131,6 +132,8 @@ def test_a_stream_has_each_message_once_though_an_executor_was_killed(outcome: O
 
 def test_executors_of_both_workers_were_killed_and_no_process_is_left(outcome: Outcome) -> None:
     assert len(set(outcome.killed)) == WORKERS
+    logs = [(outcome.directory / f"cluster/worker-{number}.log").read_text() for number in range(WORKERS)]
+    assert sum(log.count(f"Command exited with code {128 + signal.SIGKILL}") for log in logs) == len(outcome.killed)
     assert outcome.left == []
 
 
