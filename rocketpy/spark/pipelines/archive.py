@@ -129,16 +129,26 @@ class FreshMessages:
         )
 
 
-def read_archive(spark: SparkSession, path: str, *, topics: Sequence[str] = ()) -> DataFrame:
+def read_archive(
+    spark: SparkSession, path: str, *, topics: Sequence[str] = (), as_of: int | datetime | None = None
+) -> DataFrame:
     """Return the messages of an archive, of these topics or of all, with the columns of the format.
 
-    Only files of committed runs are read, wherever they are at the moment; every column may be null for Spark.
+    ``as_of`` is the number of a run, or a time with a time zone: the archive as it was after that run, or at that time
+    of the drivers' clocks. ``SettingsError`` for a run that has not been. Only files of committed runs are read,
+    wherever they are at the moment; every column may be null for Spark.
     """
     log = open_archive_log(spark, path)
-    parts = [read_files(spark, root, paths) for root, paths in log.paths().items()]
+    now = log.state()
+    then = now if as_of is None else log.state(as_of)
+    is_compacted = not set(then.files) <= set(now.files)
+    files = now.files if is_compacted else then.files
+    parts = [read_files(spark, root, paths) for root, paths in log.paths(files).items()]
     if not parts:
         return local_frame(spark, [], SPARK_SCHEMA)
     messages = reduce(DataFrame.unionByName, parts).select(*SPARK_SCHEMA.names)
+    if is_compacted:  # a file of that time is part of another one now, maybe with later messages
+        messages = _joined_with(messages, then.ranges, "left_semi")
     return messages.where(F.col("topic").isin(list(topics))) if topics else messages
 
 
@@ -149,15 +159,16 @@ def archived_ranges(spark: SparkSession, path: str) -> tuple[OffsetRange, ...]:
 
 def without(messages: DataFrame, ranges: Sequence[OffsetRange]) -> DataFrame:
     """Return the messages that are in none of the ranges."""
-    if not ranges:
-        return messages
+    return _joined_with(messages, ranges, "left_anti") if ranges else messages
+
+
+def _joined_with(messages: DataFrame, ranges: Sequence[OffsetRange], how: str) -> DataFrame:
+    """Return the messages that are in the ranges (``left_semi``), or those that are not (``left_anti``)."""
     rows = [(each.topic, each.broker_name, each.queue_id, each.start, each.end) for each in ranges]
     held = F.broadcast(local_frame(messages.sparkSession, rows, _RANGE_SCHEMA)).alias("held")
     offset = messages["queue_offset"]
     same_queue = [messages[name] == F.col(f"held.{name}") for name in QUEUE_COLUMNS]
-    return messages.join(
-        held, [*same_queue, offset >= F.col("held.start"), offset < F.col("held.end")], how="left_anti"
-    )
+    return messages.join(held, [*same_queue, offset >= F.col("held.start"), offset < F.col("held.end")], how=how)
 
 
 def with_date(messages: DataFrame) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,6 +94,23 @@ def test_topics_can_be_chosen_when_an_archive_is_read(spark: SparkSession, tmp_p
     assert archive(frame(spark, []), root).written == 0
     archive(frame(spark, [message("T", 0, 0), message("U", 0, 0)]), root)
     assert places(read_archive(spark, root, topics=["U", "V"])) == [("U", 0, 0)]
+
+
+def test_an_archive_reads_as_it_was_after_a_run_and_at_a_time(spark: SparkSession, tmp_path: Path) -> None:
+    root = str(tmp_path / "archive")
+    clock = ManualClock()
+    begun = datetime.fromtimestamp(clock.timestamp_ms() / 1000, UTC)
+    archive(frame(spark, [message("T", 0, offset) for offset in range(2)]), root, clock=clock)
+    clock.advance_ms(3_600_000)
+    archive(frame(spark, [message("T", 0, offset) for offset in range(5)]), root, clock=clock)
+    early, late = ([("T", 0, offset) for offset in range(end)] for end in (2, 5))
+    assert places(read_archive(spark, root, as_of=1)) == early
+    assert places(read_archive(spark, root, as_of=begun + timedelta(minutes=59))) == early
+    assert places(read_archive(spark, root, as_of=2)) == places(read_archive(spark, root)) == late
+    before = read_archive(spark, root, as_of=begun - timedelta(minutes=1))
+    assert (before.count(), before.columns) == (0, read_archive(spark, root).columns)
+    with pytest.raises(SettingsError, match="which has 1 to 2, found 3"):
+        read_archive(spark, root, as_of=3)
 
 
 def test_the_number_of_files_can_be_bounded(spark: SparkSession, tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ def test_an_archive_has_fewer_files_and_the_same_messages(spark: SparkSession, t
     assert after.orderBy(order).collect() == sorted(before, key=lambda row: (row.topic, row.queue_offset))
     assert spark.read.parquet(str(root)).count() == len(before)
     assert archived_ranges(spark, str(root)) == ranges
+    assert [read_archive(spark, str(root), as_of=run).count() for run in (1, 4)] == [7, 19]
+    assert places(read_archive(spark, str(root), topics=["T"], as_of=2)) == [("T", 0, offset) for offset in range(6)]
     assert compact(spark, str(root)).details["run"] is None
     later = archive(frame(spark, [message("T", 0, offset) for offset in range(12)]), str(root))
     assert (later.read, later.written, later.details["run"]) == (12, 3, 5)

@@ -16,12 +16,14 @@ reader of the plain directories never sees a file of a run that did not commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
-from rocketpy.errors import StartError
+from rocketpy.errors import SettingsError, StartError
 from rocketpy.spark.pipelines.archive_log.file_system import FileSystem
 from rocketpy.spark.pipelines.archive_log.record import (
+    ArchivedFile,
     ArchiveState,
     RunRecord,
     decode_record,
@@ -52,9 +54,21 @@ class ArchiveLog:
         paths = [f"{self._runs}/{name}" for name in names]
         return [decode_record(self._files.read(path), path) for path in paths]
 
-    def state(self) -> ArchiveState:
-        """Return what the archive has."""
-        return state_of(self.records())
+    def state(self, as_of: int | datetime | None = None) -> ArchiveState:
+        """Return what the archive has, or had after a run, given by its number or as the last one until a time.
+
+        ``SettingsError`` for a run that has not been.
+        """
+        records = self.records()
+        if isinstance(as_of, datetime):
+            records = [record for record in records if datetime.fromisoformat(record.time) <= as_of]
+        elif as_of is not None:
+            numbers = [record.run for record in records]
+            if as_of not in numbers:
+                known = f"{numbers[0]} to {numbers[-1]}" if numbers else "no run"
+                raise SettingsError(f"{self._root}: expected a run of the archive, which has {known}, found {as_of}")
+            records = [record for record in records if record.run <= as_of]
+        return state_of(records)
 
     @contextmanager
     def opened_for_writing(self) -> Iterator[ArchiveState]:
@@ -96,15 +110,15 @@ class ArchiveLog:
         """Remove what a run has staged."""
         self._files.remove(self.staging(run_id))
 
-    def paths(self) -> dict[str, list[str]]:
-        """Return the files of the archive by the directory under which each is at the moment."""
+    def paths(self, files: Iterable[ArchivedFile]) -> dict[str, list[str]]:
+        """Return the paths of files of the archive by the directory under which each is at the moment."""
         staged = {
             path: self.staging(run_id)
             for run_id in self._files.list_names(f"{self._root}/{LOG_DIRECTORY}/staging")
             for path in self.staged_files(run_id)
         }
         found: dict[str, list[str]] = {}
-        for file in self.state().files:
+        for file in files:
             found.setdefault(staged.get(file.path, self._root), []).append(file.path)
         return found
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import attrs
 import pytest
 
-from rocketpy.errors import StartError
+from rocketpy.errors import SettingsError, StartError
 from rocketpy.spark.pipelines.archive_log.file_system import LocalFileSystem
 from rocketpy.spark.pipelines.archive_log.log import ArchiveLog
 from rocketpy.spark.pipelines.archive_log.ranges import OffsetRange
@@ -62,7 +63,9 @@ def stage(log: ArchiveLog, run: int, *names: str, replaced: tuple[str, ...] = ()
 
 def content(log: ArchiveLog) -> dict[str, str]:
     """Return what a reader of the archive finds: each file with its text."""
-    return {path: Path(root, path).read_text() for root, paths in log.paths().items() for path in paths}
+    return {
+        path: Path(root, path).read_text() for root, paths in log.paths(log.state().files).items() for path in paths
+    }
 
 
 def published(root: Path) -> set[str]:
@@ -137,7 +140,25 @@ def test_staged_files_of_a_run_that_may_be_alive_stay(tmp_path: Path) -> None:
     with log.opened_for_writing():
         pass
     assert log.staged_files("id1") == list(FIRST)
-    assert log.paths() == {}
+    assert content(log) == {}
+
+
+def test_the_state_after_an_earlier_run_and_at_an_earlier_time(tmp_path: Path) -> None:
+    log = ArchiveLog(str(tmp_path), files=LocalFileSystem())
+    with pytest.raises(SettingsError, match="expected a run of the archive, which has no run, found 1"):
+        log.state(1)
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    for run in (1, 2, 3):
+        staged = stage(log, run, f"topic=T/{run}.parquet")
+        log.commit(attrs.evolve(staged, time=(noon + timedelta(hours=run)).isoformat()))
+    assert [log.state(run).last_run for run in (1, 2, 3)] == [1, 2, 3]
+    assert log.state(2).ranges == (OffsetRange("T", "b", 0, 10, 30),)
+    assert log.paths(log.state(2).files) == {str(tmp_path): ["topic=T/1.parquet", "topic=T/2.parquet"]}
+    times = [noon, noon + timedelta(hours=2), noon + timedelta(hours=2.5), noon + timedelta(days=1)]
+    assert [log.state(time).last_run for time in times] == [0, 2, 2, 3]
+    for run in (0, 4):
+        with pytest.raises(SettingsError, match=f"which has 1 to 3, found {run}"):
+            log.state(run)
 
 
 def test_one_run_at_a_time(tmp_path: Path) -> None:
