@@ -3,6 +3,8 @@
     python -m bench.spark                                  # 200 MiB of 128-byte and of 1 KiB messages
     python -m bench.spark --sections files --mib 1024 --rounds 5    # the sizes of docs/performance.md
 
+    python -m bench.spark --sections live stream sink --mib 50
+
 The figures are medians in rows a second; quote the ratios, for the machine is never quiet enough for the figures.
 """
 
@@ -14,11 +16,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.spark import files
+from bench.spark import files, live, sink, stream
 from bench.spark.section import Bench, Section
 
 SECTIONS: dict[str, Section] = {
     "files": files.measure,
+    "live": live.measure,
+    "stream": stream.measure,
+    "sink": sink.measure,
 }
 
 
@@ -39,7 +44,7 @@ def main() -> int:
 def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.spark", description="DataFrames of messages.")
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS))
-    parser.add_argument("--mib", type=int, default=200, help="size of the CommitLog")
+    parser.add_argument("--mib", type=int, default=200, help="size of the CommitLog, or of what a topic has, about")
     parser.add_argument("--body", type=int, nargs="+", default=[128, 1024], help="sizes of a message's body")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)

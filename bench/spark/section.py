@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -38,8 +39,17 @@ def seconds_of(frame: DataFrame) -> float:
 
 def compare(rounds: int, rows: int, *reads: Read) -> list[float]:
     """Read in turn, round by round, so that what else the machine does meets all; return the medians in rows/s."""
-    figures: list[list[float]] = [[] for _ in reads]
+
+    def rate(read: Read) -> float:
+        return rows / seconds_of(read())
+
+    return medians(rounds, *(partial(rate, read) for read in reads))
+
+
+def medians(rounds: int, *measures: Callable[[], float]) -> list[float]:
+    """Measure in turn, round by round; return the median of each."""
+    figures: list[list[float]] = [[] for _ in measures]
     for _ in range(rounds):
-        for read, found in zip(reads, figures, strict=True):
-            found.append(rows / seconds_of(read()))
+        for measure, found in zip(measures, figures, strict=True):
+            found.append(measure())
     return list(map(statistics.median, figures))

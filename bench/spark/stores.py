@@ -28,6 +28,11 @@ def make_store(directory: Path, *, log_bytes: int, body_bytes: int) -> int:
     return trio.run(_fill, directory, log_bytes, body_bytes)
 
 
+def make_body(number: int, body_bytes: int) -> bytes:
+    """Return a body that begins with its number."""
+    return (b"%08d " % number + _TEXT * (body_bytes // len(_TEXT) + 1))[:body_bytes]
+
+
 async def _fill(directory: Path, log_bytes: int, body_bytes: int) -> int:
     config = MessageStoreConfig(store_path_root_dir=str(directory))
     address = encode_host("127.0.0.1:10911")
@@ -45,7 +50,7 @@ async def _fill(directory: Path, log_bytes: int, body_bytes: int) -> int:
 
 def _put(store: MessageStore, number: int, body_bytes: int, address: bytes) -> None:
     tag = TAGS[number % len(TAGS)]
-    body = (b"%08d " % number + _TEXT * (body_bytes // len(_TEXT) + 1))[:body_bytes]
+    body = make_body(number, body_bytes)
     unique_key = b"7F0000010000%020X" % number
     properties = b"UNIQ_KEY\x01%b\x02TAGS\x01%b" % (unique_key, tag.encode())
     status, _, _ = store.put(
