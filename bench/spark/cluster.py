@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -21,7 +23,7 @@ import attrs
 import trio
 from pyspark.sql import SparkSession
 
-from bench.brokers import REPOSITORY, BenchError, Broker
+from bench.brokers import REPOSITORY, START_S, BenchError, Broker
 from bench.idle_rows import nameserver
 from bench.spark.stores import TAGS, make_body
 from rocketpy.client import Message, PendingSend, open_client
@@ -105,9 +107,11 @@ class Meter:
 def open_cluster(directory: Path) -> Iterator[Cluster]:
     """Run a nameserver and a broker while the block runs."""
     with nameserver(directory / "namesrv") as address:
+        _wait_listening(address)  # a broker that finds no nameserver registers again after 30 s
         broker = Broker("ours", directory / "broker", {"namesrvAddr": address, "logDirectory": f"{directory}/logs"})
-        broker.start()
         try:
+            broker.start()
+            trio.run(_wait_registered, address)
             yield Cluster(address, broker)
         finally:
             broker.stop()
@@ -142,6 +146,27 @@ def processor_s(pid: int) -> float:
             fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
             ticks += sum(int(fields[number]) for number in _SUMMED)
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _wait_listening(address: str) -> None:
+    host, port = address.split(":")
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=START_S).close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise BenchError(f"the nameserver at {address} does not listen within {START_S:.0f} s") from None
+            time.sleep(0.05)
+        else:
+            return
+
+
+async def _wait_registered(name_server: str) -> None:
+    with trio.fail_after(START_S):
+        async with open_client(name_server) as client:
+            while not (await client.admin().cluster_info()).broker_addr_table:
+                await trio.sleep(0.05)
 
 
 async def _fill(name_server: str, topic: str, rows: int, body_bytes: int) -> None:
