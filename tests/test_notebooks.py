@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from pathlib import Path
@@ -13,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from rocketpy.errors import StartError
 from tests.notebooks.__main__ import defects_of
 from tests.notebooks.cleaning import cleaned, code_cells, defects, output_kinds
 from tests.notebooks.execution import notebook_paths, run_notebook
 from tests.page_text import links
+from tests.spark_runtime import require_spark
 
 PAGE = Path(__file__).parents[1] / "docs" / "spark.md"
 EACH = pytest.mark.parametrize("path", notebook_paths(), ids=lambda path: path.stem)
@@ -32,7 +31,7 @@ def test_notebook_runs_and_shows_what_is_committed(path: Path, tmp_path: Path) -
     """Also: its pictures have titles, units and texts that can be read, and it leaves nothing behind."""
     pytest.importorskip("nbclient", reason="nbclient is not installed (the extra: dev)")
     pytest.importorskip("matplotlib", reason="matplotlib is not installed (the extra: dev)")
-    _require_spark()
+    require_spark()
     run = run_notebook(path, tmp_path)
     assert defects_of(run) == []
     notebook = cleaned(run.notebook)
@@ -67,15 +66,3 @@ def test_links_of_a_notebook_lead_somewhere(path: Path) -> None:
 def kinds_by_cell(notebook: Any) -> dict[int, list[str]]:
     """Return what each cell shows, by its number."""
     return {number: output_kinds(cell) for number, cell in enumerate(code_cells(notebook), 1)}
-
-
-def _require_spark() -> None:
-    pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
-    from rocketpy.spark.session import check_java
-
-    try:
-        check_java()
-    except StartError as error:
-        if "java" in os.environ.get("ROCKETPY_REQUIRE", ""):
-            raise
-        pytest.skip(str(error))

@@ -23,7 +23,6 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 import pyarrow.parquet as pq
 
 from rocketpy.client import Message, MessageQueue, blocking
-from rocketpy.errors import StartError
 from rocketpy.protocol.message import MessageExt
 from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
@@ -38,6 +37,7 @@ from tests.blackbox.spark_cluster import (
     running_cluster,
     submit,
 )
+from tests.spark_runtime import require_spark
 
 pytestmark = [pytest.mark.blackbox, pytest.mark.spark]
 
@@ -67,7 +67,7 @@ class Outcome:
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    _require_java()
+    require_spark()
     directory = tmp_path_factory.mktemp("cluster")
     with (
         open_broker_in_thread(BrokerOptions()) as broker,
@@ -135,17 +135,6 @@ def test_executors_of_both_workers_were_killed_and_no_process_is_left(outcome: O
     logs = [(outcome.directory / f"cluster/worker-{number}.log").read_text() for number in range(WORKERS)]
     assert sum(log.count(f"Command exited with code {128 + signal.SIGKILL}") for log in logs) == len(outcome.killed)
     assert outcome.left == []
-
-
-def _require_java() -> None:
-    from rocketpy.spark.session import check_java
-
-    try:
-        check_java()
-    except StartError as error:
-        if "java" in os.environ.get("ROCKETPY_REQUIRE", ""):
-            raise
-        pytest.skip(str(error))
 
 
 def _send(broker: BrokerInThread) -> list[Place]:

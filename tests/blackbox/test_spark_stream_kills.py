@@ -21,8 +21,8 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
 from rocketpy.client import Message, blocking
-from rocketpy.errors import StartError
 from rocketpy.testing.fixture.in_thread import BrokerInThread
+from tests.spark_runtime import require_spark
 
 pytestmark = [pytest.mark.blackbox, pytest.mark.spark]
 
@@ -41,7 +41,7 @@ REPOSITORY = Path(__file__).parents[2]
 def test_each_message_is_in_the_archive_once_however_often_the_driver_is_killed(
     rocketmq: BrokerInThread, tmp_path: Path
 ) -> None:
-    _require_java()
+    require_spark()
     rounds = int(os.environ.get("ROCKETPY_SPARK_KILLS", ROUNDS))
     rng = random.Random(rounds)
     rocketmq.topic("T", queues=QUEUES)
@@ -69,17 +69,6 @@ def test_each_message_is_in_the_archive_once_however_often_the_driver_is_killed(
     assert len(expected) == sent
     for number in range(STREAMS):
         assert sorted(json.loads((tmp_path / f"rows-{number}.json").read_text())) == expected
-
-
-def _require_java() -> None:
-    from rocketpy.spark.session import check_java
-
-    try:
-        check_java()
-    except StartError as error:
-        if "java" in os.environ.get("ROCKETPY_REQUIRE", ""):
-            raise
-        pytest.skip(str(error))
 
 
 def _send(broker: BrokerInThread, first: int, count: int) -> int:
