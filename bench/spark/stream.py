@@ -1,7 +1,9 @@
 """A topic as a stream: all of it with Trigger.AvailableNow, beside our PullConsumer and a stream of Parquet files.
 
 The rate is that of the whole query, its start and end included. The first batch is measured in a new process each time,
-whose session has had no query: from ``start()`` until the query reports the batch.
+whose session has had no query: from ``start()`` until the query reports the batch, beside a stream of Parquet files,
+which shows how much of it is Spark's own. What ``load()`` takes before, to find the format and ask for its columns, is
+printed too.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -26,6 +29,8 @@ from rocketpy.spark.session import open_local_session
 FIRST_BATCH_ROWS = 10_000
 FIRST_BATCH_S = 120.0
 _POLL_S = 0.02
+
+FirstBatch: TypeAlias = tuple[float, float, float]
 
 
 def measure(bench: Bench) -> None:
@@ -43,12 +48,7 @@ def measure(bench: Bench) -> None:
                 _measure(spark, bench, cluster, topic, rows)
         finally:
             spark.stop()
-        topic = next(iter(topics))
-        print(f"{topic}: batches of {FIRST_BATCH_ROWS} messages, {describe_load()}", flush=True)
-        found = [_first_batch_of_new_process(bench, cluster, topic) for _ in range(bench.rounds)]
-        seconds, processor = map(statistics.median, zip(*found, strict=True))
-        line = f"{'start() to end of first batch':32} {seconds:10.1f} s"
-        print(f"{line}  {processor:.1f} s of processor time in Spark", flush=True)
+        _measure_first_batches(bench, cluster, next(iter(topics)))
 
 
 def _measure(spark: SparkSession, bench: Bench, cluster: Cluster, topic: str, rows: int) -> None:
@@ -94,26 +94,42 @@ def _rate(work: Path, rows: int, load: Callable[[], DataFrame]) -> float:
     return rows / seconds
 
 
-def _first_batch_of_new_process(bench: Bench, cluster: Cluster, topic: str) -> tuple[float, float]:
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(first_batch, cluster.name_server, topic, bench.work, bench.cores).result(RUN_S)
+def _measure_first_batches(bench: Bench, cluster: Cluster, topic: str) -> None:
+    print(f"{topic}: a first batch of {FIRST_BATCH_ROWS} messages, {describe_load()}", flush=True)
+    parquet = bench.work / f"{topic}.parquet"
+    found: dict[str, list[FirstBatch]] = {"rocketmq": [], "Parquet, its first file": []}
+    for _ in range(bench.rounds):
+        for read_from, batches in zip((None, parquet), found.values(), strict=True):
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+                arguments = cluster.name_server, topic, bench.work, bench.cores, read_from
+                batches.append(pool.submit(first_batch, *arguments).result(RUN_S))
+    for name, batches in found.items():
+        load_s, batch_s, processor = map(statistics.median, zip(*batches, strict=True))
+        line = f"{'start() to end of first batch':32} {batch_s:10.1f} s  {name}; load() before {load_s:.1f} s"
+        print(f"{line}; processor time of both {processor:.1f} s", flush=True)
 
 
-def first_batch(name_server: str, topic: str, work: Path, cores: int) -> tuple[float, float]:
-    """Open a session, start a stream, and return the seconds from its start to the end of its first batch.
+def first_batch(name_server: str, topic: str, work: Path, cores: int, parquet: Path | None) -> FirstBatch:
+    """Open a session and start a stream; return the seconds that load() takes, and those from start() to a first batch.
 
-    The second figure is the processor time of this process, the JVM and the Python workers meanwhile.
+    The third figure is the processor time of this process, the JVM and the Python workers meanwhile.
     """
     spark = open_local_session("bench", cores=cores)
     try:
         begin, processor = time.perf_counter(), processor_s(os.getpid())
-        query = _start(_load(spark, name_server, topic, maxOffsetsPerTrigger=str(FIRST_BATCH_ROWS)), work)
+        if parquet is None:
+            frame = _load(spark, name_server, topic, maxOffsetsPerTrigger=str(FIRST_BATCH_ROWS))
+        else:
+            files = spark.readStream.schema("topic string, body binary").option("maxFilesPerTrigger", 1)
+            frame = files.parquet(str(parquet))
+        loaded = time.perf_counter()
+        query = _start(frame, work)
         try:
             while not any(progress["numInputRows"] for progress in query.recentProgress):
                 if time.perf_counter() - begin > FIRST_BATCH_S or not query.isActive:
                     raise SystemExit(f"expected a batch within {FIRST_BATCH_S:.0f} s, the query is {query.status}")
                 time.sleep(_POLL_S)
-            return time.perf_counter() - begin, processor_s(os.getpid()) - processor
+            return loaded - begin, time.perf_counter() - loaded, processor_s(os.getpid()) - processor
         finally:
             query.stop()
     finally:
@@ -128,4 +144,6 @@ def _load(spark: SparkSession, name_server: str, topic: str, **options: str) -> 
 def _start(frame: DataFrame, work: Path, *, is_available_now: bool = False) -> StreamingQuery:
     checkpoint = tempfile.mkdtemp(prefix="checkpoint-", dir=work)
     writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
-    return (writer.trigger(availableNow=True) if is_available_now else writer).start()
+    # After its first batch the other query idles, and can be stopped without interrupting one.
+    trigger = {"availableNow": True} if is_available_now else {"processingTime": "1 hour"}
+    return writer.trigger(**trigger).start()
