@@ -2,6 +2,9 @@
 
 The range to read is captured when the read is planned: later messages are not part of it. Readers and partitions are
 sent between processes and must be picklable.
+
+Rule: each reader is imported where it is chosen. Spark asks for the schema in a new process, before every ``load()``,
+and the modules of both readers cost more than the answer.
 """
 
 from __future__ import annotations
@@ -12,8 +15,6 @@ from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import StructType
 
 from rocketpy.errors import SettingsError
-from rocketpy.spark.files.reader import open_store_reader, store_schema
-from rocketpy.spark.live.reader import LiveReader
 from rocketpy.spark.live.settings import settings_of
 from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import check_read_options, parse, read_mode
@@ -25,6 +26,8 @@ def schema_of(options: Mapping[str, str]) -> StructType:
     """Return the schema of a read with these options, unless the user gives one; ``SettingsError`` for wrong ones."""
     values = check_read_options(options)
     if values.mode is Mode.FILES:
+        from rocketpy.spark.files.reader import store_schema
+
         return store_schema(values)
     try:
         settings_of(values)
@@ -44,6 +47,10 @@ def open_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRea
     """Return the reader for the options; :class:`SettingsError` for a schema that it cannot give."""
     mode = read_mode(options)
     if mode is Mode.FILES:
+        from rocketpy.spark.files.reader import open_store_reader
+
         return open_store_reader(parse(options, mode), schema)
+    from rocketpy.spark.live.reader import LiveReader
+
     projection(schema)
     return LiveReader(settings_of(parse(options, mode)), schema)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
@@ -47,3 +50,14 @@ def test_options_that_are_right_for_a_stream_alone_have_a_schema() -> None:
         open_reader(options, SPARK_SCHEMA)
     with pytest.raises(SettingsError, match="a batch cannot begin at latest"):
         schema_of(options | {"endingOffsets": "latest"})
+
+
+def test_the_schema_of_a_cluster_is_known_without_the_readers() -> None:
+    """Spark asks for it in a new process before every ``load()``: what is imported there is waited for."""
+    code = (
+        "import sys; from rocketpy.spark.readers import schema_of; "
+        "schema_of({'nameServer': '127.0.0.1:1', 'topic': 'T'}); "
+        "print([name for name in ('rocketpy.spark.files.reader', 'rocketpy.spark.live.reader') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
