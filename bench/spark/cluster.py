@@ -58,7 +58,7 @@ class Cluster:
         return self._rate_of_client("pulls", topic, rows, 1)
 
     def send_rate(self, topic: str, rows: int, body_bytes: int, *, processes: int) -> float:
-        """Return the messages a second that so many processes send, each with a producer that collects batches."""
+        """Return the messages a second that this many processes send, each with a producer that collects batches."""
         with ThreadPoolExecutor(processes) as pool:
             return sum(
                 pool.map(
@@ -129,7 +129,7 @@ def cancelled_after(spark: SparkSession, seconds: float = RUN_S) -> Iterator[Non
 
 
 def rows_of(mib: int, body_bytes: int) -> int:
-    """Return how many messages have about so many MiB."""
+    """Return how many messages have this size in MiB, about."""
     return (mib << 20) // (body_bytes + RECORD_OVERHEAD_BYTES)
 
 

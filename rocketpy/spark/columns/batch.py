@@ -70,7 +70,7 @@ def record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield :func:`record_batch` in batches of bounded rows and bytes, none of them empty.
 
-    ``bad_bodies`` says what to do about bodies that do not decompress; where no column needs bodies, nobody notices.
+    ``bad_bodies`` says what to do about bodies that do not decompress; where no column needs bodies, none is tried.
     """
     records = select_wanted(block, wants)
     needs_bodies = decompress and not {"body", "body_size"}.isdisjoint(columns.names)

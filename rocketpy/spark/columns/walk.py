@@ -23,9 +23,9 @@ from rocketpy.spark.columns.layout import MAGIC, Int64s, read_int32
 _SIZE = struct.Struct(">i")
 _MAGIC_BYTES = struct.pack(">i", MESSAGE_MAGIC_CODE)
 _STEPS = 32
-"""About so many records are in a lane. A step of all lanes costs as much as the search for the begin of 20 of them."""
+"""Records in a lane, about. A step of all lanes costs as much as the search for the begin of 20 of them."""
 _LANES_MIN = 32
-"""Fewer lanes are walked one by one: a step of all of them together costs as much as plain steps of so many."""
+"""Fewer lanes are walked one by one: a step of all lanes together costs as much as this many plain steps."""
 
 
 def walk(buffer: Buffer, position: int, limit: int) -> tuple[Int64s, int]:

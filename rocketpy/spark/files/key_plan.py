@@ -27,7 +27,7 @@ from rocketpy.store.index.hash import hash_index_key
 PLACES_MAX = 100_000
 """Records of all keys; more are found by reading the log."""
 PLACE_COST = 4096
-"""A record that is read alone costs as much as so many bytes more that are read one after the other."""
+"""Cost of a record that is read alone, beside its size: in bytes that are read one after the other."""
 
 _HEAD = struct.Struct(">ii20xq")  # size, magic, physical offset
 
@@ -126,7 +126,7 @@ def _without(ranges: Sequence[ByteRange], spans: Sequence[IndexedSpan]) -> list[
 
 
 def _tasks(rows: Int64s, files: tuple[CommitLogFile, ...], partition_bytes: int) -> list[FoundRecords]:
-    """Share the records among tasks: a task has about so many bytes, each record counted with what it costs."""
+    """Share the records among tasks: a task has about ``partition_bytes``, each record counted with what it costs."""
     if not len(rows):
         return []
     costs = np.cumsum(rows[:, 1] + PLACE_COST)
