@@ -120,11 +120,13 @@ class Planner:
 
 
 def is_being_written(tail: Problem, sleep: Callable[[float], None] = time.sleep) -> bool:
-    """Return whether a whole record is at a torn end by now: a running broker was writing it."""
+    """Return whether a whole record, or BLANK, is at a torn end by now: a running broker was writing it."""
     path = tail.path
     file = CommitLogFile(path, int(os.path.basename(path)), os.path.getsize(path), is_last=True)
     for _ in range(LOOKS_AT_TAIL):
-        starts, end, _ = walk(file, tail.position)
+        starts, end, why = walk(file, tail.position)
+        if len(starts) == 0 and not why:  # BLANK
+            return True
         if len(starts) and _is_sound(file, tail.position, int(starts[1]) if len(starts) > 1 else end):
             return True
         sleep(LOOK_PAUSE_S)

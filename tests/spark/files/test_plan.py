@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
 from rocketpy.errors import StoreError
+from rocketpy.protocol.stored_message import BLANK_MAGIC_CODE
 from rocketpy.spark.files import plan as plan_module
 from rocketpy.spark.files.byte_ranges import RangeReader
 from rocketpy.spark.files.log_files import CommitLogFile, list_log_files
@@ -301,3 +303,23 @@ def test_a_record_that_a_broker_is_writing_is_no_damage(is_written: bool, tmp_pa
 
     assert is_being_written(tail, sleep) == is_written
     assert len(looks) == (2 if is_written else LOOKS_AT_TAIL)
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_file_that_a_broker_is_closing_is_no_damage(is_written: bool, tmp_path: Path) -> None:
+    store = build_store(tmp_path / "store", [Spec()] * 3, with_queues=False)
+    offset, content = store.records[-1]
+    end = offset + len(content)
+    blank = struct.pack(">ii", FILE_SIZE - end, BLANK_MAGIC_CODE)
+    store.spoil(end, blank[:4])
+    tail = make_plan(store, uses_queues=False).tail
+    assert tail is not None
+    assert tail.position == end
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if is_written and len(looks) == 2:
+            store.spoil(end, blank)
+
+    assert is_being_written(tail, sleep) == is_written
