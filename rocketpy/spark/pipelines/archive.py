@@ -15,11 +15,10 @@ cluster alone: it knows nothing of a disk from which the same queues are archive
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import reduce
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -66,18 +65,14 @@ def archive(
     spark = messages.sparkSession
     log = open_archive_log(spark, path, clock=clock)
     with log.opened_for_writing() as state:
-        run_id = str(uuid.uuid4())
         fresh = FreshMessages.of(messages, state.ranges)
-        record: RunRecord | None = None
-        try:
+
+        def stage(run_id: str) -> RunRecord | None:
             with fresh.counted():
                 _write(fresh.messages, log.staging(run_id), files_per_partition)
-            record = staged_record(spark, log, state, run_id, clock)
-        finally:
-            if record is None:
-                log.discard(run_id)
-        if record is not None:
-            log.commit(record)  # if this fails, the files may be part of the archive already
+            return staged_record(spark, log, state, run_id, clock)
+
+        record = log.add_run(stage)
     after = joined([*state.ranges, *(record.ranges if record else ())])
     details = {
         "archive": log.root,
@@ -194,13 +189,8 @@ def staged_record(
     rows = Counter[str]()
     for uri, count in counted.rows.items():
         rows["/".join(unquote(uri).split("/")[-1 - len(PARTITION_COLUMNS) :])] += count
-    return RunRecord(
-        run=state.last_run + 1,
-        id=run_id,
-        time=datetime.fromtimestamp(clock.timestamp_ms() / 1000, UTC).isoformat(),
-        ranges=counted.ranges,
-        files=tuple(ArchivedFile(path, rows[path]) for path in paths),
-    )
+    files = tuple(ArchivedFile(path, rows[path]) for path in paths)
+    return state.next_record(run_id, clock, ranges=counted.ranges, files=files)
 
 
 def _write(fresh: DataFrame, staging: str, files_per_partition: int | None) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import attrs
@@ -26,7 +25,6 @@ from rocketpy.spark.pipelines.archive import PARTITION_COLUMNS, FreshMessages, w
 from rocketpy.spark.pipelines.archive_counts import count_messages
 from rocketpy.spark.pipelines.archive_log.log import ArchiveLog
 from rocketpy.spark.pipelines.archive_log.opening import open_archive_log
-from rocketpy.spark.pipelines.archive_log.record import RunRecord
 from rocketpy.spark.pipelines.summary import Summary, seconds_since
 from rocketpy.spark.schema import SPARK_SCHEMA
 
@@ -103,8 +101,7 @@ def _settle(spark: SparkSession, log: ArchiveLog, table: TableFormat, run_id: st
         counted = count_messages(appended, F.lit(run_id))
         rows = sum(counted.rows.values())
         if rows:
-            now = datetime.fromtimestamp(clock.timestamp_ms() / 1000, UTC).isoformat()
-            log.commit(RunRecord(run=state.last_run + 1, id=run_id, time=now, ranges=counted.ranges))
+            log.commit(state.next_record(run_id, clock, ranges=counted.ranges))
     log.withdraw(run_id)
     return rows
 

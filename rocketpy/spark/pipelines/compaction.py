@@ -11,7 +11,6 @@ files fails when they are gone.
 
 from __future__ import annotations
 
-import uuid
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from rocketpy.clock import Clock, SystemClock
 from rocketpy.errors import StoreError
 from rocketpy.spark.pipelines.archive import PARTITION_COLUMNS, read_files, staged_record
 from rocketpy.spark.pipelines.archive_log.opening import open_archive_log
-from rocketpy.spark.pipelines.archive_log.record import ArchivedFile
+from rocketpy.spark.pipelines.archive_log.record import ArchivedFile, RunRecord
 from rocketpy.spark.pipelines.summary import Summary, seconds_since
 
 if TYPE_CHECKING:
@@ -46,24 +45,20 @@ def compact(
     log = open_archive_log(spark, path, clock=clock)
     with log.opened_for_writing() as state:
         small = small_files(state.files, rows_per_file)
-        record = None
-        if small:
-            run_id = str(uuid.uuid4())
-            try:
-                messages = read_files(spark, log.root, [file.path for file in small])
-                rows = messages.repartition(*PARTITION_COLUMNS).sortWithinPartitions(
-                    *PARTITION_COLUMNS, "broker_name", "queue_id", "queue_offset"
-                )
-                files = rows.write.partitionBy(*PARTITION_COLUMNS).option("maxRecordsPerFile", rows_per_file)
-                files.parquet(log.staging(run_id))
-                staged = staged_record(spark, log, state, run_id, clock)
-                _check(small, 0 if staged is None else staged.row_count, log.root)
-                assert staged is not None, "a file of an archive has messages"
-                record = attrs.evolve(staged, ranges=(), replaced=tuple(file.path for file in small))
-            finally:
-                if record is None:
-                    log.discard(run_id)
-            log.commit(record)
+
+        def stage(run_id: str) -> RunRecord:
+            messages = read_files(spark, log.root, [file.path for file in small])
+            rows = messages.repartition(*PARTITION_COLUMNS).sortWithinPartitions(
+                *PARTITION_COLUMNS, "broker_name", "queue_id", "queue_offset"
+            )
+            files = rows.write.partitionBy(*PARTITION_COLUMNS).option("maxRecordsPerFile", rows_per_file)
+            files.parquet(log.staging(run_id))
+            staged = staged_record(spark, log, state, run_id, clock)
+            _check(small, 0 if staged is None else staged.row_count, log.root)
+            assert staged is not None, "a file of an archive has messages"
+            return attrs.evolve(staged, ranges=(), replaced=tuple(file.path for file in small))
+
+        record = log.add_run(stage) if small else None
     written = sum(file.rows for file in small)
     return Summary(
         pipeline="archive",

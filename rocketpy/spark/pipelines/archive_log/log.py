@@ -16,7 +16,8 @@ reader of the plain directories never sees a file of a run that did not commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -77,6 +78,23 @@ class ArchiveLog:
             records = self.records()
             self._finish(records)
             yield state_of(records)
+
+    def add_run(self, stage: Callable[[str], RunRecord | None]) -> RunRecord | None:
+        """Add a run to the archive, whole or not at all; return its record.
+
+        ``stage`` writes its files, given the id, and returns the record; None if there is nothing to commit. Then, and
+        if it fails, nothing stays of what it has written.
+        """
+        run_id = str(uuid.uuid4())
+        record: RunRecord | None = None
+        try:
+            record = stage(run_id)
+        finally:
+            if record is None:
+                self.discard(run_id)
+        if record is not None:
+            self.commit(record)  # if this fails, the files may be part of the archive already
+        return record
 
     def staging(self, run_id: str) -> str:
         """Return the directory into which the run with this id writes."""

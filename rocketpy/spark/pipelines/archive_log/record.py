@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import attrs
 
+from rocketpy.clock import Clock
 from rocketpy.errors import StoreError
 from rocketpy.spark.pipelines.archive_log.ranges import OffsetRange, joined
 
@@ -56,6 +58,13 @@ class ArchiveState:
     last_run: int = 0
     ranges: tuple[OffsetRange, ...] = ()
     files: tuple[ArchivedFile, ...] = ()
+
+    def next_record(
+        self, run_id: str, clock: Clock, *, ranges: tuple[OffsetRange, ...], files: tuple[ArchivedFile, ...] = ()
+    ) -> RunRecord:
+        """Return the record of the run after the last one, at the clock's time."""
+        now = datetime.fromtimestamp(clock.timestamp_ms() / 1000, UTC).isoformat()
+        return RunRecord(run=self.last_run + 1, id=run_id, time=now, ranges=ranges, files=files)
 
 
 def state_of(records: Iterable[RunRecord]) -> ArchiveState:
