@@ -14,7 +14,9 @@ from difflib import get_close_matches
 import attrs
 import pyarrow as pa
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
     IntegerType,
     LongType,
@@ -115,7 +117,7 @@ def projection(schema: StructType) -> pa.Schema:
     if not schema.fields:
         raise SettingsError("a schema of format rocketmq needs at least one column, found none")
     spark_schema(schema.names)
-    return pa.schema([pa.field(each.name, _arrow_type(each.dataType), nullable=each.nullable) for each in schema])
+    return pa.schema([pa.field(each.name, arrow_type(each.dataType), nullable=each.nullable) for each in schema])
 
 
 def _check(field: StructField) -> None:
@@ -153,8 +155,11 @@ def _known(name: str) -> Column:
     raise SettingsError(f"unknown column {name!r} of format rocketmq, {hint}")
 
 
-def _arrow_type(spark: DataType) -> pa.DataType:
+def arrow_type(spark: DataType) -> pa.DataType:
+    """Return the Arrow type that a type of Spark has in a batch. PySpark's own conversion would import pandas."""
     match spark:
+        case BooleanType():
+            return pa.bool_()
         case StringType():
             return pa.string()
         case BinaryType():
@@ -166,8 +171,10 @@ def _arrow_type(spark: DataType) -> pa.DataType:
         case TimestampType():
             return pa.timestamp("us", tz="UTC")
         case MapType():
-            value = pa.field("value", pa.string(), nullable=spark.valueContainsNull)
-            return pa.map_(pa.string(), value)
+            value = pa.field("value", arrow_type(spark.valueType), nullable=spark.valueContainsNull)
+            return pa.map_(arrow_type(spark.keyType), value)
+        case ArrayType():
+            return pa.list_(arrow_type(spark.elementType))
         case VariantType():
             metadata = pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"})
             return pa.struct([pa.field("value", pa.binary(), nullable=False), metadata])

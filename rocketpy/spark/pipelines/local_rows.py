@@ -7,41 +7,22 @@ not shuffle it for an aggregation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
+
+from rocketpy.spark.schema import arrow_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-_PLAIN: Mapping[type[DataType], pa.DataType] = {
-    BinaryType: pa.binary(),
-    BooleanType: pa.bool_(),
-    IntegerType: pa.int32(),
-    LongType: pa.int64(),
-    StringType: pa.string(),
-    TimestampType: pa.timestamp("us", tz="UTC"),
-}
-
-
 def local_frame(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: str | StructType) -> DataFrame:
     """Return the rows as a DataFrame; a schema is a type or its text (DDL)."""
     struct = cast("StructType", StructType.fromDDL(schema)) if isinstance(schema, str) else schema
-    arrow = pa.schema([pa.field(field.name, _arrow_type(field.dataType)) for field in struct.fields])
+    arrow = pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in struct.fields])
     columns = zip(*rows, strict=True) if rows else [()] * len(arrow)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, arrow, strict=True)]
     table: Any = pa.Table.from_arrays(arrays, schema=arrow)  # PySpark's type hints know lists and pandas only
@@ -52,11 +33,3 @@ def local_frame(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: st
 def spread(rows: DataFrame, tasks: int) -> DataFrame:
     """Return local rows in a partition for each task, at least one. A task for a small file costs more than it."""
     return rows.repartition(tasks) if tasks > 1 else rows
-
-
-def _arrow_type(spark: DataType) -> pa.DataType:
-    if isinstance(spark, ArrayType):
-        return pa.list_(_arrow_type(spark.elementType))
-    if isinstance(spark, MapType):
-        return pa.map_(_arrow_type(spark.keyType), _arrow_type(spark.valueType))
-    return _PLAIN[type(spark)]
