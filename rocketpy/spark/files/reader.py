@@ -6,9 +6,9 @@ A reader and its partitions are sent between processes and must be picklable.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import attrs
 import pyarrow as pa
@@ -177,18 +177,25 @@ def _plan(settings: FileSettings, report: Report) -> tuple[list[Part], Problem |
     )
     files = list_log_files(settings.path, report, lambda file: known.last_record(file) is not None)
     plan = planner.plan(files)
-    cost = sum(part.size for part in plan.ranges)
-    ways: list[tuple[int, list[Part]]] = [] if settings.read_units is ReadUnits.ALWAYS else [(cost, [*plan.ranges])]
+    whole = _Way(sum(part.size for part in plan.ranges), lambda: [*plan.ranges])
+    ways = [] if settings.read_units is ReadUnits.ALWAYS else [whole]
     if settings.read_units is not ReadUnits.NEVER and plan.ranges:
         ways += _through_units(settings, planner, files, plan.ranges)
         ways += _through_index(settings, plan.ranges)
-    return min(ways, key=lambda way: way[0])[1] if ways else [*plan.ranges], plan.tail
+    return min(ways, key=lambda way: way.cost, default=whole).parts(), plan.tail
+
+
+class _Way(NamedTuple):
+    """A way to read what is wanted; its parts are planned only if it is taken."""
+
+    cost: int
+    parts: Callable[[], list[Part]]
 
 
 def _through_units(
     settings: FileSettings, planner: Planner, files: Sequence[CommitLogFile], otherwise: Sequence[ByteRange]
-) -> list[tuple[int, list[Part]]]:
-    """Return the parts that read wanted topics through their queues, with what that costs; nothing where none help."""
+) -> list[_Way]:
+    """Return the way that reads wanted topics through their queues; none where these are no help."""
     queues = planner.queues
     if settings.wants.topics is None or not queues:
         return []
@@ -196,14 +203,14 @@ def _through_units(
     units = UnitPlanner(queues=queues, wants=settings.wants, partition_bytes=_step(settings, otherwise))
     tasks, bytes_wanted = units.plan(files, limit)
     bytes_after = sum(min(part.size, max(0, part.file.base_offset + part.end - limit)) for part in otherwise)
-    return [(_UNITS_COST * bytes_wanted + bytes_after, [*tasks, *planner.plan(files, limit).ranges])]
+    return [_Way(_UNITS_COST * bytes_wanted + bytes_after, lambda: [*tasks, *planner.plan(files, limit).ranges])]
 
 
-def _through_index(settings: FileSettings, otherwise: Sequence[ByteRange]) -> list[tuple[int, list[Part]]]:
-    """Return the parts that read wanted keys through the index, with what that costs; nothing where it is no help."""
+def _through_index(settings: FileSettings, otherwise: Sequence[ByteRange]) -> list[_Way]:
+    """Return the way that reads wanted keys through the index; none where that is no help."""
     root = store_directory(settings.path)
     plan = plan_keys(root, settings.wants, otherwise, _step(settings, otherwise))
-    return [] if plan is None else [(plan.cost, [*plan.found, *plan.rest])]
+    return [] if plan is None else [_Way(plan.cost, lambda: [*plan.found, *plan.rest])]
 
 
 def _step(settings: FileSettings, otherwise: Sequence[ByteRange]) -> int:
