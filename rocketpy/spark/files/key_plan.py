@@ -10,7 +10,6 @@ import os
 import struct
 from bisect import bisect_right
 from collections.abc import Sequence
-from contextlib import ExitStack
 
 import attrs
 import numpy as np
@@ -19,7 +18,7 @@ from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RECORD_SIZE_MAX
 from rocketpy.spark.columns.layout import Int64s
 from rocketpy.spark.files.byte_ranges import ByteRange
 from rocketpy.spark.files.key_index import IndexedSpan, read_spans
-from rocketpy.spark.files.log_files import CommitLogFile, open_to_read
+from rocketpy.spark.files.log_files import CommitLogFile, OpenLogFiles
 from rocketpy.spark.files.unit_ranges import FoundRecords
 from rocketpy.spark.filters import MessageFilter
 from rocketpy.store.index.hash import hash_index_key
@@ -48,8 +47,8 @@ def plan_keys(root: str, wants: MessageFilter, ranges: Sequence[ByteRange], part
     hashes = [hash_index_key(topic, key) for topic in wants.topics for key in wants.keys]
     spans, index_bytes = read_spans(root, hashes)
     spans.sort(key=lambda span: span.start)
-    with ExitStack() as closing:
-        log = _Log(ranges, closing)
+    with OpenLogFiles() as opened:
+        log = _Log(ranges, opened)
         places = [(span, log.places(span)) for span in spans if log.begins(span.start) and log.begins(span.end)]
     believed = [(span, found) for span, found in places if found is not None]
     if not believed or sum(len(found) for _, found in believed) > PLACES_MAX:
@@ -66,9 +65,8 @@ class _Log:
     """The planned ranges of the log, for a look at single records."""
 
     ranges: Sequence[ByteRange]
-    _closing: ExitStack
+    _opened: OpenLogFiles
     _starts: list[int] = attrs.field(init=False)
-    _opened: dict[str, int] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._starts = [each.file.base_offset + each.start for each in self.ranges]
@@ -98,12 +96,8 @@ class _Log:
         return part if physical_offset < part.file.base_offset + part.end else None
 
     def _size_at(self, part: ByteRange, physical_offset: int) -> int | None:
-        path = part.file.path
-        if path not in self._opened:
-            self._closing.callback(os.close, descriptor := open_to_read(path))
-            self._opened[path] = descriptor
         position = physical_offset - part.file.base_offset
-        head = os.pread(self._opened[path], _HEAD.size, position)
+        head = os.pread(self._opened.descriptor(part.file), _HEAD.size, position)
         if len(head) < _HEAD.size:
             return None
         size, magic, own_offset = _HEAD.unpack(head)

@@ -102,6 +102,26 @@ def open_to_read(path: str) -> int:
         ) from error
 
 
+class OpenLogFiles:
+    """Descriptors of files of a log, each opened when it is first asked for and closed with the block."""
+
+    def __init__(self) -> None:
+        self._descriptors: dict[str, int] = {}
+
+    def __enter__(self) -> OpenLogFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+
+    def descriptor(self, file: CommitLogFile) -> int:
+        """Return the descriptor of a file; errors as :func:`open_to_read`."""
+        if file.path not in self._descriptors:
+            self._descriptors[file.path] = open_to_read(file.path)
+        return self._descriptors[file.path]
+
+
 def read_exactly(descriptor: int, file: CommitLogFile, position: int, size: int) -> bytes:
     """Return bytes of a file; :class:`FileGoneError` if it ends before them."""
     content = os.pread(descriptor, size, position)

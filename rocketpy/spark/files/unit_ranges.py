@@ -7,9 +7,7 @@ and each is checked as any other. Units of light queues point at records of othe
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import attrs
 import numpy as np
@@ -19,7 +17,7 @@ from rocketpy.protocol.stored_message import RECORD_SIZE_MAX
 from rocketpy.spark.columns.layout import Int64s
 from rocketpy.spark.columns.records import RecordBlock, check_records
 from rocketpy.spark.files.byte_ranges import RangeReader
-from rocketpy.spark.files.log_files import CommitLogFile, FileGoneError, open_to_read, read_exactly
+from rocketpy.spark.files.log_files import CommitLogFile, FileGoneError, OpenLogFiles, read_exactly
 from rocketpy.spark.files.problems import Problem, ReadMode
 from rocketpy.spark.files.queue_units import QueueFiles, read_units
 
@@ -61,36 +59,27 @@ class UnitReader:
     def read(self, part: UnitRange) -> Iterator[RecordBlock]:
         """Yield the records of a range in order, in blocks of about a piece; errors as :meth:`RangeReader.read`."""
         last = part.files[0].base_offset - 1
-        with ExitStack() as closing:
-            opened: dict[str, int] = {}
+        with OpenLogFiles() as opened:
             for units in read_units(part.queue, part.start, part.end):
                 offsets, sizes = _usable(units, last, part.limit)
                 if len(offsets):
                     last = int(offsets[-1])
-                    yield from self._blocks(offsets, sizes, part.files, opened, closing)
+                    yield from self._blocks(offsets, sizes, part.files, opened)
 
     def read_found(self, part: FoundRecords) -> Iterator[RecordBlock]:
         """Yield records in order, in blocks of about a piece; errors as :meth:`read`."""
-        with ExitStack() as closing:
-            yield from self._blocks(part.offsets, part.sizes, part.files, {}, closing)
+        with OpenLogFiles() as opened:
+            yield from self._blocks(part.offsets, part.sizes, part.files, opened)
 
     def _blocks(
-        self,
-        offsets: Int64s,
-        sizes: Int64s,
-        files: tuple[CommitLogFile, ...],
-        opened: dict[str, int],
-        closing: ExitStack,
+        self, offsets: Int64s, sizes: Int64s, files: tuple[CommitLogFile, ...], opened: OpenLogFiles
     ) -> Iterator[RecordBlock]:
         bases = np.array([file.base_offset for file in files], np.int64)
         numbers = np.searchsorted(bases, offsets, "right") - 1
         for rows in _pieces(offsets, sizes, numbers, self.rules.piece_size):
             file = files[int(numbers[rows.start])]
             try:
-                if file.path not in opened:
-                    closing.callback(os.close, descriptor := open_to_read(file.path))
-                    opened[file.path] = descriptor
-                block = self._block(opened[file.path], file, offsets[rows], sizes[rows])
+                block = self._block(opened.descriptor(file), file, offsets[rows], sizes[rows])
             except FileGoneError:
                 if self.fails_on_loss:
                     raise
