@@ -81,7 +81,7 @@ def array_of(
     ``pa.array`` and ``to_numpy`` import pandas where it is installed. A worker of Spark's would pay for that when it
     starts, and again after each task, when it looks for garbage.
     """
-    validity = None if is_missing is None else pa.py_buffer(np.packbits(~is_missing, bitorder="little"))
+    validity = None if is_missing is None else _bits(~is_missing)
     arrow_type = pa.from_numpy_dtype(values.dtype) if arrow_type is None else arrow_type
     assert arrow_type.bit_width == 8 * values.dtype.itemsize, (arrow_type, values.dtype)
     return pa.Array.from_buffers(arrow_type, len(values), [validity, pa.py_buffer(np.ascontiguousarray(values))])
@@ -96,18 +96,21 @@ def strings_of(values: Sequence[str]) -> pa.StringArray:
 
 def booleans(values: Bools) -> pa.BooleanArray:
     """Return booleans as an array."""
-    bits = np.packbits(values, bitorder="little")
-    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
 
 
 def values_of(array: pa.Array) -> npt.NDArray[Any]:
     """Return the numbers or booleans of an array without nulls."""
     assert not array.null_count, array.null_count
-    content = array.buffers()[1]
-    if array.type == pa.bool_():
-        bits = np.frombuffer(content, np.uint8) if len(array) else np.empty(0, np.uint8)
-        return np.unpackbits(bits, bitorder="little")[array.offset :][: len(array)].view(np.bool_)
     dtype = np.dtype(array.type.to_pandas_dtype())
-    return (
-        np.frombuffer(content, dtype, array.offset + len(array))[array.offset :] if len(array) else np.empty(0, dtype)
-    )
+    if not len(array):
+        return np.empty(0, dtype)
+    content, end = array.buffers()[1], array.offset + len(array)
+    if array.type == pa.bool_():
+        bits = np.unpackbits(np.frombuffer(content, np.uint8), bitorder="little")
+        return bits[array.offset : end].view(np.bool_)
+    return np.frombuffer(content, dtype, end)[array.offset :]
+
+
+def _bits(values: Bools) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(values, bitorder="little"))
