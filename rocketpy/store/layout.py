@@ -86,6 +86,15 @@ def file_name(base_offset: int) -> str:
     return f"{base_offset:020d}"
 
 
+def is_index_file_name(name: str) -> bool:
+    """Whether a file's name is a time of 17 digits, as an index file has it.
+
+    >>> is_index_file_name("20260131235959123"), is_index_file_name("20260131235959123.tmp")
+    (True, False)
+    """
+    return len(name) == 17 and name.isascii() and name.isdigit()
+
+
 _DELETED_PREFIX = "deleted-before-"
 QUEUE_ID_MAX = 0x7FFF_FFFF
 

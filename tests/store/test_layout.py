@@ -34,3 +34,11 @@ def test_a_deletion_is_named_by_its_offset() -> None:
     assert layout.deletion_of(layout.deletion_name(300)) == 300
     assert layout.deletion_of("deleted-before-300") == 0, "an offset that cannot be read deletes nothing"
     assert layout.deletion_of("0") is None
+
+
+@pytest.mark.parametrize(
+    "name", ["2026013123595912", "20260131235959123.tmp", "2026013123595912x", "２0260131235959123"]
+)
+def test_an_index_file_is_named_by_a_time(name: str) -> None:
+    assert layout.is_index_file_name("20260131235959123")
+    assert not layout.is_index_file_name(name)

@@ -1,7 +1,8 @@
 """Fields of many records at once: unaligned, big-endian reads at computed positions, and where parts of records are.
 
 The layout of a record is drawn in :mod:`rocketpy.protocol.stored_message`. An address takes 8 or 20 bytes by two bits
-of sysFlag, so positions after it are computed for each record.
+of sysFlag, so positions after it are computed for each record. Units of a ConsumeQueue and entries of the index have a
+fixed size, and are NumPy's records.
 """
 
 from __future__ import annotations
@@ -15,6 +16,14 @@ import numpy.typing as npt
 from rocketpy.protocol.host import HOST_V4_SIZE, HOST_V6_SIZE
 from rocketpy.protocol.stored_message import RECORD_HEAD, Buffer
 from rocketpy.protocol.sysflag import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
+from rocketpy.store.index.file import ENTRY_SIZE
+from rocketpy.store.layout import UNIT_SIZE
+
+UNIT_TYPE = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+ENTRY_TYPE = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
+"""``previous`` is the number of the next older entry."""
+assert UNIT_TYPE.itemsize == UNIT_SIZE
+assert ENTRY_TYPE.itemsize == ENTRY_SIZE
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

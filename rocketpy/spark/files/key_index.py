@@ -13,7 +13,7 @@ Entries are read one after the other, not along the chains: a file of a running 
 read so, and one that lost pages in a crash is found out. Its entries are as long as its header says, their offsets
 ascend from the header's first to its last one, and each names an older one.
 
-Rule: an entry is a hint, as a hash is no key. Whoever reads the record compares the key.
+Rule: an entry is a hint, because keys share hashes. The reader of the record compares the key.
 
 What a broker has not indexed is not found: messages that came while ``messageIndexEnable`` was off are noticed only by
 a gap of more than ``GAP_BYTES_MAX``, and keys of a message beyond the 128th are indexed by Java's brokers alone.
@@ -31,20 +31,17 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketpy.errors import StoreError
-from rocketpy.spark.columns.layout import Int64s
-from rocketpy.store.index.file import ENTRY_SIZE, HEADER_SIZE, IndexHeader, unpack_index_header
+from rocketpy.spark.columns.layout import ENTRY_TYPE, Int64s
+from rocketpy.store.index.file import HEADER_SIZE, IndexHeader, unpack_index_header
 from rocketpy.store.inspection.plain_files_disk import PlainFilesDisk
 from rocketpy.store.inspection.verify.index_inspection import layout_of
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
-from rocketpy.store.layout import INDEX_DIRECTORY
+from rocketpy.store.layout import INDEX_DIRECTORY, is_index_file_name
 
 GAP_BYTES_MAX = 2**20
 """Between two messages in the index; what lies between others is read from the log."""
 
 CHUNK_ENTRIES = 2**18
-_NAME_DIGITS = 17
-_ENTRY = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
-assert _ENTRY.itemsize == ENTRY_SIZE
 
 
 @attrs.frozen(eq=False)
@@ -72,7 +69,7 @@ def read_spans(root: str, key_hashes: Sequence[int]) -> tuple[list[IndexedSpan],
             layout = layout_of(opened, path, os.path.getsize(path))
             if layout is None or not 1 < header.index_count <= layout.entry_count:
                 continue
-            content = np.memmap(path, _ENTRY, "r", layout.entries_position, (header.index_count,))
+            content = np.memmap(path, ENTRY_TYPE, "r", layout.entries_position, (header.index_count,))
         except (OSError, StoreError, ValueError):
             continue
         finally:
@@ -85,7 +82,7 @@ def read_spans(root: str, key_hashes: Sequence[int]) -> tuple[list[IndexedSpan],
 def _index_files(root: str) -> list[str]:
     directory = os.path.join(root, INDEX_DIRECTORY)
     try:
-        names = sorted(each for each in os.listdir(directory) if len(each) == _NAME_DIGITS and each.isdigit())
+        names = sorted(filter(is_index_file_name, os.listdir(directory)))
     except OSError:
         return []
     return [os.path.join(directory, name) for name in names]

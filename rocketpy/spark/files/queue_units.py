@@ -22,11 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketpy.protocol.stored_message import RECORD_SIZE_MAX, RecordStatus, check_message
+from rocketpy.spark.columns.layout import UNIT_TYPE
 from rocketpy.spark.files.log_files import CommitLogFile, open_to_read
 from rocketpy.store.layout import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 
-UNIT_TYPE = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-assert UNIT_TYPE.itemsize == UNIT_SIZE
 Unit: TypeAlias = tuple[int, int]
 """Physical offset and size of a record."""
 NO_UNIT: Unit = (1 << 63, 0)

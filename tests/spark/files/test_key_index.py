@@ -36,7 +36,7 @@ def test_spans_are_the_log_between_the_first_and_the_last_message_of_each_file(s
         (offsets[11], offsets[29], [offsets[each] for each in wanted if 11 <= each < 29]),
         (offsets[31], offsets[44], [offsets[each] for each in wanted if 31 <= each < 44]),
     ]
-    assert spans(store, "nobody's") == [(offsets[11], offsets[29], []), (offsets[31], offsets[44], [])]
+    assert spans(store, "absent") == [(offsets[11], offsets[29], []), (offsets[31], offsets[44], [])]
 
 
 def test_a_store_without_an_index_has_no_span(store: BuiltStore) -> None:

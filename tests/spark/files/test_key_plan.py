@@ -86,7 +86,7 @@ def test_keys_are_found_as_in_the_log(
                 with paths[number].open("r+b") as file:
                     file.seek(position)
                     file.write(content)
-        for options in ({"topic": "T", "keys": "a"}, {"topic": "T,U", "keys": "b,a"}, {"topic": "U", "keys": "nobody"}):
+        for options in ({"topic": "T", "keys": "a"}, {"topic": "T,U", "keys": "b,a"}, {"topic": "U", "keys": "absent"}):
             expected = found(store.root, readUnits="never", **options)
             assert found(store.root, readUnits="always", minPartitions="3", **options) == expected
 

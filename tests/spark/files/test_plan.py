@@ -288,7 +288,7 @@ def test_a_walk_says_where_and_why_it_stopped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_written", [True, False])
 def test_a_record_that_a_broker_is_writing_is_no_damage(is_written: bool, tmp_path: Path) -> None:
-    """Its begin is seen before its end. One that nobody goes on writing is torn."""
+    """Its begin is seen before its end. One that is not written any further is torn."""
     store = build_store(tmp_path / "store", [Spec()] * 3, with_queues=False)
     offset, content = store.records[-1]
     store.spoil(offset, content[:100].ljust(len(content), b"\0"))

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketpy.spark.columns.layout import ENTRY_TYPE
 from rocketpy.spark.pipelines.local_rows import local_frame, spread
 from rocketpy.store.index.file import ENTRY_SIZE, HEADER_SIZE
 
@@ -40,8 +41,6 @@ ENTRY_SCHEMA = (
 _FILE_SCHEMA = "path string, slot_count int, index_count int, begin_timestamp_ms bigint"
 _BATCH_ROWS = 1 << 16
 _RANGE_ENTRIES = 1 << 21
-_ENTRY = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
-assert _ENTRY.itemsize == ENTRY_SIZE
 
 
 def index_entries(spark: SparkSession, files: StoreFiles) -> DataFrame:
@@ -73,7 +72,7 @@ def _entries_of(path: str, slot_count: int, index_count: int, begin_timestamp_ms
         return
     slots = content[HEADER_SIZE : HEADER_SIZE + slot_count * 4].view(">i4")
     begin = HEADER_SIZE + slot_count * 4
-    entries = content[begin : begin + index_count * ENTRY_SIZE].view(_ENTRY)
+    entries = content[begin : begin + index_count * ENTRY_SIZE].view(ENTRY_TYPE)
     reachable = reachable_entries(slots, entries)
     for first in range(1, len(entries), _BATCH_ROWS):
         part = entries[first : first + _BATCH_ROWS]

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketpy.spark.columns.layout import UNIT_TYPE
 from rocketpy.spark.pipelines.local_rows import local_frame, spread
 from rocketpy.store.layout import EXT_ADDRESS_MAX, EXT_UNIT, PRE_BLANK_SIZE, UNIT_SIZE
 
@@ -39,8 +40,6 @@ GAP_SCHEMA = "topic string, queue_id int, first_queue_offset bigint, last_queue_
 _QUEUE_SCHEMA = "topic string, queue_id int, paths array<string>, ext_paths array<string>"
 _BATCH_ROWS = 1 << 16
 _PIECE_SIZE = 32 << 20
-_UNIT = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-assert _UNIT.itemsize == UNIT_SIZE
 
 Units = npt.NDArray[np.void]
 
@@ -126,7 +125,7 @@ def _read_units(path: str) -> Units:
             content = file.read()
     except FileNotFoundError:
         content = b""
-    return np.frombuffer(content, _UNIT, count=len(content) // UNIT_SIZE)
+    return np.frombuffer(content, UNIT_TYPE, count=len(content) // UNIT_SIZE)
 
 
 def _base_offset(path: str) -> int:

@@ -31,7 +31,6 @@ _BODY_SHOWN = 100
 _CHUNK_UNITS = 4096
 _RAW_SHOWN = 64
 _FOREVER = 1 << 62
-_INDEX_NAME_SIZE = 17
 _MARKERS = frozenset(
     {layout.ABORT_FILE, layout.LOCK_FILE, layout.FAILED_SYNC_FILE, layout.RECOVERING_FILE, layout.CUT_FILE}
 )
@@ -322,7 +321,7 @@ def kind_of(path: str, opened: ReadOnlyFiles) -> FileKind | None:
         if above == layout.CONSUME_QUEUE_EXT_DIRECTORY:
             return FileKind.EXT
         return _numbered_kind(path, opened)
-    if len(name) == _INDEX_NAME_SIZE and name.isascii() and name.isdigit():
+    if layout.is_index_file_name(name):
         return FileKind.INDEX
     if name == layout.CHECKPOINT_FILE:
         return FileKind.CHECKPOINT
