@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench import probe
+from bench.processes import with_descendants
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 JARS_COMMAND = REPOSITORY / "tests" / "interop" / "peer" / "jars"
@@ -135,7 +136,7 @@ class Broker:
     def _pids(self) -> list[int]:
         self._check_alive()
         assert self.process is not None
-        return _with_descendants(self.process.pid)
+        return with_descendants(self.process.pid)
 
     def _check_alive(self) -> None:
         if self.process is None or self.process.poll() is not None:
@@ -218,12 +219,6 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-def _with_descendants(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task").glob("*/children")
-    found = [int(child) for path in children for child in path.read_text().split()]
-    return [pid, *(descendant for child in found for descendant in _with_descendants(child))]
 
 
 def _status_bytes(pid: int, name: str) -> int:

@@ -10,7 +10,6 @@ due in the same second. Late is the storeTimestamp of the delivery against the t
 from __future__ import annotations
 
 import argparse
-import os
 import struct
 import tempfile
 import threading
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from bench import load, probe
 from bench.brokers import Broker
+from bench.processes import processor_s
 
 PENDING = 10_000
 UNDER_LOAD = 2_000
@@ -80,18 +80,12 @@ def delivered(port: int, topic: str) -> list[tuple[int, int]]:
                 position += _SIZE.unpack_from(body, position)[0]
 
 
-def processor_seconds(pid: int) -> float:
-    """Return the processor time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def idle_share(broker: Broker) -> float:
     """Return the share of a core that a broker uses without requests."""
     assert broker.process is not None
-    begin = processor_seconds(broker.process.pid)
+    begin = processor_s(broker.process.pid)
     time.sleep(WATCHED_S)
-    return (processor_seconds(broker.process.pid) - begin) / WATCHED_S
+    return (processor_s(broker.process.pid) - begin) / WATCHED_S
 
 
 def lateness(found: list[tuple[int, int]], level: int) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 import trio
 
 from bench.brokers import REPOSITORY, free_port
-from bench.delays import processor_seconds
+from bench.processes import processor_s
 from bench.rows import Row, Session
 from rocketpy.broker.metadata.registration_body import RegistrationBody
 from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
@@ -98,9 +98,9 @@ def _idle_share(session: Session) -> float:
             broker.start()
             assert broker.process is not None
             time.sleep(SETTLE_S)
-            begin = processor_seconds(broker.process.pid)
+            begin = processor_s(broker.process.pid)
             time.sleep(WATCHED_S)
-            used = processor_seconds(broker.process.pid) - begin
+            used = processor_s(broker.process.pid) - begin
             found = broker.runtime_info().get(LATENESS_KEY)
             session.kept.pop(LATENESS_KEY, None)
             if found is not None:

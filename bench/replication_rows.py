@@ -19,9 +19,9 @@ from pathlib import Path
 
 from bench import probe
 from bench.brokers import BenchError, Broker
-from bench.delays import processor_seconds
 from bench.idle_rows import nameserver
 from bench.prepared import CRASHED_QUEUES, CRASHED_TOPIC, copy_store
+from bench.processes import processor_s
 from bench.rows import Row, Session
 
 START_S = 300.0  # a master that recovers a gibibyte
@@ -142,9 +142,9 @@ def _idle_share(pair: Pair, seconds: float) -> float:
     """Return the share of a core in percent that both use together."""
     processes = [each.process for each in (pair.master, pair.slave)]
     pids = [each.pid for each in processes if each is not None]
-    begin = sum(map(processor_seconds, pids))
+    begin = sum(map(processor_s, pids))
     time.sleep(seconds)
-    return (sum(map(processor_seconds, pids)) - begin) / seconds * 100
+    return (sum(map(processor_s, pids)) - begin) / seconds * 100
 
 
 # ---- lag ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ hardly at all: the last column is the median of those ratios. It does not cover 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -20,10 +19,10 @@ from typing import Protocol
 
 from bench import load, probe
 from bench.brokers import REPOSITORY, BenchError, Broker
+from bench.processes import processor_s
 from bench.rows import BATCH_SIZE, BODY_BYTES, PULL_SIZE, QUEUES
 
 HELD_MS = 15_000
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
@@ -39,8 +38,7 @@ class VersionBroker(Broker):
     def processor_s(self) -> float:
         """Return the processor time that the process has used so far, with that of its threads."""
         assert self.process is not None
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+        return processor_s(self.process.pid)
 
 
 class Measured(Protocol):

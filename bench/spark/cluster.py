@@ -13,9 +13,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
 
@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from bench.brokers import REPOSITORY, START_S, BenchError, Broker
 from bench.idle_rows import nameserver
+from bench.processes import processor_s_of_all
 from bench.spark.stores import TAGS, make_body
 from rocketpy.client import Message, PendingSend, open_client
 
@@ -35,7 +36,6 @@ FILL_S = 300.0
 RUN_S = 300.0
 """How long a run of a client, or a query, may take."""
 _PENDING_MAX = 5000
-_SUMMED = (11, 12, 13, 14)  # fields of /proc/PID/stat: user and system time, its own and that of ended children
 
 
 @attrs.frozen(eq=False)
@@ -91,9 +91,9 @@ class Meter:
         """Run, and note the processor time; return what it returns."""
         assert self._cluster.broker.process is not None
         processes = os.getpid(), self._cluster.broker.process.pid
-        before = [processor_s(each) for each in processes]
+        before = [processor_s_of_all(each) for each in processes]
         figure = run()
-        spark, broker = (processor_s(each) - begin for each, begin in zip(processes, before, strict=True))
+        spark, broker = (processor_s_of_all(each) - begin for each, begin in zip(processes, before, strict=True))
         self._broker.append(broker / self._rows * 1e6)
         self._spark.append((spark - broker) / self._rows * 1e6)  # the broker is a child of ours
         return figure
@@ -138,16 +138,6 @@ def describe_load() -> str:
     return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
 
 
-def processor_s(pid: int) -> float:
-    """Return the processor time of a process, its ended children, and the descendants that run."""
-    ticks = 0
-    for each in _with_descendants([pid]):
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended: its parent has its time
-            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-            ticks += sum(int(fields[number]) for number in _SUMMED)
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 def _wait_listening(address: str) -> None:
     host, port = address.split(":")
     deadline = time.monotonic() + START_S
@@ -187,12 +177,3 @@ async def _settle(pending: list[PendingSend]) -> None:
     for each in pending:
         await each
     pending.clear()
-
-
-def _with_descendants(pids: Sequence[int]) -> list[int]:
-    found = list(pids)
-    for pid in found:  # grows meanwhile
-        for path in Path(f"/proc/{pid}/task").glob("*/children"):
-            with suppress(FileNotFoundError, ProcessLookupError):
-                found += map(int, path.read_text().split())
-    return found

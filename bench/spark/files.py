@@ -8,6 +8,7 @@ a small store, and a large one in one part.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -27,13 +28,10 @@ def measure(bench: Bench) -> None:
         work = bench.work / str(body_bytes)
         rows[work] = make_store(work / "store", log_bytes=bench.mib << 20, body_bytes=body_bytes)
     for cores in dict.fromkeys((bench.cores, 1)):
-        spark = open_local_session("bench", cores=cores)
-        try:
+        with open_local_session("bench", cores=cores) as spark:
             for work, count in rows.items():
                 print(f"{count} messages of {work.name} bytes, {bench.mib} MiB, {cores} cores", flush=True)
                 _measure(spark, bench, work, count, cores)
-        finally:
-            spark.stop()
     _measure_memory(bench, next(iter(rows)))
 
 
@@ -45,11 +43,19 @@ def _measure(spark: SparkSession, bench: Bench, work: Path, rows: int, cores: in
         mine, parquets = compare(
             bench.rounds,
             rows,
-            lambda ours=ours: ours(spark.read.format("rocketmq"), store),  # type: ignore[misc]
-            lambda theirs=theirs: theirs(spark.read.parquet(str(parquet))),  # type: ignore[misc]
+            partial(_of_store, spark, store, ours),
+            partial(_of_parquet, spark, str(parquet), theirs),
         )
         line = f"{name:38} {mine:12,.0f} rows/s  parquet {parquets:12,.0f} rows/s  ratio {mine / parquets:5.2f}"
         print(line, flush=True)
+
+
+def _of_store(spark: SparkSession, path: str, read: Callable[[DataFrameReader, str], DataFrame]) -> DataFrame:
+    return read(spark.read.format("rocketmq"), path)
+
+
+def _of_parquet(spark: SparkSession, path: str, read: Callable[[DataFrame], DataFrame]) -> DataFrame:
+    return read(spark.read.parquet(path))
 
 
 def _reads() -> list[tuple[str, Callable[[DataFrameReader, str], DataFrame], Callable[[DataFrame], DataFrame]]]:

@@ -13,18 +13,12 @@ from rocketpy.spark.session import open_local_session
 
 def measure(bench: Bench) -> None:
     """Print the rows of each size of body."""
-    with open_cluster(bench.work) as cluster:
-        spark = open_local_session("bench", cores=bench.cores)
-        try:
-            for body_bytes in bench.body_sizes:
-                topic, rows = f"live-{body_bytes}", rows_of(bench.mib, body_bytes)
-                cluster.fill(topic, rows=rows, body_bytes=body_bytes)
-                print(
-                    f"live: {rows} messages of {body_bytes} bytes, {bench.cores} cores, {describe_load()}", flush=True
-                )
-                _measure(spark, bench, cluster, topic, rows)
-        finally:
-            spark.stop()
+    with open_cluster(bench.work) as cluster, open_local_session("bench", cores=bench.cores) as spark:
+        for body_bytes in bench.body_sizes:
+            topic, rows = f"live-{body_bytes}", rows_of(bench.mib, body_bytes)
+            cluster.fill(topic, rows=rows, body_bytes=body_bytes)
+            print(f"live: {rows} messages of {body_bytes} bytes, {bench.cores} cores, {describe_load()}", flush=True)
+            _measure(spark, bench, cluster, topic, rows)
 
 
 def _measure(spark: SparkSession, bench: Bench, cluster: Cluster, topic: str, rows: int) -> None:

@@ -19,15 +19,11 @@ from rocketpy.spark.session import open_local_session
 
 def measure(bench: Bench) -> None:
     """Print the row of each size of body."""
-    with open_cluster(bench.work) as cluster:
-        spark = open_local_session("bench", cores=bench.cores)
-        try:
-            for body_bytes in bench.body_sizes:
-                rows = rows_of(bench.mib, body_bytes)
-                print(f"sink: {rows} rows of {body_bytes} bytes, {bench.cores} tasks, {describe_load()}", flush=True)
-                _measure(spark, bench, cluster, rows, body_bytes)
-        finally:
-            spark.stop()
+    with open_cluster(bench.work) as cluster, open_local_session("bench", cores=bench.cores) as spark:
+        for body_bytes in bench.body_sizes:
+            rows = rows_of(bench.mib, body_bytes)
+            print(f"sink: {rows} rows of {body_bytes} bytes, {bench.cores} tasks, {describe_load()}", flush=True)
+            _measure(spark, bench, cluster, rows, body_bytes)
 
 
 def _measure(spark: SparkSession, bench: Bench, cluster: Cluster, rows: int, body_bytes: int) -> None:

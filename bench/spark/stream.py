@@ -22,7 +22,8 @@ from typing import TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from bench.spark.cluster import RUN_S, Cluster, Meter, describe_load, open_cluster, processor_s, rows_of
+from bench.processes import processor_s_of_all
+from bench.spark.cluster import RUN_S, Cluster, Meter, describe_load, open_cluster, rows_of
 from bench.spark.section import Bench, medians
 from rocketpy.spark.session import open_local_session
 
@@ -41,13 +42,10 @@ def measure(bench: Bench) -> None:
             topic, rows = f"stream-{body_bytes}", rows_of(bench.mib, body_bytes)
             cluster.fill(topic, rows=rows, body_bytes=body_bytes)
             topics[topic] = rows
-        spark = open_local_session("bench", cores=bench.cores)
-        try:
+        with open_local_session("bench", cores=bench.cores) as spark:
             for topic, rows in topics.items():
                 print(f"{topic}: {rows} messages, {bench.cores} cores, {describe_load()}", flush=True)
                 _measure(spark, bench, cluster, topic, rows)
-        finally:
-            spark.stop()
         _measure_first_batches(bench, cluster, next(iter(topics)))
 
 
@@ -114,9 +112,8 @@ def first_batch(name_server: str, topic: str, work: Path, cores: int, parquet: P
 
     The third figure is the processor time of this process, the JVM and the Python workers meanwhile.
     """
-    spark = open_local_session("bench", cores=cores)
-    try:
-        begin, processor = time.perf_counter(), processor_s(os.getpid())
+    with open_local_session("bench", cores=cores) as spark:
+        begin, processor = time.perf_counter(), processor_s_of_all(os.getpid())
         if parquet is None:
             frame = _load(spark, name_server, topic, maxOffsetsPerTrigger=str(FIRST_BATCH_ROWS))
         else:
@@ -129,11 +126,9 @@ def first_batch(name_server: str, topic: str, work: Path, cores: int, parquet: P
                 if time.perf_counter() - begin > FIRST_BATCH_S or not query.isActive:
                     raise SystemExit(f"expected a batch within {FIRST_BATCH_S:.0f} s, the query is {query.status}")
                 time.sleep(_POLL_S)
-            return loaded - begin, time.perf_counter() - loaded, processor_s(os.getpid()) - processor
+            return loaded - begin, time.perf_counter() - loaded, processor_s_of_all(os.getpid()) - processor
         finally:
             query.stop()
-    finally:
-        spark.stop()
 
 
 def _load(spark: SparkSession, name_server: str, topic: str, **options: str) -> DataFrame:
