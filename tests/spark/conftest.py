@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocketpy.errors import StartError
+from tests.spark_runtime import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,7 @@ SMALL = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session that finds the data source by itself, as a user's would."""
-    pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+    require_spark()
     from rocketpy.spark.session import open_local_session
 
     # Workers inherit the environment of the JVM; the checkout must be where Python looks for top-level modules.
@@ -33,11 +33,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [checkout, os.environ.get("PYTHONPATH", "")]))
     os.environ["SPARK_LOCAL_DIRS"] = str(tmp_path_factory.mktemp("spark"))
     settings = SMALL | {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
-    try:
-        session = open_local_session("rocketpy tests", master="local[1]", settings=settings)
-    except StartError as error:
-        if "java" in os.environ.get("ROCKETPY_REQUIRE", ""):
-            raise
-        pytest.skip(str(error))
-    yield session
-    session.stop()
+    with open_local_session("rocketpy tests", master="local[1]", settings=settings) as session:
+        yield session
