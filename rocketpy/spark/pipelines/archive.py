@@ -29,7 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, StructField, StructType
 
 from rocketpy.clock import Clock, SystemClock
-from rocketpy.spark.pipelines.archive_counts import QUEUE_COLUMNS, count_messages
+from rocketpy.spark.pipelines.archive_log.counts import QUEUE_COLUMNS, count_messages
 from rocketpy.spark.pipelines.archive_log.log import ArchiveLog
 from rocketpy.spark.pipelines.archive_log.opening import open_archive_log
 from rocketpy.spark.pipelines.archive_log.ranges import OffsetRange, gaps, joined

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rocketpy.clock import Clock, SystemClock
 from rocketpy.errors import StartError
 from rocketpy.spark.pipelines.archive import PARTITION_COLUMNS, FreshMessages, with_date
-from rocketpy.spark.pipelines.archive_counts import count_messages
+from rocketpy.spark.pipelines.archive_log.counts import count_messages
 from rocketpy.spark.pipelines.archive_log.log import ArchiveLog
 from rocketpy.spark.pipelines.archive_log.opening import open_archive_log
 from rocketpy.spark.pipelines.summary import Summary, seconds_since

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketpy.errors import SettingsError
-from rocketpy.spark.pipelines.archive_counts import count_messages
+from rocketpy.spark.pipelines.archive_log.counts import count_messages
 from rocketpy.spark.pipelines.archive_log.ranges import OffsetRange
 from tests.spark.pipelines.messages import frame, message
 
