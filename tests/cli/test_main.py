@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +10,7 @@ from typer.testing import CliRunner
 from rocketpy import __version__
 from rocketpy.cli.__main__ import app
 from tests.cli.conftest import command, environment, run
+from tests.loaded_modules import loaded_after
 
 
 async def test_version_and_help() -> None:
@@ -41,9 +41,7 @@ def test_wrong_use_is_status_2_before_any_request(arguments: list[str], complain
 
 def test_nothing_heavy_is_imported_before_a_command_runs() -> None:
     """Starting Trio and the client takes longer than everything else: ``--version`` needs neither."""
-    code = "import sys, rocketpy.cli.__main__; print([m for m in ('trio', 'cattrs', 'rich') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert loaded_after("import rocketpy.cli.__main__", "trio", "cattrs", "rich") == []
 
 
 def test_the_console_script_is_the_same_program() -> None:

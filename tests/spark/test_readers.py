@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
@@ -17,6 +14,7 @@ from rocketpy.spark.files.reader import ProblemsReader, StoreReader
 from rocketpy.spark.live.reader import LiveReader
 from rocketpy.spark.readers import open_reader, schema_of
 from rocketpy.spark.schema import SPARK_SCHEMA
+from tests.loaded_modules import loaded_after
 
 
 def test_files_are_read_by_one_reader_and_clusters_by_the_other() -> None:
@@ -54,10 +52,5 @@ def test_options_that_are_right_for_a_stream_alone_have_a_schema() -> None:
 
 def test_the_schema_of_a_cluster_is_known_without_the_readers() -> None:
     """Spark asks for it in a new process before every ``load()``: what is imported there is waited for."""
-    code = (
-        "import sys; from rocketpy.spark.readers import schema_of; "
-        "schema_of({'nameServer': '127.0.0.1:1', 'topic': 'T'}); "
-        "print([name for name in ('rocketpy.spark.files.reader', 'rocketpy.spark.live.reader') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
-    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+    code = "from rocketpy.spark.readers import schema_of; schema_of({'nameServer': '127.0.0.1:1', 'topic': 'T'})"
+    assert loaded_after(code, "rocketpy.spark.files.reader", "rocketpy.spark.live.reader") == []

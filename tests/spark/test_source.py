@@ -18,6 +18,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 from pyspark.errors import PySparkException
 
 from rocketpy.spark.schema import SPARK_SCHEMA
+from tests.loaded_modules import loaded_after
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,12 +47,10 @@ def expected() -> list[dict[str, object]]:
 def test_the_top_level_module_offers_the_source_and_loads_no_reader() -> None:
     """Spark imports it in every session that looks for Python data sources, whether or not this one is wanted."""
     code = (
-        "import sys, pyspark_rocketmq as module; from pyspark.sql.datasource import DataSource; "
-        "assert issubclass(module.DefaultSource, DataSource) and module.DefaultSource.name() == 'rocketmq'; "
-        "print([name for name in ('trio', 'rocketpy.spark.readers', 'rocketpy.protocol') if name in sys.modules])"
+        "import pyspark_rocketmq as module; from pyspark.sql.datasource import DataSource; "
+        "assert issubclass(module.DefaultSource, DataSource) and module.DefaultSource.name() == 'rocketmq'"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=REPOSITORY)
-    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+    assert loaded_after(code, "trio", "rocketpy.spark.readers", "rocketpy.protocol") == []
 
 
 def test_the_top_level_module_does_not_raise_where_something_is_missing() -> None:

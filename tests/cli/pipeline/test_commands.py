@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 from typer.testing import CliRunner
 
 from rocketpy.cli.__main__ import app
 from rocketpy.cli.pipeline.commands import PIPELINES
+from tests.loaded_modules import loaded_after
 
 
 def test_each_pipeline_is_a_command_that_says_what_it_does() -> None:
@@ -24,9 +22,5 @@ def test_each_pipeline_is_a_command_that_says_what_it_does() -> None:
 
 
 def test_spark_is_not_imported_before_a_pipeline_runs() -> None:
-    code = (
-        "import sys, rocketpy.cli.pipeline.commands; "
-        "print([name for name in ('pyspark', 'pyarrow', 'rich', 'rocketpy.spark') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    heavy = "pyspark", "pyarrow", "rich", "rocketpy.spark"
+    assert loaded_after("import rocketpy.cli.pipeline.commands", *heavy) == []

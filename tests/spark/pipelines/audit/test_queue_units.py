@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ import pyarrow as pa
 from rocketpy.spark.pipelines.audit.queue_units import gap_batches, unit_batches
 from rocketpy.store.layout import PRE_BLANK_UNIT, UNIT
 from rocketpy.store.queue.extension import CqExtUnit
+from tests.loaded_modules import loaded_after
 from tests.store.golden_store import expected, unpack_store
 
 Rows = list[dict[str, object]]
@@ -120,9 +119,5 @@ def test_a_file_that_a_broker_deletes_meanwhile_has_no_units(tmp_path: Path) -> 
 
 def test_executors_import_nothing_of_the_broker() -> None:
     modules = ("queue_units", "index_entries", "expected", "java_hashes")
-    code = (
-        f"import sys, importlib; [importlib.import_module('rocketpy.spark.pipelines.audit.' + m) for m in {modules}]; "
-        "print([name for name in ('trio', 'rocketpy.broker', 'rocketpy.client') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
-    assert done.stdout.strip() == "[]"
+    code = "; ".join(f"import rocketpy.spark.pipelines.audit.{name}" for name in modules)
+    assert loaded_after(code, "trio", "rocketpy.broker", "rocketpy.client") == []
