@@ -21,6 +21,7 @@ from typing import TextIO
 import attrs
 import trio
 
+from rocketpy import BUILD
 from rocketpy.broker.app import BrokerAddress, run_broker
 from rocketpy.broker.config import BROKER_PORT
 from rocketpy.broker.logs import configure_logging
@@ -72,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ready_file = ReadyFile(given.ready_file)
     status = 0
     try:
+        if BUILD.fault:
+            raise SettingsError(BUILD.fault)
         if given.cluster is not None:
             with ready_file.removed_around():
                 _run_sample_cluster(given.cluster, options, started, ready_file)
@@ -260,6 +263,7 @@ def _say_ready(settings: BrokerSettings, address: BrokerAddress, output: TextIO)
         f"The broker[{config.broker_name}, {address.address}] boot success. serializeType=JSON and name server is "
         f"{namesrv}",
         f"  store       {os.path.abspath(settings.store.root)}",
+        f"  build       {BUILD}",
     ]
     if settings.embeds_nameserver:
         lines += [

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 import trio
 
+from rocketpy import BUILD
 from rocketpy.errors import SettingsError, StartError, single_failures
 from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig, default_server_config
@@ -44,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     status = 0
     try:
+        if BUILD.fault:
+            raise SettingsError(BUILD.fault)
         loaded = load_settings(options.config_file, NamesrvConfig, default_server_config(), TlsServerConfig)
         tls, _, tls_warnings = with_config_file(loaded.of(TlsServerConfig), TlsClientConfig())
         for warning in (*loaded.warnings, *tls_warnings):

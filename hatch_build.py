@@ -1,0 +1,166 @@
+"""Compiles the modules that a message passes to C, with mypyc; a hook of the build, and a command for a checkout.
+
+    python hatch_build.py kernels     the kernels alone, beside their source: some seconds
+    python hatch_build.py all         the kernels and the hot modules around them: about a minute
+    python hatch_build.py none        remove what was compiled
+
+``pip install .`` and ``python -m build`` compile all, ``pip install -e .`` the kernels. Without a C compiler, or if one
+fails, the build is of plain Python and says so in one line; ``ROCKETPY_PURE=1`` asks for that. What runs is chosen
+by ``rocketpy/compiled.py``, from the list that is written here.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+ROOT = Path(__file__).resolve().parent
+LIST = "rocketpy/compiled.txt"
+KERNELS = ("rocketpy/protocol/kernels.py",)
+HOT_MODULES: tuple[str, ...] = ()
+COMPILER = ("mypy==2.4.*", "setuptools>=70")
+TYPES = ("trio>=0.27", "attrs>=24.2", "msgspec>=0.19")
+"""What the hot modules import: without their types mypyc would make other code of them."""
+RUNTIME = ("librt>=0.16", "mypy-extensions>=1.1")
+"""What compiled modules need when they run."""
+COMPILE_SECONDS_MAX = 900
+_SHOWN_MAX = 300
+
+
+class CompileError(Exception):
+    """The modules could not be compiled; the text is one line."""
+
+
+class CompiledModules(BuildHookInterface):  # type: ignore[type-arg]
+    """The hook: adds compiled modules to a wheel, or to the checkout that an editable installation uses."""
+
+    PLUGIN_NAME = "custom"
+
+    def dependencies(self) -> list[str]:
+        """Return what the build needs beside hatchling."""
+        return [] if _is_pure() else [*COMPILER, *TYPES, *RUNTIME]
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and say what goes into the wheel."""
+        if self.target_name != "wheel":
+            return
+        if _is_pure():
+            self.app.display_info("rocketpy: plain Python, as ROCKETPY_PURE=1 asks")
+            return
+        try:
+            if version == "editable":
+                install(KERNELS)
+            else:
+                directory = Path(tempfile.mkdtemp(prefix="rocketpy-compiled-"))
+                build_data["force_include"].update(
+                    {str(directory / path): path for path in compile_into(directory, (*KERNELS, *HOT_MODULES))}
+                )
+                build_data["pure_python"] = False
+                build_data["infer_tag"] = True
+        except CompileError as failure:
+            self.app.display_warning(f"rocketpy: plain Python, because its modules were not compiled: {failure}")
+        else:
+            build_data["dependencies"] += RUNTIME
+
+
+def compile_into(directory: Path, sources: Sequence[str]) -> list[str]:
+    """Compile modules into a directory, with the list of them; return the paths of all files in it, relative to it."""
+    command = [sys.executable, str(Path(__file__)), "--compile", str(directory), *sources]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=COMPILE_SECONDS_MAX
+        )
+    except (OSError, subprocess.TimeoutExpired) as failure:
+        raise CompileError(str(failure)) from failure
+    if done.returncode:
+        raise CompileError(_why(done.stdout + done.stderr))
+    lines = [sysconfig.get_config_var("EXT_SUFFIX")]
+    lines += [f"{path[:-3].replace('/', '.')} {crc32((ROOT / path).read_bytes()):08x}" for path in sources]
+    (directory / LIST).write_text("\n".join(lines) + "\n", encoding="ascii")
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+
+
+def install(sources: Sequence[str]) -> None:
+    """Compile modules into the checkout, instead of what was compiled before."""
+    with tempfile.TemporaryDirectory(prefix="rocketpy-compiled-") as name:
+        directory = Path(name)
+        paths = compile_into(directory, sources)
+        remove()
+        for path in paths:
+            (ROOT / path).write_bytes((directory / path).read_bytes())
+
+
+def remove() -> None:
+    """Remove what was compiled from the checkout."""
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    for path in (ROOT / LIST, *ROOT.glob(f"*__mypyc{suffix}"), *(ROOT / "rocketpy").rglob(f"*{suffix}")):
+        path.unlink(missing_ok=True)
+
+
+def _is_pure() -> bool:
+    return os.environ.get("ROCKETPY_PURE") == "1"
+
+
+def _why(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    told = next((line for line in lines if "error:" in line), lines[-1] if lines else "the compiler said nothing")
+    return told[:_SHOWN_MAX]
+
+
+def _compile(directory: str, sources: Sequence[str]) -> None:
+    """Compile: in a process of its own, because mypyc prints, and ends it when it refuses a module."""
+    from mypyc.build import mypycify
+    from setuptools import Distribution
+    from setuptools.command.build_ext import build_ext
+
+    with tempfile.TemporaryDirectory(prefix="rocketpy-c-") as work:
+        _check_compiler(Path(work))
+        options = ["--python-version", f"{sys.version_info.major}.{sys.version_info.minor}", "--cache-dir", work]
+        extensions = mypycify([*options, *sources], opt_level="3", debug_level="0", target_dir=work)
+        command = build_ext(Distribution({"name": "rocketpy", "ext_modules": extensions}))
+        command.build_lib, command.build_temp = directory, f"{work}/objects"
+        command.ensure_finalized()
+        command.run()
+
+
+def _check_compiler(work: Path) -> None:
+    """Fail at once, instead of after a minute, where there is no C compiler or no header of Python."""
+    from setuptools import Distribution, Extension
+    from setuptools.command.build_ext import build_ext
+
+    source = work / "nothing.c"
+    source.write_text("#include <Python.h>\nPyMODINIT_FUNC PyInit_nothing(void) { return NULL; }\n")
+    command = build_ext(Distribution({"name": "nothing", "ext_modules": [Extension("nothing", [str(source)])]}))
+    command.build_lib = command.build_temp = str(work)
+    command.ensure_finalized()
+    command.run()
+
+
+def main(arguments: Sequence[str]) -> str | None:
+    """Do what the command line asks; return what is wrong with it, or what went wrong."""
+    match arguments:
+        case ["--compile", directory, *sources]:
+            _compile(directory, sources)
+        case ["kernels" | "all" as what]:
+            try:
+                install(KERNELS if what == "kernels" else (*KERNELS, *HOT_MODULES))
+            except CompileError as failure:
+                return f"not compiled: {failure}"
+        case ["none"]:
+            remove()
+        case _:
+            return "expected one of: kernels, all, none"
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
