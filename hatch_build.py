@@ -26,7 +26,36 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 ROOT = Path(__file__).resolve().parent
 LIST = "rocketpy/compiled.txt"
 KERNELS = ("rocketpy/protocol/kernels.py",)
-HOT_MODULES: tuple[str, ...] = ()
+HOT_MODULES = (
+    "rocketpy/broker/monitoring/counters.py",
+    "rocketpy/broker/pull/answers.py",
+    "rocketpy/broker/pull/checks.py",
+    "rocketpy/broker/pull/processor.py",
+    "rocketpy/broker/send/answers.py",
+    "rocketpy/broker/send/fast_path.py",
+    "rocketpy/broker/send/properties.py",
+    "rocketpy/protocol/batch.py",
+    "rocketpy/protocol/frame/codec.py",
+    "rocketpy/protocol/java_hash.py",
+    "rocketpy/protocol/properties.py",
+    "rocketpy/protocol/stored_message.py",
+    "rocketpy/remoting/burst.py",
+    "rocketpy/remoting/connection.py",
+    "rocketpy/remoting/dispatch.py",
+    "rocketpy/remoting/hub.py",
+    "rocketpy/store/append/appender.py",
+    "rocketpy/store/append/batch.py",
+    "rocketpy/store/append/burst_counts.py",
+    "rocketpy/store/append/general_path.py",
+    "rocketpy/store/append/room.py",
+    "rocketpy/store/index/feed.py",
+    "rocketpy/store/index/file.py",
+    "rocketpy/store/index/hash.py",
+    "rocketpy/store/index/service.py",
+    "rocketpy/store/queue/consume_queue.py",
+    "rocketpy/store/read/message_reader.py",
+    "rocketpy/store/read/queue_messages.py",
+)
 COMPILER = ("mypy==2.4.*", "setuptools>=70")
 TYPES = ("trio>=0.27", "attrs>=24.2", "msgspec>=0.19")
 """What the hot modules import: without their types mypyc would make other code of them."""

@@ -86,7 +86,9 @@ class Burst:
         except BaseException as unwritten:
             self._fail()
             if is_containable(unwritten):  # in a processor it would be contained; here it must end the program
-                raise StoreError(f"a burst could not be ended: {unwritten!r}", path="the store") from unwritten
+                failed = StoreError(f"a burst could not be ended: {unwritten!r}", path="the store")
+                failed.__cause__ = unwritten  # not "from": compiled code would drop it
+                raise failed  # noqa: B904
             raise
         self.may_send = True
         if self._dirty:

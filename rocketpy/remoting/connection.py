@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from rocketpy.containment import Contained
 from rocketpy.errors import (
@@ -30,6 +31,9 @@ from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.deferred import Deferred, Owed
 from rocketpy.remoting.pending_response import AwaitedResponse, PendingResponse
 from rocketpy.remoting.task_pool import TaskKind
+
+_SERVED: Final = 1
+"""What a fast path returns for a request that it has served: True, compared as the number that compiled code has."""
 
 _NO_FRAMES: list[Frame] = []
 
@@ -284,7 +288,7 @@ class Connection:
         for serialize_type, header, body in remaining:
             if serialize_type == 0 and (fast_path := fast_paths.get(header[:12])) is not None:
                 try:
-                    if (served := fast_path(self, header, body)) is True:
+                    if (served := fast_path(self, header, body)) == _SERVED:
                         continue
                 except RemoteProtocolError:
                     raise

@@ -152,11 +152,29 @@ class GeneralPath:
         )  # fmt: skip
         return self.put(message, delay_ms)
 
-    def put_kept(self, *message: *PlainMessage) -> tuple[PutMessageStatus, int, int]:
+    def put_kept(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        tags_code: int,
+        keys: Sequence[bytes],
+        flag: int,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        reconsume_times: int,
+        prepared_transaction_offset: int = 0,
+    ) -> tuple[PutMessageStatus, int, int]:
         """Do what ``put`` does for a message that was accepted before: no limit of its body counts any more.
 
         Nor does it go into the queues that it names.
         """
+        message = (
+            topic, queue_id, body, properties, tags_code, keys, flag, sys_flag, born_timestamp, born_host,
+            reconsume_times, prepared_transaction_offset,
+        )  # fmt: skip
         return self.put(message, is_kept=True)
 
     def refusal_of_waiting(self, properties: bytes) -> PutMessageStatus | None:

@@ -195,7 +195,7 @@ class IndexService:
                 await self._idle.park()
             await trio.sleep(_NO_SPACE_SECONDS if self._no_space is not None or is_short else _COLLECT_SECONDS)
             self._no_space = None
-            while self.behind and self._no_space is None:
+            while self._can_build():
                 self.build_slice()
                 await trio.lowlevel.checkpoint()
             try:
@@ -209,8 +209,12 @@ class IndexService:
     def build(self) -> None:
         """Build everything that is pending, as far as there is space."""
         self._no_space = None
-        while self.behind and self._no_space is None:
+        while self._can_build():
             self.build_slice()
+
+    def _can_build(self) -> bool:
+        """Return whether something is pending and the last slice found space."""
+        return bool(self.behind) and self._no_space is None
 
     def build_slice(self) -> None:
         """Build some pending messages. StoreError is final."""

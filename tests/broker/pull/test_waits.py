@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import attrs
 import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.pull import processor as pull_processor
-from rocketpy.broker.pull.request import PullRequest
 from rocketpy.protocol.codes import ResponseCode, SerializeType
 from rocketpy.protocol.frame import FRAME_LENGTH_MAX, encode_frame
 from rocketpy.remoting.config import ConnectionLimits
@@ -129,20 +128,34 @@ async def test_a_pull_is_held_for_five_minutes_at_most(
         nursery.cancel_scope.cancel()
 
 
+def give_long_bodies(broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the store find more messages than a frame holds."""
+    nowait, cold = broker.store.get_message_nowait, broker.store.get_message
+
+    def lengthened(result: GetMessageResult) -> GetMessageResult:
+        count = FRAME_LENGTH_MAX // len(result.body) if result.body else 0
+        return attrs.evolve(result, body=result.body * count)
+
+    def get_message_nowait(*arguments: Any) -> GetMessageResult | None:
+        result = nowait(*arguments)
+        return None if result is None else lengthened(result)
+
+    async def get_message(*arguments: Any) -> GetMessageResult:
+        return lengthened(await cold(*arguments))
+
+    monkeypatch.setattr(broker.store, "get_message_nowait", get_message_nowait)
+    monkeypatch.setattr(broker.store, "get_message", get_message)
+
+
 @pytest.mark.parametrize("serialize_type", list(SerializeType))
 @pytest.mark.parametrize("way", ["at once", "held", "cold"])
 async def test_an_answer_that_no_frame_holds_is_refused_with_a_reason(
     way: str, serialize_type: SerializeType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message may be nearly as long as a frame; the header of its answer may be longer than that of its send."""
-    encode = pull_processor.encode_pull_answer
-
-    def with_long_body(pull: PullRequest, code: int, result: GetMessageResult, broker_id: int) -> bytes:
-        return encode(pull, code, attrs.evolve(result, body=bytes(FRAME_LENGTH_MAX - 20)), broker_id)
-
-    monkeypatch.setattr(pull_processor, "encode_pull_answer", with_long_body)
     disk = SimDisk()
     async with open_message_broker(disk=disk) as broker:
+        give_long_bodies(broker, monkeypatch)
         connection = broker.connect()
         if way != "held":
             await send_tags(broker, "a")
