@@ -25,7 +25,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).resolve().parent
 LIST = "rocketpy/compiled.txt"
-KERNELS = ("rocketpy/protocol/kernels.py",)
+KERNELS = ("rocketpy/protocol/kernels/index_hashes.py",)
 HOT_MODULES = (
     "rocketpy/broker/monitoring/counters.py",
     "rocketpy/broker/pull/answers.py",

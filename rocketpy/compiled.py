@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 COMPILED_LIST: Final = "compiled.txt"
-KERNELS: Final = "rocketpy.protocol.kernels"
+KERNELS: Final = "rocketpy.protocol.kernels."
 VARIABLE: Final = "ROCKETPY_PURE"
 
 
@@ -38,12 +38,13 @@ class Build(NamedTuple):
     @property
     def has_kernels(self) -> bool:
         """Whether the kernels are compiled; as plain Python they are slower than the paths that they replace."""
-        return KERNELS in self.modules and not self.why_pure
+        return not self.why_pure and any(name.startswith(KERNELS) for name in self.modules)
 
     def __str__(self) -> str:
         if self.why_pure:
             return f"plain Python ({self.why_pure})"
-        return "compiled kernels" if self.modules == {KERNELS} else f"{len(self.modules)} compiled modules"
+        only_kernels = all(name.startswith(KERNELS) for name in self.modules)
+        return "compiled kernels" if only_kernels else f"{len(self.modules)} compiled modules"
 
 
 def find_build(package: str, environment: Mapping[str, str], suffixes: Sequence[str] = EXTENSION_SUFFIXES) -> Build:

@@ -13,7 +13,7 @@ from rocketpy import BUILD, __path__
 from rocketpy.compiled import COMPILED_LIST, Build, find_build, source_path, use
 
 SUFFIX = EXTENSION_SUFFIXES[0]
-SOURCES = {"rocketpy.protocol.kernels": b"x = 1\n", "rocketpy.remoting.hub": b"y = 2\n"}
+SOURCES = {"rocketpy.protocol.kernels.record": b"x = 1\n", "rocketpy.remoting.hub": b"y = 2\n"}
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_compiled_modules_are_used(package: Path) -> None:
 
 
 def test_kernels_alone_are_called_so(tmp_path: Path) -> None:
-    name = "rocketpy.protocol.kernels"
+    name = "rocketpy.protocol.kernels.record"
     build = find_build(str(make_package(tmp_path / "rocketpy", {name: b"x = 1\n"})), {})
     assert build.has_kernels
     assert str(build) == "compiled kernels"

@@ -24,7 +24,7 @@ from rocketpy import BUILD
 from rocketpy.protocol.java_hash import index_key_hash, java_hash
 
 if BUILD.has_kernels:
-    from rocketpy.protocol.kernels import hash_ascii_keys
+    from rocketpy.protocol.kernels.index_hashes import hash_ascii_keys
 
 CHUNK = 512
 """Keys that are combined at once; more costs the same per key."""

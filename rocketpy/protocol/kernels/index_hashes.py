@@ -1,20 +1,13 @@
-"""Inner loops over bytes, in the style that mypyc makes plain C of.
+"""The hashes of index keys, one key after the other.
 
-Compiled they take the place of a general path where what they meet is common; as plain Python they would be slower, and
-the general path is taken. It is the definition: a kernel does the same or says that it does not, and tests hold the two
-together. A kernel keeps no state and changes nothing but what it returns.
+    h = 31 * h + byte, in 32 bits, begun with what stands before the key: ``topic#``
 
-Numbers are of fixed size here, and nothing is looked up in a loop.
+The index has |h|, and 0 for the one number whose negative does not fit.
 """
 
 from __future__ import annotations
 
 from mypy_extensions import i64
-
-# ---- hashes of index keys -------------------------------------------------------------------------------------------
-#
-#   h = 31 * h + byte, in 32 bits, begun with what stands before the key: ``topic#``. The index has |h|, and 0 for the
-#   one number whose negative does not fit.
 
 
 def hash_ascii_keys(before: int, keys: list[bytes]) -> list[int] | None:
