@@ -58,8 +58,10 @@ class _SkipsDirectorySync:
 
 
 def _checkpoint_first(flush_thoroughly: Function) -> Function:
-    async def flush_too_late(self: Any) -> None:
+    async def flush_too_late(self: Any, **_: object) -> None:
         queues, self._queues = self._queues, _AsIfFlushed(self._queues)
+        # Without a flush of the log: with one the number of units in the checkpoint would give the bug away, and the
+        # queues would be built again.
         await flush_thoroughly(self)
         self._queues = queues
         while await flush_once(queues, self._run_blocking) is not None:

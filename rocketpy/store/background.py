@@ -6,7 +6,7 @@ make it durable are running. A service that fails ends the nursery, and with it 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import cast
@@ -76,7 +76,7 @@ class StoreServices:
             self.group_transfer = _group_transfer(config, self.ha_service, self.end_burst, flush_replies)
             self.end_burst = partial(_end_burst_and_decide, self.end_burst, self.group_transfer)
         self.wait_stored = stored_waits(self.group_commit, self.group_transfer)
-        self._flush_queues = _flush_queues(config, files, appender, run_blocking)
+        self._flush_queues = _flush_queues(config, files, appender, run_blocking, self._log_flush.flush)
         self._catch_up = _index_catch_up(files, appender, run_blocking)
         self._reput = None if self._catch_up is None else ReputMessageService(catch_up=self._catch_up)
         self._open_cleaning(config, environment, report_full)
@@ -207,7 +207,11 @@ def _end_burst_and_decide(end_burst: Callable[[], None], group_transfer: GroupTr
 
 
 def _flush_queues(
-    config: MessageStoreConfig, files: StoreFiles, appender: MessageAppender, run_blocking: RunBlocking
+    config: MessageStoreConfig,
+    files: StoreFiles,
+    appender: MessageAppender,
+    run_blocking: RunBlocking,
+    flush_log: Callable[[int], Awaitable[None]],
 ) -> FlushConsumeQueueService:
     return FlushConsumeQueueService(
         queues=cast("QueueFlushSource", files.queues),  # end_flush gets only ranges that its own begin_flush returned
@@ -215,6 +219,7 @@ def _flush_queues(
         run_blocking=run_blocking,
         commit_log=files.commit_log,
         end_burst=appender.end_burst,
+        flush_log=flush_log,
         interval_ms=config.flush_interval_consume_queue,
         thorough_interval_ms=config.flush_consume_queue_thorough_interval,
         least_pages=config.flush_consume_queue_least_pages,

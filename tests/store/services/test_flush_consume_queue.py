@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
 
 import attrs
 import pytest
@@ -11,7 +12,12 @@ import trio.testing
 
 from rocketpy.errors import StoreError
 from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint, load_checkpoint
-from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService
+from rocketpy.store.services.flush_consume_queue import (
+    CHECKPOINT_BYTES,
+    CHECKPOINT_BYTES_MIN,
+    CHECKPOINT_SECONDS,
+    FlushConsumeQueueService,
+)
 from rocketpy.testing.sim.disk import SimDisk
 from tests.turns import run_in_turn
 
@@ -48,10 +54,15 @@ class Queues:
     log: Log = attrs.Factory(lambda: Log())
     unit_count: int = 3
     ends_burst: Callable[[], None] | None = None
+    can_flush_log: bool = True
 
     def end_burst(self) -> None:
         if self.ends_burst is not None:
             self.ends_burst()
+
+    async def flush_log(self, physical_end: int) -> None:
+        if self.can_flush_log:
+            self.log.flushed_offset = max(self.log.flushed_offset, physical_end)
 
     def begin_flush(self, *, least_pages: int = 0) -> Range | None:
         chosen = [queue for queue, pages in self.unflushed.items() if pages >= least_pages][:PER_FLUSH]
@@ -64,13 +75,20 @@ class Queues:
             self.flushed.append(flush_range.queues)
 
 
-def service(queues: Queues, disk: SimDisk, checkpoint: StoreCheckpoint | None = None) -> FlushConsumeQueueService:
+def service(
+    queues: Queues,
+    disk: SimDisk,
+    checkpoint: StoreCheckpoint | None = None,
+    *,
+    flush_log: Callable[[int], Awaitable[None]] | None = None,
+) -> FlushConsumeQueueService:
     return FlushConsumeQueueService(
         queues=queues,
         checkpoint=checkpoint or StoreCheckpoint(disk, "/checkpoint"),
         run_blocking=run_in_turn,
         commit_log=queues.log,
         end_burst=queues.end_burst,
+        flush_log=flush_log or queues.flush_log,
         interval_ms=1_000,
         thorough_interval_ms=60_000,
         least_pages=2,
@@ -90,6 +108,66 @@ async def test_every_second_full_pages_and_every_minute_all(autojump_clock: trio
         assert queues.flushed == [[2], [1]]
         assert load_checkpoint(disk, "/checkpoint").logics_msg_timestamp_ms == 5
         nursery.cancel_scope.cancel()
+
+
+async def test_while_messages_come_a_checkpoint_follows_every_few_seconds(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """What was stored since the last one is what a restart after a kill must read again."""
+    queues, disk = Queues({1: 1}, log=Log(5, CHECKPOINT_BYTES_MIN, 400), unit_count=30), SimDisk()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service(queues, disk).run)
+        await trio.sleep(CHECKPOINT_SECONDS - 0.5)
+        assert not disk.exists("/checkpoint")
+        await trio.sleep(1)
+        assert load_checkpoint(disk, "/checkpoint").ends == DurableEnds(CHECKPOINT_BYTES_MIN, CHECKPOINT_BYTES_MIN, 30)
+        write_count = disk.calls["write"]
+        queues.log.wrote_offset += CHECKPOINT_BYTES_MIN - 1
+        await trio.sleep(50)
+        assert disk.calls["write"] == write_count, "a few messages are not worth a flush of all queues"
+        queues.log.wrote_offset += 1
+        await trio.sleep(CHECKPOINT_SECONDS)
+        ends = load_checkpoint(disk, "/checkpoint").ends
+        assert ends is not None
+        assert ends.durable_offset == 2 * CHECKPOINT_BYTES_MIN
+        nursery.cancel_scope.cancel()
+
+
+async def test_much_that_comes_at_once_does_not_wait_for_the_interval(autojump_clock: trio.testing.MockClock) -> None:
+    queues, disk = Queues(unit_count=30), SimDisk()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service(queues, disk).run)
+        queues.log.wrote_offset = CHECKPOINT_BYTES
+        await trio.sleep(1.1)
+        ends = load_checkpoint(disk, "/checkpoint").ends
+        assert ends == DurableEnds(CHECKPOINT_BYTES, CHECKPOINT_BYTES, 30)
+        queues.log.wrote_offset *= 2  # while it grows so fast the service looks four times a second
+        await trio.sleep(0.3)
+        ends = load_checkpoint(disk, "/checkpoint").ends
+        assert ends is not None
+        assert ends.durable_offset == 2 * CHECKPOINT_BYTES
+        nursery.cancel_scope.cancel()
+
+
+async def test_slow_flushes_take_half_of_the_time_at_most(autojump_clock: trio.testing.MockClock) -> None:
+    """With thousands of queues on a slow disk the next one waits as long as the last one took."""
+    queues, disk = Queues(unit_count=30), SimDisk()
+    began: list[float] = []
+
+    async def slow_flush(physical_end: int) -> None:
+        began.append(trio.current_time())
+        await trio.sleep(3)
+        queues.log.flushed_offset = physical_end
+
+    flusher = service(queues, disk, flush_log=slow_flush)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(flusher.run)
+        for _ in range(300):
+            queues.log.wrote_offset += CHECKPOINT_BYTES
+            await trio.sleep(0.1)
+        nursery.cancel_scope.cancel()
+    assert len(began) == 5
+    assert all(after - before >= 6 for before, after in pairwise(began))
 
 
 async def test_a_thorough_flush_takes_as_many_ranges_as_it_needs() -> None:
@@ -164,7 +242,7 @@ async def test_a_failed_sync_leaves_the_checkpoint_alone() -> None:
 
 async def test_the_number_of_units_belongs_to_an_offset_of_the_log(autojump_clock: trio.testing.MockClock) -> None:
     """While the log is not durable up to where the units were counted, the checkpoint keeps the smaller number."""
-    queues, disk = Queues({1: 1}, log=Log(5, 500, 400), unit_count=30), SimDisk()
+    queues, disk = Queues({1: 1}, log=Log(5, 500, 400), unit_count=30, can_flush_log=False), SimDisk()
     async with trio.open_nursery() as nursery:
         await nursery.start(service(queues, disk).run)
         await trio.sleep(60.5)
