@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from unittest import mock
@@ -16,27 +17,41 @@ from rocketpy.broker.wiring import Wiring
 from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
 from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.runner import run_inline
-from rocketpy.store.config import MessageStoreConfig
+from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.tables_of_a_broker import context_of, make_tables
+from tests.store.opened_store import config_for, opened
+from tests.store.parts import Place
 
 
 @cache
 def declared() -> dict[int, object]:
-    """Return what each code is registered with. Nothing runs, so store, settings and client may be anything."""
-    wiring = Wiring(
-        context_of(make_tables(Path("/nowhere")), mock.Mock(), MessageStoreConfig()),
-        server_config=NettyServerConfig(),
-        live_settings=mock.Mock(),
-        client=mock.Mock(),
-        network=mock.Mock(),
-        ha_listeners=(),
-        hold_service=PullRequestHoldService(),
-        stop=trio.Event(),
-        tls=ServerTls(TlsServerConfig()),
-        hooks=NO_HOOKS,
-        run_blocking=run_inline,
-    )
-    return wiring.dispatcher().needs
+    """Return what each code is registered with.
+
+    The broker does not run, so settings, client and network may be anything. The store is a real one: compiled
+    processors take no other. It is opened in a thread, because async tests call this as well.
+    """
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(trio.run, _declared).result()
+
+
+async def _declared() -> dict[int, object]:
+    tables = make_tables(Path("/nowhere"))
+    place = Place(SimDisk(clock=tables.clock), "/store")
+    async with opened(place, clock=tables.clock) as store:
+        wiring = Wiring(
+            context_of(tables, store, config_for(place)),
+            server_config=NettyServerConfig(),
+            live_settings=mock.Mock(),
+            client=mock.Mock(),
+            network=mock.Mock(),
+            ha_listeners=(),
+            hold_service=PullRequestHoldService(),
+            stop=trio.Event(),
+            tls=ServerTls(TlsServerConfig()),
+            hooks=NO_HOOKS,
+            run_blocking=run_inline,
+        )
+        return wiring.dispatcher().needs
 
 
 def declared_needs() -> dict[int, Needs]:
