@@ -5,13 +5,17 @@
     python hatch_build.py none        remove what was compiled
 
 ``pip install .`` and ``python -m build`` compile all, ``pip install -e .`` the kernels. Without a C compiler, or if one
-fails, the build is of plain Python and says so in one line; ``ROCKETPY_PURE=1`` asks for that. What runs is chosen
-by ``rocketpy/compiled.py``, from the list that is written here.
+fails, the build is of plain Python. Pip shows nothing of a build that succeeds, so why is also written where the
+list of compiled modules would be: the broker shows it when it starts, ``rocketpy --version`` too. ``ROCKETPY_PURE=1``
+asks for plain Python, and with ``ROCKETPY_PURE=0`` the build fails if the compiler does. What runs is chosen by
+``rocketpy/compiled.py``, from the list that is written here.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -25,6 +29,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).resolve().parent
 LIST = "rocketpy/compiled.txt"
+VARIABLE = "ROCKETPY_PURE"
+NOT_COMPILED = "not compiled: "
 KERNELS = ("rocketpy/protocol/kernels/index_hashes.py",)
 HOT_MODULES = (
     "rocketpy/broker/monitoring/counters.py",
@@ -74,35 +80,67 @@ class CompiledModules(BuildHookInterface):  # type: ignore[type-arg]
 
     PLUGIN_NAME = "custom"
 
+    _directory: Path | None = None
+
     def dependencies(self) -> list[str]:
-        """Return what the build needs beside hatchling."""
-        return [] if _is_pure() else [*COMPILER, *TYPES, *RUNTIME]
+        """Return what the build needs beside hatchling; nothing where it will not compile."""
+        if self.target_name != "wheel" or wanted() == "1" or why_not():
+            return []
+        return [*COMPILER, *TYPES, *RUNTIME]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and say what goes into the wheel."""
+        """Compile, and say what goes into the wheel, or put it beside the sources of an editable installation."""
         if self.target_name != "wheel":
             return
-        if _is_pure():
-            self.app.display_info("rocketpy: plain Python, as ROCKETPY_PURE=1 asks")
-            return
-        try:
-            if version == "editable":
-                install(KERNELS)
-            else:
-                directory = Path(tempfile.mkdtemp(prefix="rocketpy-compiled-"))
-                build_data["force_include"].update(
-                    {str(directory / path): path for path in compile_into(directory, (*KERNELS, *HOT_MODULES))}
-                )
-                build_data["pure_python"] = False
-                build_data["infer_tag"] = True
-        except CompileError as failure:
-            self.app.display_warning(f"rocketpy: plain Python, because its modules were not compiled: {failure}")
+        is_editable = version == "editable"
+        self._directory = directory = Path(tempfile.mkdtemp(prefix="rocketpy-compiled-"))
+        paths: list[str] = []
+        if wanted() == "1":
+            self.app.display_info(f"rocketpy: plain Python, as {VARIABLE}=1 asks")
         else:
-            build_data["dependencies"] += RUNTIME
+            try:
+                paths = compile_into(directory, KERNELS if is_editable else (*KERNELS, *HOT_MODULES))
+                build_data["dependencies"] += RUNTIME
+            except CompileError as failure:
+                if wanted() == "0":
+                    raise SystemExit(f"rocketpy: {VARIABLE}=0 asks for compiled modules: {failure}") from failure
+                self.app.display_warning(f"rocketpy: plain Python, its modules are not compiled: {failure}")
+                paths = write_failure(directory, failure)
+        if is_editable:
+            install(directory, paths)
+            return
+        build_data["force_include"].update({str(directory / path): path for path in paths})
+        if len(paths) > 1:
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove what was compiled, which is in the wheel."""
+        if self._directory is not None:
+            shutil.rmtree(self._directory)
+
+
+def wanted() -> str:
+    """Return what the environment asks for: 1 plain Python, 0 compiled modules or a failure, nothing either."""
+    value = os.environ.get(VARIABLE, "")
+    if value not in ("", "0", "1"):
+        raise SystemExit(f"{VARIABLE}: expected 1 (plain Python), 0 (compile or fail) or nothing, found {value!r}")
+    return value
+
+
+def why_not() -> str:
+    """Return why nothing can be compiled, as far as one sees without trying; empty if it may."""
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return f"mypyc compiles for CPython with its lock, this is {sys.implementation.cache_tag}"
+    command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    return "" if command and shutil.which(command[0]) else f"no C compiler: {' '.join(command)} is not on the PATH"
 
 
 def compile_into(directory: Path, sources: Sequence[str]) -> list[str]:
     """Compile modules into a directory, with the list of them; return the paths of all files in it, relative to it."""
+    why = why_not()
+    if why:
+        raise CompileError(why)
     command = [sys.executable, str(Path(__file__)), "--compile", str(directory), *sources]
     try:
         done = subprocess.run(
@@ -112,31 +150,38 @@ def compile_into(directory: Path, sources: Sequence[str]) -> list[str]:
         raise CompileError(str(failure)) from failure
     if done.returncode:
         raise CompileError(_why(done.stdout + done.stderr))
+    made = sorted(str(path.relative_to(directory)) for path in directory.rglob("*.so"))
     lines = [sysconfig.get_config_var("EXT_SUFFIX")]
     lines += [f"{path[:-3].replace('/', '.')} {crc32((ROOT / path).read_bytes()):08x}" for path in sources]
-    (directory / LIST).write_text("\n".join(lines) + "\n", encoding="ascii")
-    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+    lines += [f"{path} {(directory / path).stat().st_size}" for path in made]
+    return [_write_list(directory, lines), *made]
 
 
-def install(sources: Sequence[str]) -> None:
-    """Compile modules into the checkout, instead of what was compiled before."""
-    with tempfile.TemporaryDirectory(prefix="rocketpy-compiled-") as name:
-        directory = Path(name)
-        paths = compile_into(directory, sources)
-        remove()
-        for path in paths:
-            (ROOT / path).write_bytes((directory / path).read_bytes())
+def write_failure(directory: Path, failure: CompileError) -> list[str]:
+    """Write why nothing is compiled where the list of compiled modules would be; return what was written."""
+    return [_write_list(directory, [f"{NOT_COMPILED}{failure}"])]
+
+
+def install(directory: Path, paths: Sequence[str]) -> None:
+    """Take what was compiled into a directory into the checkout, instead of what was compiled before.
+
+    The list comes first and leaves last: an installation that was interrupted is one in which files are missing.
+    """
+    remove()
+    for path in paths:
+        shutil.copyfile(directory / path, ROOT / path)
 
 
 def remove() -> None:
-    """Remove what was compiled from the checkout."""
-    suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    for path in (ROOT / LIST, *ROOT.glob(f"*__mypyc{suffix}"), *(ROOT / "rocketpy").rglob(f"*{suffix}")):
+    """Remove what was compiled from the checkout, for whatever Python."""
+    for path in (*ROOT.glob("*__mypyc*.so"), *(ROOT / "rocketpy").rglob("*.so"), ROOT / LIST):
         path.unlink(missing_ok=True)
 
 
-def _is_pure() -> bool:
-    return os.environ.get("ROCKETPY_PURE") == "1"
+def _write_list(directory: Path, lines: Sequence[str]) -> str:
+    (directory / LIST).parent.mkdir(exist_ok=True)
+    (directory / LIST).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return LIST
 
 
 def _why(output: str) -> str:
@@ -180,10 +225,12 @@ def main(arguments: Sequence[str]) -> str | None:
         case ["--compile", directory, *sources]:
             _compile(directory, sources)
         case ["kernels" | "all" as what]:
-            try:
-                install(KERNELS if what == "kernels" else (*KERNELS, *HOT_MODULES))
-            except CompileError as failure:
-                return f"not compiled: {failure}"
+            with tempfile.TemporaryDirectory(prefix="rocketpy-compiled-") as name:
+                sources = KERNELS if what == "kernels" else (*KERNELS, *HOT_MODULES)
+                try:
+                    install(Path(name), compile_into(Path(name), sources))
+                except CompileError as failure:
+                    return f"not compiled: {failure}"
         case ["none"]:
             remove()
         case _:

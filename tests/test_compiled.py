@@ -9,10 +9,11 @@ from zlib import crc32
 
 import pytest
 
-from rocketpy import BUILD, __path__
-from rocketpy.compiled import COMPILED_LIST, Build, find_build, source_path, use
+from rocketpy import BUILD, __path__, compiled
+from rocketpy.compiled import COMPILED_LIST, RUNTIME, Build, source_path, use
 
 SUFFIX = EXTENSION_SUFFIXES[0]
+SHARED = "0123456789abcdef__mypyc"
 SOURCES = {"rocketpy.protocol.kernels.record": b"x = 1\n", "rocketpy.remoting.hub": b"y = 2\n"}
 
 
@@ -23,14 +24,25 @@ def package(tmp_path: Path) -> Path:
 
 
 def make_package(package: Path, sources: dict[str, bytes], suffix: str = SUFFIX) -> Path:
+    """Write sources, extension modules that are none, the library that these share, and the list of all."""
     lines = [suffix]
     for name, content in sources.items():
         path = Path(source_path(str(package), name))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         lines.append(f"{name} {crc32(content):08x}")
+        extension = path.with_suffix(suffix)
+        extension.write_bytes(b"\x7fELF")
+        lines.append(f"{extension.relative_to(package.parent)} 4")
+    (package.parent / f"{SHARED}{suffix}").write_bytes(b"\x7fELF and more")
+    lines.append(f"{SHARED}{suffix} 13")
     (package / COMPILED_LIST).write_text("\n".join(lines) + "\n")
     return package
+
+
+def find_build(package: str, environment: dict[str, str], loaded: list[str] | None = None) -> Build:
+    """Find the build, and note what is loaded instead of loading it."""
+    return compiled.find_build(package, environment, load=([] if loaded is None else loaded).append)
 
 
 def test_compiled_modules_are_used(package: Path) -> None:
@@ -81,7 +93,55 @@ def test_modules_for_another_python_are_not_used(tmp_path: Path) -> None:
     assert build.why_pure == f"the modules are compiled for .cpython-27-x86_64-linux-gnu.so, this Python takes {SUFFIX}"
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b".so\nrocketpy.remoting.hub\n", b".so\nrocketpy.x zz\n"])
+@pytest.mark.parametrize("path", [f"{SHARED}{SUFFIX}", f"rocketpy/remoting/hub{SUFFIX}"])
+def test_a_file_is_missing_or_cut_and_all_sources_run(package: Path, path: str) -> None:
+    """Without this the interpreter would take one source among compiled modules, or map a file that ends too early."""
+    file = package.parent / path
+    size = file.stat().st_size
+    file.write_bytes(b"\x7fE")
+    assert find_build(str(package), {}).why_pure == f"{path} has 2 bytes instead of {size}"
+    file.unlink()
+    build = find_build(str(package), {})
+    assert build.why_pure == f"{path} is missing"
+    assert build.modules == SOURCES.keys()
+
+
+def test_what_all_share_is_loaded_first(package: Path) -> None:
+    loaded: list[str] = []
+    find_build(str(package), {}, loaded)
+    assert loaded == [*RUNTIME, SHARED]
+
+
+@pytest.mark.parametrize("culprit", [RUNTIME[0], SHARED])
+def test_what_cannot_be_loaded_is_said_and_all_sources_run(package: Path, culprit: str) -> None:
+    def load(name: str) -> None:
+        if name == culprit:
+            raise ImportError(f"{name}: invalid ELF header")
+
+    build = compiled.find_build(str(package), {}, load=load)
+    assert build.why_pure == f"the compiled modules cannot be loaded: {culprit}: invalid ELF header"
+    assert build.modules == SOURCES.keys()
+
+
+def test_nothing_is_loaded_where_the_sources_run(package: Path) -> None:
+    loaded: list[str] = []
+    find_build(str(package), {"ROCKETPY_PURE": "1"}, loaded)
+    Path(source_path(str(package), "rocketpy.remoting.hub")).write_bytes(b"y = 3\n")
+    find_build(str(package), {}, loaded)
+    assert loaded == []
+
+
+def test_a_compiler_that_failed_is_said(package: Path) -> None:
+    why = "not compiled: error: command 'gcc' failed: No such file or directory"
+    (package / COMPILED_LIST).write_text(f"{why}\n")
+    build = find_build(str(package), {})
+    assert (build.modules, str(build)) == (frozenset(), f"plain Python ({why})")
+    assert find_build(str(package), {"ROCKETPY_PURE": "0"}).fault == f"ROCKETPY_PURE=0 asks for compiled modules: {why}"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe", b".so\nrocketpy.remoting.hub\n", b".so\nrocketpy.x zz\n", b".so\nx.so 1k\n"]
+)
 def test_a_list_that_is_none_is_said(package: Path, content: bytes) -> None:
     (package / COMPILED_LIST).write_bytes(content)
     build = find_build(str(package), {})

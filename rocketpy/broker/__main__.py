@@ -156,6 +156,7 @@ async def _serve(settings: BrokerSettings, started: list[BrokerAddress], ready_f
 
             address: BrokerAddress = await outer.start(run)
             started.append(address)
+            _log.info("build: %s", BUILD)
             _settle_memory()
             _say_ready(settings, address, ready_file.output_for_people)
             ready_file.write({"role": "broker", **ready_values(settings, address)})
@@ -213,6 +214,7 @@ async def _serve_sample_cluster(
 
             running: list[Member] = await outer.start(run)
             started += [member.at for member in running]
+            _log.info("build: %s", BUILD)
             _settle_memory()
             output = ready_file.output_for_people
             print("\n".join(table_of(running, namesrv_addr=members[0].broker.namesrv_addr)), file=output)

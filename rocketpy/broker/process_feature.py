@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from rocketpy import BUILD
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.feature import Feature
 from rocketpy.broker.logs import LEVEL_KEYS, apply_log_levels
@@ -18,7 +19,7 @@ LIVE_STORE_KEYS = tuple(row.key for row in setting_rows(MessageStoreConfig) if r
 
 
 class ProcessFeature(Feature):
-    """The service that reloads certificates, and the live settings of the store and of the logs."""
+    """The service that reloads certificates, the live settings of the store and of the logs, and which build runs."""
 
     def __init__(self, context: BrokerContext, *, tls: ServerTls) -> None:
         self.services = (tls,)
@@ -26,3 +27,7 @@ class ProcessFeature(Feature):
             LIVE_STORE_KEYS: context.store.settings_changed,
             LEVEL_KEYS: partial(apply_log_levels, context.config),
         }
+
+    def figures(self) -> dict[str, str]:
+        """Return which build runs: compiled modules, or plain Python and why."""
+        return {"build": str(BUILD)}

@@ -6,9 +6,11 @@ wrong option answer at once.
 
 from __future__ import annotations
 
+import sys
+
 import typer
 
-from rocketpy import __version__
+from rocketpy import BUILD, __version__
 from rocketpy.cli.consume import consume
 from rocketpy.cli.doctor import doctor
 from rocketpy.cli.pipeline.commands import pipeline_commands
@@ -33,14 +35,14 @@ app.add_typer(pipeline_commands, name="pipeline")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"rocketpy {__version__}")
+        typer.echo(f"rocketpy {__version__}, {BUILD}")
         raise typer.Exit
 
 
 @app.callback()
 def options(
     version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Print the version and end."
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and the build, and end."
     ),
 ) -> None:
     """Use and administer a RocketMQ cluster, and inspect the stores of its brokers.
@@ -52,6 +54,9 @@ def options(
 
 def main() -> None:
     """Run the command line."""
+    if BUILD.fault:
+        print(f"rocketpy: {BUILD.fault}", file=sys.stderr)
+        sys.exit(2)
     app()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,8 @@ OPEN = (
 
 GC_THRESHOLDS = (50_000, 20, 100)
 """As in the broker: route tables are long-lived, and frequent collections over them would stall the event loop."""
+
+_log = logging.getLogger("rocketpy.nameserver")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -117,6 +120,7 @@ async def serve(
                 )
 
             port = await nursery.start(run)
+            _log.info("build: %s", BUILD)
             gc.freeze()
             gc.set_threshold(*GC_THRESHOLDS)
             output = ready_file.output_for_people

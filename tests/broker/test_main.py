@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 import trio
 import trio.testing
 
+from rocketpy import BUILD
 from rocketpy.broker import __main__ as broker_main
 from rocketpy.errors import StartError, StoreError
 from tests.blackbox.processes import (
@@ -65,8 +66,15 @@ def wait_ready(process: Process, text: str = "boot success") -> None:
         time.sleep(0.01)
 
 
-def run(directory: Path, *arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{path}", "NAMESRV_ADDR": ""}
+def run(
+    directory: Path, *arguments: str, path: str = "", variables: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{path}",
+        "NAMESRV_ADDR": "",
+        **(variables or {}),
+    }
     command = python_command("rocketpy.broker", *arguments)
     return subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
@@ -118,6 +126,16 @@ def test_a_missing_file_is_one_sentence_and_status_2(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (2, "no.conf: cannot be read: No such file or directory\n")
 
 
+def test_a_build_that_is_not_there_is_one_sentence_and_status_2(tmp_path: Path) -> None:
+    for arguments in ((), ("-p",), ("--cluster", "2m-2s-sync")):
+        ended = run(tmp_path, *arguments, variables={"ROCKETPY_PURE": "banana"})
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert ended.stderr == (
+            "ROCKETPY_PURE: expected 1 (run the sources), 0 (compiled modules only) or nothing, found 'banana'\n"
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_port_in_use_is_one_sentence_and_status_2_and_nothing_is_left(tmp_path: Path) -> None:
     with port_in_use() as port:
         ended = run(tmp_path, "-n", "127.0.0.1:1", "--port", str(port))
@@ -161,6 +179,8 @@ def test_without_a_file_it_is_a_whole_system_until_a_signal(
     assert process.wait(PATIENCE_SECONDS) == 0, process.log()
     assert not (tmp_path / "store" / "abort").exists()
     assert f"nameserver  127.0.0.1:{first} (in this process)" in process.log()
+    assert f"INFO broker build: {BUILD}\n" in process.log()
+    assert f"  build       {BUILD}\n" in process.log()
 
 
 def test_a_cluster_to_try_replicates_and_ends_with_ctrl_c(tmp_path: Path, started: list[Process]) -> None:

@@ -8,6 +8,7 @@ from unittest import mock
 
 import pytest
 
+from rocketpy import BUILD
 from rocketpy.broker import process_feature
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.context import BrokerContext
@@ -48,3 +49,7 @@ def test_a_level_reaches_the_logs(context: BrokerContext, key: str, monkeypatch:
     monkeypatch.setattr(process_feature, "apply_log_levels", applied.append)
     listener(ProcessFeature(context, tls=TLS), key)()
     assert applied == [context.config]
+
+
+def test_the_figures_say_which_build_runs(context: BrokerContext) -> None:
+    assert ProcessFeature(context, tls=TLS).figures() == {"build": str(BUILD)}

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from typer.testing import CliRunner
 
-from rocketpy import __version__
+from rocketpy import BUILD, __version__
 from rocketpy.cli.__main__ import app
 from tests.cli.conftest import command, environment, run
 from tests.loaded_modules import loaded_after
@@ -15,7 +15,7 @@ from tests.loaded_modules import loaded_after
 
 async def test_version_and_help() -> None:
     version = await run("--version")
-    assert (version.status, version.output) == (0, f"rocketpy {__version__}\n".encode())
+    assert (version.status, version.output) == (0, f"rocketpy {__version__}, {BUILD}\n".encode())
     helped = await run("--help")
     assert helped.status == 0
     assert all(word in helped.output.decode() for word in ("produce", "consume", "topic", "Exit status"))
@@ -47,3 +47,14 @@ def test_nothing_heavy_is_imported_before_a_command_runs() -> None:
 def test_the_console_script_is_the_same_program() -> None:
     done = subprocess.run(command("--version"), capture_output=True, env=environment(), check=True)
     assert done.stdout.startswith(b"rocketpy ")
+
+
+def test_a_build_that_is_none_is_one_sentence_and_status_2() -> None:
+    variables = environment() | {"ROCKETPY_PURE": "banana"}
+    for arguments in (["--version"], ["topic", "list"]):
+        done = subprocess.run(command(*arguments), capture_output=True, env=variables, check=False)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr == (
+            b"rocketpy: ROCKETPY_PURE: expected 1 (run the sources), 0 (compiled modules only) or nothing, "
+            b"found 'banana'\n"
+        )

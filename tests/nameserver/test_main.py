@@ -15,6 +15,9 @@ from pathlib import Path
 import attrs
 import pytest
 
+from rocketpy import BUILD
+from rocketpy.compiled import find_build
+from rocketpy.nameserver import __main__ as nameserver_main
 from rocketpy.nameserver.__main__ import OPEN, main
 from rocketpy.nameserver.config import NamesrvConfig, default_server_config
 from rocketpy.protocol.codes import RequestCode
@@ -203,6 +206,27 @@ def test_h_prints_help_and_an_unknown_option_is_status_2(capsys: pytest.CaptureF
             main(arguments)
         assert ended.value.code == status
     assert "--configFile" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("wish", ["banana", "0"])
+def test_a_build_that_is_not_there_is_one_sentence_and_status_2(
+    conf: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wish: str
+) -> None:
+    build = find_build(str(tmp_path), {"ROCKETPY_PURE": wish})
+    monkeypatch.setattr(nameserver_main, "BUILD", build)
+    assert main(["-c", str(conf)]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", f"{build.fault}\n")
+    assert build.fault.startswith("ROCKETPY_PURE")
+
+
+def test_the_log_says_which_build_runs(conf: Path, tmp_path: Path) -> None:
+    with process("-c", str(conf), "--log-directory", str(tmp_path / "logs")) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        running.send_signal(signal.SIGTERM)
+        running.communicate(timeout=PATIENCE_SECONDS)
+    assert f"build: {BUILD}\n" in (tmp_path / "logs" / "namesrv.log").read_text()
 
 
 def test_tls_is_read_from_the_same_file_and_not_printed(conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
