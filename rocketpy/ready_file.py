@@ -28,6 +28,7 @@ class ReadyFile:
     """The file at a path, a line on standard output for ``-``, or nothing at all without a path."""
 
     def __init__(self, path: str | None) -> None:
+        self._owner = os.getpid()
         self._is_output = path == STANDARD_OUTPUT
         self._path = None if self._is_output else path
 
@@ -38,7 +39,10 @@ class ReadyFile:
 
     @contextmanager
     def removed_around(self) -> Iterator[None]:
-        """Remove the file before the block and after it; StartError if a file cannot be made there."""
+        """Remove the file before the block and after it; StartError if a file cannot be made there.
+
+        A process that is forked in the block leaves the file to its parent.
+        """
         if self._path is None:
             yield
             return
@@ -49,7 +53,8 @@ class ReadyFile:
         try:
             yield
         finally:
-            self._remove()
+            if os.getpid() == self._owner:
+                self._remove()
 
     def write(self, content: Mapping[str, object]) -> None:
         """Let the file appear, whole, with this process's id added; StartError if that fails."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,3 +75,20 @@ def test_a_place_where_no_file_can_be_is_a_start_error(tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
     with pytest.raises(StartError, match="cannot be removed"), ReadyFile(str(tmp_path / "directory")).removed_around():
         pass
+
+
+def test_a_forked_process_leaves_the_file_to_its_parent(tmp_path: Path) -> None:
+    program = (
+        "import os, sys\n"
+        "from rocketpy.ready_file import ReadyFile\n"
+        "ready = ReadyFile('ready')\n"
+        "with ready.removed_around():\n"
+        "    ready.write({})\n"
+        "    if not os.fork():\n"
+        "        sys.exit()\n"
+        "    os.wait()\n"
+        "    print(os.listdir())\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ended.stdout == "['ready']\n"
+    assert os.listdir(tmp_path) == []

@@ -1,9 +1,10 @@
 """``python -m rocketpy.broker``: RocketMQ's ``mqbroker`` with its options.
 
 Without any argument it is a complete system for one machine: a nameserver, a broker and a store in ``./store``, all on
-loopback. ``--cluster 2m-2s-sync`` is a small cluster of the same kind, to try replication. Exit status: 0 after
-SIGTERM, SIGINT, ``-h``, ``-p`` or ``-m``; 2 with a one-line message when a setting is wrong, a port is taken or the
-store cannot be opened; 1 after a failure at run time. A second signal kills it at once.
+loopback. ``--cluster 2m-2s-sync`` is a small cluster of the same kind, to try replication; ``--groups N`` is N masters,
+each in a process of its own, to use N cores. Exit status: 0 after SIGTERM, SIGINT, ``-h``, ``-p`` or ``-m``; 2 with a
+one-line message when a setting is wrong, a port is taken or the store cannot be opened; 1 after a failure at run time.
+A second signal kills it at once.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from random import Random
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import attrs
 import trio
@@ -26,9 +28,11 @@ from rocketpy.broker.app import BrokerAddress, run_broker
 from rocketpy.broker.config import BROKER_PORT
 from rocketpy.broker.logs import configure_logging
 from rocketpy.broker.sample_cluster import SAMPLE_CLUSTERS, Member, run_members, sample_members, table_of
+from rocketpy.broker.shutdown_signals import EXIT_FAILED, obey_signals
 from rocketpy.broker.start_settings import (
     LOOPBACK,
     NAMESRV_PORT,
+    PORT_MAX,
     BrokerSettings,
     StartOptions,
     load_broker_settings,
@@ -42,11 +46,10 @@ from rocketpy.settings import format_settings
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.services.worker_thread import open_worker_thread
 
-EXIT_FAILED = 1
-EXIT_WRONG = 2
-SHUTDOWN_SECONDS = 30.0
-"""Time for a clean shutdown after a signal; then the process exits at once, and its abort file stays."""
+if TYPE_CHECKING:
+    from rocketpy.broker.group_processes import ParentLine
 
+EXIT_WRONG = 2
 SWITCH_INTERVAL_SECONDS = 0.0005
 """Thread switch interval: bounds how long a finished sync waits for the event loop (Python's default is 5 ms)."""
 
@@ -79,22 +82,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with ready_file.removed_around():
                 _run_sample_cluster(given.cluster, options, started, ready_file)
             return 0
+        if given.groups is not None:
+            with ready_file.removed_around():
+                return _run_groups(given.groups, options, started, ready_file)
         settings = load_broker_settings(options)
         if given.print_config_item or given.print_important_config:
             print("\n".join(format_settings(*settings.values, important_only=given.print_important_config)))
             return 0
-        other = other_rocketpy_warning(sys.path)
-        for warning in (*settings.warnings, *([other] if other else [])):
-            print(f"warning: {warning}", file=sys.stderr)
+        _warn(settings.warnings)
         _prepare_process(settings)
         with ready_file.removed_around():
-            trio.run(_serve, settings, started, ready_file)
+            trio.run(_serve_until_signal, settings, started, ready_file)
     except* (SettingsError, StartError, StoreError) as group:
         status = report_failure(group, is_start=not started)
     except* RocketpyError:
         _log.critical("the broker has failed", exc_info=True)
         status = EXIT_FAILED
     return status
+
+
+def _warn(warnings: Sequence[str]) -> None:
+    other = other_rocketpy_warning(sys.path)
+    for warning in (*warnings, *([other] if other else [])):
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def _prepare_process(settings: BrokerSettings) -> None:
@@ -117,7 +127,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ready-file", metavar="FILE", help="file with the addresses, as JSON, while it serves (-: standard output)"
     )
-    parser.add_argument(
+    several = parser.add_mutually_exclusive_group()
+    several.add_argument(
+        "--groups",
+        type=_group_count,
+        metavar="N",
+        help="run N masters, each in a process of its own, and a nameserver; stores below --store",
+    )
+    several.add_argument(
         "--cluster",
         choices=sorted(SAMPLE_CLUSTERS),
         help="run masters, slaves and a nameserver in this process, to try replication; stores below --store",
@@ -136,30 +153,47 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _port(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or int(text) > 65_534:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a port from 0 to 65534")
+    if not text.isascii() or not text.isdecimal() or int(text) > PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a port from 0 to {PORT_MAX}")
     return int(text)
 
 
-async def _serve(settings: BrokerSettings, started: list[BrokerAddress], ready_file: ReadyFile) -> None:
-    """Run the broker, with its embedded nameserver if configured, until a signal."""
-    stop = trio.Event()
+def _group_count(text: str) -> int:
+    from rocketpy.broker.group_settings import GROUPS_MAX  # imported only when there are groups
+
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= GROUPS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of groups from 1 to {GROUPS_MAX}")
+    return int(text)
+
+
+async def _serve_until_signal(settings: BrokerSettings, started: list[BrokerAddress], ready_file: ReadyFile) -> None:
+    def say_ready(address: BrokerAddress) -> None:
+        started.append(address)
+        _say_ready(settings, address, ready_file.output_for_people)
+        ready_file.write({"role": "broker", **ready_values(settings, address)})
+
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with trio.open_nursery() as outer:
-            outer.start_soon(obey_signals, signals, stop)
-            if settings.embeds_nameserver:
-                await outer.start(_run_embedded_nameserver, settings)
+        await _serve(settings, signals, say_ready)
 
-            async def run(task_status: trio.TaskStatus[BrokerAddress]) -> None:
-                await _run_broker(settings, stop, task_status=task_status)
-                outer.cancel_scope.cancel()
 
-            address: BrokerAddress = await outer.start(run)
-            started.append(address)
-            _log.info("build: %s", BUILD)
-            _settle_memory()
-            _say_ready(settings, address, ready_file.output_for_people)
-            ready_file.write({"role": "broker", **ready_values(settings, address)})
+async def _serve(
+    settings: BrokerSettings, orders: AsyncIterator[object], say_ready: Callable[[BrokerAddress], None]
+) -> None:
+    """Run the broker, with its embedded nameserver if configured, until an order to stop."""
+    stop = trio.Event()
+    async with trio.open_nursery() as outer:
+        outer.start_soon(obey_signals, orders, stop)
+        if settings.embeds_nameserver:
+            await outer.start(_run_embedded_nameserver, settings)
+
+        async def run(task_status: trio.TaskStatus[BrokerAddress]) -> None:
+            await _run_broker(settings, stop, task_status=task_status)
+            outer.cancel_scope.cancel()
+
+        address: BrokerAddress = await outer.start(run)
+        _log.info("build: %s", BUILD)
+        _settle_memory()
+        say_ready(address)
 
 
 async def _run_broker(
@@ -216,12 +250,75 @@ async def _serve_sample_cluster(
             started += [member.at for member in running]
             _log.info("build: %s", BUILD)
             _settle_memory()
-            output = ready_file.output_for_people
-            print("\n".join(table_of(running, namesrv_addr=members[0].broker.namesrv_addr)), file=output)
-            try_it = "try it: rocketpy produce -t hello, rocketpy consume -t hello -o beginning; Ctrl-C ends all of it"
-            print(try_it, file=output, flush=True)
-            brokers = [ready_values(member.settings, member.at) for member in running]
-            ready_file.write({"role": "cluster", "namesrvAddr": members[0].broker.namesrv_addr, "brokers": brokers})
+            _say_cluster_ready(running, ready_file)
+
+
+def _say_cluster_ready(members: Sequence[Member], ready_file: ReadyFile) -> None:
+    output = ready_file.output_for_people
+    namesrv_addr = members[0].settings.broker.namesrv_addr
+    print("\n".join(table_of(members, namesrv_addr=namesrv_addr)), file=output)
+    try_it = "try it: rocketpy produce -t hello, rocketpy consume -t hello -o beginning; Ctrl-C ends all of it"
+    print(try_it, file=output, flush=True)
+    brokers = [ready_values(member.settings, member.at, member.pid) for member in members]
+    ready_file.write({"role": "cluster", "namesrvAddr": namesrv_addr, "brokers": brokers})
+
+
+def _run_groups(count: int, options: StartOptions, started: list[BrokerAddress], ready_file: ReadyFile) -> int:
+    """Run a process for each broker group, and this one over them, until a signal; return the exit status."""
+    from rocketpy.broker.group_processes import GroupEndedError, fork_groups, serve_groups  # only when there are groups
+    from rocketpy.broker.group_settings import load_group_settings
+
+    groups = load_group_settings(count, options)
+    _warn(groups.warnings)
+    gc.freeze()  # the processes share what is imported, until something writes to it
+    processes = fork_groups(groups.members, _run_group)
+    first = groups.members[0]
+    _prepare_process(attrs.evolve(first, broker=attrs.evolve(first.broker, isolate_log_enable=False)))
+    directory = os.path.join(groups.root, "nameserver")
+
+    def say_ready(members: Sequence[Member]) -> None:
+        started.extend(member.at for member in members)
+        _settle_memory()
+        _say_cluster_ready(members, ready_file)
+
+    nameserver = partial(_run_embedded_nameserver, first, directory) if groups.embeds_nameserver else None
+    serve = partial(serve_groups, processes, groups.members, run_nameserver=nameserver, say_ready=say_ready)
+    status = 0
+    try:
+        trio.run(serve)
+    except* GroupEndedError as group:
+        print(next(single_failures(group)), file=sys.stderr)
+        status = EXIT_FAILED
+    return status
+
+
+def _run_group(settings: BrokerSettings, line: ParentLine) -> int:
+    """Run the broker of one group, in a process of its own; return the exit status."""
+    started: list[BrokerAddress] = []
+    status = 0
+    try:
+        _prepare_process(settings)
+        trio.run(_serve_group, settings, started, line)
+    except* (SettingsError, StartError, StoreError) as group:
+        if not started:
+            line.report_failure(str(next(single_failures(group))))
+        status = EXIT_WRONG if not started else report_failure(group, is_start=False)
+    except* RocketpyError:
+        _log.critical("the broker has failed", exc_info=True)
+        status = EXIT_FAILED
+    return status
+
+
+async def _serve_group(settings: BrokerSettings, started: list[BrokerAddress], line: ParentLine) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        await _serve(settings, line.orders(signals), partial(_group_is_ready, settings, started, line))
+
+
+def _group_is_ready(
+    settings: BrokerSettings, started: list[BrokerAddress], line: ParentLine, address: BrokerAddress
+) -> None:
+    started.append(address)
+    line.report_ready(attrs.asdict(address))
 
 
 async def _run_embedded_nameserver(
@@ -246,18 +343,6 @@ async def _run_embedded_nameserver(
     )
 
 
-async def obey_signals(signals: AsyncIterator[int], stop: trio.Event) -> None:
-    """Start the shutdown at the first signal; exit at once at the second, or after SHUTDOWN_SECONDS."""
-    await signals.__anext__()
-    stop.set()
-    with trio.move_on_after(SHUTDOWN_SECONDS) as waiting:
-        await signals.__anext__()
-    why = f"not done after {SHUTDOWN_SECONDS:g} s" if waiting.cancelled_caught else "second signal"
-    _log.critical("exiting without a clean shutdown, %s; the next start will recover", why)
-    logging.shutdown()
-    os._exit(EXIT_FAILED)  # a worker thread in a sync cannot be ended in any other way
-
-
 def _say_ready(settings: BrokerSettings, address: BrokerAddress, output: TextIO) -> None:
     config = settings.broker
     namesrv = config.namesrv_addr or "none"
@@ -275,9 +360,10 @@ def _say_ready(settings: BrokerSettings, address: BrokerAddress, output: TextIO)
     print("\n".join(lines), file=output, flush=True)
 
 
-def ready_values(settings: BrokerSettings, address: BrokerAddress) -> dict[str, object]:
-    """Return what the ready file says of a broker."""
+def ready_values(settings: BrokerSettings, address: BrokerAddress, pid: int | None = None) -> dict[str, object]:
+    """Return what the ready file says of a broker; ``pid`` is that of a process of its own."""
     return {
+        **({} if pid is None else {"pid": pid}),
         "brokerName": settings.broker.broker_name,
         "brokerId": settings.broker.broker_id,
         "brokerClusterName": settings.broker.broker_cluster_name,

@@ -44,6 +44,7 @@ class Member:
 
     settings: BrokerSettings
     at: BrokerAddress
+    pid: int | None = None  # where it has a process of its own
 
 
 def sample_members(name: str, *, directory: str, namesrv_addr: str, port: int | None = None) -> list[BrokerSettings]:
@@ -92,12 +93,15 @@ async def run_members(
 
 def table_of(members: Sequence[Member], *, namesrv_addr: str) -> list[str]:
     """Return the addresses as lines of a table."""
-    rows = [("role", "name", "id", "clients", "slaves", "store")]
-    rows.append(("nameserver", "", "", namesrv_addr, "", ""))
+    rows: list[tuple[str, ...]] = [("role", "name", "id", "clients", "slaves", "process", "store")]
+    rows.append(("nameserver", "", "", namesrv_addr, "", "", ""))
     for member in members:
         broker, store, at = member.settings.broker, member.settings.store, member.at
         slaves = f"{broker.broker_ip2}:{at.ha_port}"
         name, number = broker.broker_name, str(broker.broker_id)
-        rows.append((store.broker_role.name, name, number, at.address, slaves, os.path.abspath(store.root)))
+        pid = "" if member.pid is None else str(member.pid)
+        rows.append((store.broker_role.name, name, number, at.address, slaves, pid, os.path.abspath(store.root)))
+    if all(member.pid is None for member in members):
+        rows = [(*row[:5], row[6]) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

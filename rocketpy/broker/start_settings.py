@@ -33,6 +33,9 @@ from rocketpy.store.disk.interface import Disk
 
 LOOPBACK = "127.0.0.1"
 NAMESRV_PORT = 9876
+PORT_MAX = 65_534
+"""The highest listening port: the port for slaves is one above it."""
+
 VIP_PORT_STEP = 2
 """Distance of the VIP port below the listening port. It serves all requests except pulls."""
 
@@ -258,8 +261,10 @@ def _check(settings: BrokerSettings) -> None:
     if store.enable_d_leger_commit_log:
         raise SettingsError("enableDLegerCommitLog = 'true': expected false, DLedger is not supported")
     port = settings.server.listen_port
-    if not 0 <= port <= 65_534:
-        raise SettingsError(f"listenPort = {port}: expected a port from 0 (any) to 65534, the HA port is one above")
+    if not 0 <= port <= PORT_MAX:
+        raise SettingsError(
+            f"listenPort = {port}: expected a port from 0 (any) to {PORT_MAX}, the HA port is one above"
+        )
 
 
 def _check_namesrv(broker: BrokerConfig) -> None:

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
-import trio.testing
 
 from rocketpy import BUILD
 from rocketpy.broker import __main__ as broker_main
@@ -260,31 +258,6 @@ def test_a_failure_before_the_start_is_a_sentence_and_one_after_it_is_not(
     group = ExceptionGroup("", [StoreError("the disk is gone", path="commitlog/0", position=7)])
     assert broker_main.report_failure(group, is_start=False) == 1
     assert "the broker has failed: the disk is gone (commitlog/0 at 7)" in caplog.text
-
-
-@pytest.mark.parametrize("is_signalled_again", [False, True])
-async def test_a_shutdown_that_hangs_is_ended(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock, is_signalled_again: bool
-) -> None:
-    class Ended(Exception):
-        pass
-
-    def end(status: int) -> None:
-        assert status == 1
-        raise Ended
-
-    monkeypatch.setattr(os, "_exit", end)
-    monkeypatch.setattr("logging.shutdown", lambda: None)
-    sending, signals = trio.open_memory_channel[int](5)
-    stop = trio.Event()
-    begun = trio.current_time()
-    await sending.send(signal.SIGTERM)
-    if is_signalled_again:
-        await sending.send(signal.SIGTERM)
-    with pytest.raises(Ended):
-        await broker_main.obey_signals(signals, stop)
-    assert stop.is_set()
-    assert trio.current_time() - begun == pytest.approx(0 if is_signalled_again else broker_main.SHUTDOWN_SECONDS)
 
 
 # ---- the ready file ------------------------------------------------------------------------------------------------

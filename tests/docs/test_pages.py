@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from rocketpy.broker.__main__ import SHUTDOWN_SECONDS
+from rocketpy.broker.shutdown_signals import SHUTDOWN_SECONDS
 from rocketpy.testing.fixture.in_process import BrokerInProcess
 from rocketpy.testing.fixture.in_thread import BrokerInThread
 from tests.page_text import blocks
