@@ -31,13 +31,17 @@ ROOT = Path(__file__).resolve().parent
 LIST = "rocketpy/compiled.txt"
 VARIABLE = "ROCKETPY_PURE"
 NOT_COMPILED = "not compiled: "
-KERNELS = ("rocketpy/protocol/kernels/index_hashes.py",)
+KERNELS = (
+    "rocketpy/protocol/kernels/batch.py",
+    "rocketpy/protocol/kernels/index_hashes.py",
+)
 HOT_MODULES = (
     "rocketpy/broker/monitoring/counters.py",
     "rocketpy/broker/pull/answers.py",
     "rocketpy/broker/pull/checks.py",
     "rocketpy/broker/pull/processor.py",
     "rocketpy/broker/send/answers.py",
+    "rocketpy/broker/send/fast_batch.py",
     "rocketpy/broker/send/fast_path.py",
     "rocketpy/broker/send/properties.py",
     "rocketpy/protocol/batch.py",
@@ -53,6 +57,7 @@ HOT_MODULES = (
     "rocketpy/store/append/batch.py",
     "rocketpy/store/append/burst_counts.py",
     "rocketpy/store/append/general_path.py",
+    "rocketpy/store/append/packed_batch.py",
     "rocketpy/store/append/room.py",
     "rocketpy/store/index/feed.py",
     "rocketpy/store/index/file.py",

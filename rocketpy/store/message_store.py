@@ -42,9 +42,10 @@ _HEAD_SIZE = 88
 class MessageStore:
     """An open store. Plain calls never block; the async ones may wait for the disk in a worker thread.
 
-    ``put``, ``put_timed`` and ``put_batch`` are the appender's own methods (see :class:`MessageAppender`), and reads of
-    queues are those of :class:`QueueMessages`, so neither path has an extra call. With a transient store pool,
-    ``end_burst`` leaves the burst in the pool, and readers see it only after the next commit.
+    ``put``, ``put_timed``, ``put_batch`` and ``put_packed`` are the appender's own methods (see
+    :class:`MessageAppender`), and reads of queues are those of :class:`QueueMessages`, so neither path has an extra
+    call. With a transient store pool, ``end_burst`` leaves the burst in the pool, and readers see it only after the
+    next commit.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class MessageStore:
         self.put_kept = appender.put_kept
         self.refusal_of_waiting = appender.refusal_of_waiting
         self.put_batch = appender.put_batch
+        self.put_packed = appender.put_packed
         self.writable_or_why = appender.writable_or_why
         self.watch_bursts = appender.watch_bursts
         self.end_burst = services.end_burst

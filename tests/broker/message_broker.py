@@ -13,12 +13,14 @@ from pathlib import Path
 import attrs
 import trio.testing
 
+from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks
 from rocketpy.broker.metadata.named_queues import NamedQueues
 from rocketpy.broker.pull.feature import PullFeature
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.query.processor import QueryMessageProcessor
+from rocketpy.broker.send.fast_batch import READ_BATCH, ReadBatch
 from rocketpy.broker.send.feature import SendFeature
 from rocketpy.broker.send.put import MessagePut
 from rocketpy.protocol.bodies.topic import TopicConfig
@@ -80,6 +82,8 @@ class MessageBroker:
     send_path: FastPathNote
     batch_path: FastPathNote
     pull_path: FastPathNote
+    context: BrokerContext
+    message_put: MessagePut
     _connections: int = 0
 
     def use_general_path(self) -> None:
@@ -170,12 +174,13 @@ async def open_message_broker(
     store: Mapping[str, object] | None = None,
     put_status: PutMessageStatus | None = None,
     hooks: BrokerHooks = NO_HOOKS,
+    read_batch: ReadBatch | None = READ_BATCH,
     **settings: object,
 ) -> AsyncIterator[MessageBroker]:
     """Open a broker with one topic of four queues.
 
     ``store`` are its store's settings, ``settings`` its own. With ``put_status`` its store refuses every message so.
-    With send hooks there is no fast path.
+    With send hooks there is no fast path. ``read_batch`` is the kernel that reads batches, None for none.
     """
     store_config = MessageStoreConfig(**{**SMALL_STORE, **(store or {}), "store_path_root_dir": root})  # type: ignore[arg-type]
     # Fast failure measures real time: a send would be refused because the machine was busy with something else.
@@ -196,7 +201,7 @@ async def open_message_broker(
         puts = _note_puts(opened, put_status)
         context = context_of(tables, opened, store_config)
         message_put = MessagePut(store=opened, levels=DelayLevels.parse(store_config.message_delay_level))
-        send_feature = SendFeature(context, message_put=message_put, hooks=hooks)
+        send_feature = SendFeature(context, message_put=message_put, hooks=hooks, read_batch=read_batch)
         dispatcher = Dispatcher(end_burst=send_feature.end_burst, after_replies=hold.serve_woken)
         send_feature.register(dispatcher)
         PullFeature(context, message_put=message_put, hold_service=hold, hooks=send_feature.consume_hooks).register(
@@ -216,6 +221,8 @@ async def open_message_broker(
             send_path=_note_fast_path(dispatcher, b'{"code":310,'),
             batch_path=_note_fast_path(dispatcher, b'{"code":320,'),
             pull_path=_note_fast_path(dispatcher, b'{"code":11,"'),
+            context=context,
+            message_put=message_put,
         )
         broker.add_topic()
         yield broker

@@ -10,10 +10,12 @@ Compatibility: ``SendMessageProcessor.handlePutMessageResult`` (4.9.8).
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import attrs
 
+from rocketpy import BUILD
 from rocketpy.protocol.codes import ResponseCode, SerializeType
 from rocketpy.protocol.command import RESPONSE_FLAG, RemotingCommand
 from rocketpy.protocol.frame import encode_frame
@@ -37,6 +39,20 @@ _STORED_CODES = {
 }
 """Codes for stored messages, with the full or a weaker durability guarantee."""
 
+MessageIds = Callable[[bytes, list[int]], bytes]
+
+
+def _kernel() -> MessageIds | None:
+    if not BUILD.has_kernels:
+        return None
+    from rocketpy.protocol.kernels.batch import message_ids
+
+    return message_ids
+
+
+MESSAGE_IDS: Final = _kernel()
+"""The kernel that writes the ids of a batch; None where the kernels are not compiled."""
+
 
 @attrs.frozen
 class Receipt:
@@ -52,8 +68,17 @@ class Receipt:
 class SendAnswers:
     """Encoder of one broker's responses; each carries its region, its trace switch and its address."""
 
-    def __init__(self, *, region_id: str, trace_on: bool, store_host: bytes, message_size_max: int) -> None:
+    def __init__(
+        self,
+        *,
+        region_id: str,
+        trace_on: bool,
+        store_host: bytes,
+        message_size_max: int,
+        message_ids: MessageIds | None = MESSAGE_IDS,
+    ) -> None:
         self._region_id = region_id
+        self._message_ids = message_ids
         self._message_size_max = message_size_max
         self._host_hex = store_host.hex().upper()
         self.set_trace_on(trace_on)
@@ -77,6 +102,8 @@ class SendAnswers:
 
     def batch_msg_id(self, physical_offsets: Sequence[int]) -> str:
         """Return the ids of a batch's records, joined by commas."""
+        if self._message_ids is not None:
+            return self._message_ids(self._host_hex.encode(), list(physical_offsets)).decode()
         offsets = struct.pack(f">{len(physical_offsets)}q", *physical_offsets)
         host_hex = self._host_hex
         return host_hex + offsets.hex(",", _OFFSET_SIZE).upper().replace(",", "," + host_hex)

@@ -1,4 +1,4 @@
-"""Fast path for ordinary sends and batches: SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE in JSON.
+"""Fast path for ordinary sends: SEND_MESSAGE_V2 in JSON. Batches have one of their own (:mod:`.fast_batch`).
 
 It takes *plain* requests: a known ordinary topic, a valid queue, properties without special meaning, a broker that
 accepts every send. It declines anything else without side effects, and the general path (:mod:`.processor`) serves it
@@ -13,55 +13,38 @@ Compatibility: ``SendMessageProcessor`` (4.9.8).
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 
 from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.broker.monitoring.counters import TopicPutCounter
 from rocketpy.broker.send.answers import Receipt
 from rocketpy.broker.send.collaborators import SendCollaborators
-from rocketpy.broker.send.long_batch import AT_ONCE_BYTES, AT_ONCE_COUNT, is_long
+from rocketpy.broker.send.fast_batch import READ_BATCH, FastBatch, ReadBatch
 from rocketpy.broker.send.properties import (
-    BROKER_ONLY_MARK,
     CLIENT_SYS_FLAGS,
-    NOT_PLAIN,
-    READ_BY_DISPATCH,
     WAIT_TRUE,
     WAIT_TRUE_BACK,
     cached_tags_code,
-    fits_as_batch,
     match_usual,
     plain_properties,
-    stored_batch,
 )
-from rocketpy.errors import RemoteProtocolError
-from rocketpy.protocol.batch import split_batch_body
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, SerializeType
 from rocketpy.protocol.command import ONEWAY_FLAG, RemotingCommand
 from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, DecodeSend, decode_fast_send
-from rocketpy.protocol.properties import PROPERTIES_TEXT_MAX, decode_properties, encode_properties, index_keys
+from rocketpy.protocol.properties import PROPERTIES_TEXT_MAX, index_keys
 from rocketpy.protocol.topic_name import topic_name_fault
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import TOOK_LONG, Dispatcher
+from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.results import PutMessageStatus
 
 _PUT_OK = PutMessageStatus.PUT_OK
 
 PLAIN_TOPICS_MAX = 10_000
 
-_SHARED_CACHED_MAX = 16
-_SHARED_TEXT_MAX = 1000
-"""Characters; longer properties of a whole batch take the general path. Bounds what the cache keeps."""
-
-_MANY = 100
-"""Messages in a batch from which on it is reported as TOOK_LONG; they take about 0.25 ms."""
-
-_IS_BATCH = b'"m":"true"'
-"""The flag as clients write it. The fast decoder also takes 1 for true, which Java does not."""
-
 
 class FastSend:
-    """Processor for plain sends and batches. One per broker."""
+    """Processor for plain sends. One per broker."""
 
     def __init__(
         self,
@@ -69,6 +52,7 @@ class FastSend:
         *,
         topic_config_manager: TopicConfigManager,
         decode: DecodeSend = decode_fast_send,
+        read_batch: ReadBatch | None = READ_BATCH,
     ) -> None:
         self._decode = decode
         store = shared.store
@@ -86,19 +70,24 @@ class FastSend:
         self._outcome = shared.outcome
         self._stats = shared.stats
         self._config = shared.config
-        cluster = shared.config.broker_cluster_name
-        self._shared_of_batch = lru_cache(maxsize=_SHARED_CACHED_MAX)(partial(_shared_of_batch, cluster=cluster))
-        self._cluster_suffix = f"\x02CLUSTER\x01{cluster}".encode()
+        self._cluster_suffix = f"\x02CLUSTER\x01{shared.config.broker_cluster_name}".encode()
+        self._batches = FastBatch(shared, plain_topic=self.plain_topic, read_batch=read_batch)
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register for both codes; the fast path sees a request before its header is decoded."""
         dispatcher.register_fast_path(RequestCode.SEND_MESSAGE_V2, self.process_fast)
-        dispatcher.register_fast_path(RequestCode.SEND_BATCH_MESSAGE, self.process_fast_batch)
+        dispatcher.register_fast_path(RequestCode.SEND_BATCH_MESSAGE, self._batches.process_fast)
 
     def invalidate(self) -> None:
         """Drop the cached topics; call after a change of anything that :meth:`_note_plain_topic` checks."""
         self._plain_topics.clear()
         self._topics_version = self._topic_config_manager.data_version
+
+    def plain_topic(self, topic: str) -> tuple[TopicConfig, TopicPutCounter] | None:
+        """Return a plain topic's configuration and put counter; None if no fast path may serve it."""
+        if self._topics_version is not self._topic_config_manager.data_version:
+            self.invalidate()
+        return self._plain_topics.get(topic) or self._note_plain_topic(topic)
 
     def process_fast(self, connection: Connection, header: bytes, body: bytes | None) -> bool:
         """Serve a plain JSON V2 send; return False, without side effects, for any other."""
@@ -165,66 +154,6 @@ class FastSend:
             connection.reply_frame(self._answers.success(request.opaque, physical_offset, queue_id, queue_offset))
         return True
 
-    def process_fast_batch(self, connection: Connection, header: bytes, body: bytes | None) -> int:
-        """Serve a plain JSON batch; return False, without side effects, for any other."""
-        try:
-            request = decode_fast_send(header)
-        except FAST_HEADER_ERRORS:
-            return False
-        fields = request.ext_fields
-        topic, queue_id = fields.topic, fields.queue_id
-        if self._topics_version is not self._topic_config_manager.data_version:
-            self.invalidate()
-        plain = self._plain_topics.get(topic) or self._note_plain_topic(topic)
-        if plain is None:
-            return False
-        if not 0 <= queue_id < plain[0].write_queue_nums or _IS_BATCH not in header:
-            return False
-        body = body or b""
-        count_max = self._config.batch_messages_max
-        if len(body) > AT_ONCE_BYTES:
-            count_max = min(count_max, AT_ONCE_COUNT)
-        if len(body) > self._store.message_size_max:
-            return False
-        if self._store.is_index_behind or (self._waits_for_storing and not connection.may_defer):
-            return False
-        text = fields.properties
-        shared = self._shared_of_batch(text) if len(text) <= _SHARED_TEXT_MAX else None
-        if shared is None:
-            return False
-        suffix, wait = shared
-        try:
-            columns = split_batch_body(body, count_max=count_max)
-        except RemoteProtocolError:
-            return False
-        if is_long(columns, body) or BROKER_ONLY_MARK in body or not fits_as_batch(columns, body, suffix):
-            return False
-        batch = stored_batch(columns, suffix, suffix_has_no_tags_or_keys=True)
-        status, physical_offsets, queue_offset = self._store.put_batch(
-            topic,
-            queue_id,
-            batch,
-            fields.sys_flag,
-            fields.born_timestamp,
-            connection.born_host,
-            fields.reconsume_times,
-        )
-        is_oneway = bool(request.flag & ONEWAY_FLAG)
-        if status is not _PUT_OK:
-            if not is_oneway:
-                refused = RemotingCommand(code=RequestCode.SEND_BATCH_MESSAGE, opaque=request.opaque)
-                longest = max(batch.properties, key=len)
-                connection.reply(self._outcome.not_stored(refused, status, body, longest))
-            return True
-        self._stats.inc_topic_put(topic, len(physical_offsets), self._store.wrote_offset - physical_offsets[0])
-        msg_id = self._answers.batch_msg_id(physical_offsets)
-        if self._waits_for_storing:
-            receipt = Receipt(request.opaque, SerializeType.JSON, msg_id, queue_id, queue_offset)
-            self._outcome.stored(connection, receipt, oneway=is_oneway, wait=wait)
-        elif not is_oneway:
-            connection.reply_frame(self._answers.batch_success(request.opaque, msg_id, queue_id, queue_offset))
-        return True if len(physical_offsets) < _MANY else TOOK_LONG
-
     def _answer_fast(
         self,
         connection: Connection,
@@ -261,12 +190,3 @@ class FastSend:
         request = RemotingCommand(code=RequestCode.SEND_MESSAGE_V2, opaque=opaque)
         properties = stored.encode() + self._cluster_suffix
         connection.reply(self._outcome.not_stored(request, status, body or b"", properties))
-
-
-def _shared_of_batch(text: str, *, cluster: str) -> tuple[bytes, str | None] | None:
-    """Return the properties that a whole batch adds to each message, and WAIT; None if they are not plain."""
-    shared = decode_properties(text)
-    if not NOT_PLAIN.isdisjoint(shared) or not READ_BY_DISPATCH.isdisjoint(shared):
-        return None
-    shared["CLUSTER"] = cluster
-    return encode_properties(shared).encode(), shared.get("WAIT")

@@ -16,6 +16,7 @@ from rocketpy.broker.send.admission import SendGate
 from rocketpy.broker.send.answers import SendAnswers
 from rocketpy.broker.send.checks import SendCheck
 from rocketpy.broker.send.collaborators import SendCollaborators
+from rocketpy.broker.send.fast_batch import READ_BATCH, ReadBatch
 from rocketpy.broker.send.fast_path import FastSend
 from rocketpy.broker.send.long_batch import LongBatches
 from rocketpy.broker.send.outcome import SendOutcome
@@ -41,8 +42,9 @@ class SendFeature(Feature):
         message_put: MessagePut,
         hooks: BrokerHooks,
         decode: DecodeSend = decode_fast_send,
+        read_batch: ReadBatch | None = READ_BATCH,
     ) -> None:
-        """``decode`` decodes a header on the fast path."""
+        """``decode`` decodes a header on the fast path, ``read_batch`` reads the body of a batch there."""
         config, store_config, store = context.config, context.store_config, context.store
         self.gate = SendGate()
         self.long_batches = LongBatches()
@@ -80,6 +82,7 @@ class SendFeature(Feature):
         self._accounts = StrictAccounts(context.tables.accounts)
         self._context = context
         self._decode = decode
+        self._read_batch = read_batch
         self.settings = {LIVE_KEYS: self.settings_changed}
         self._on_change: list[Callable[[], None]] = [lambda: answers.set_trace_on(config.trace_on)]
 
@@ -104,6 +107,7 @@ class SendFeature(Feature):
             self._shared,
             topic_config_manager=context.tables.topics,
             decode=self._decode,
+            read_batch=self._read_batch,
         )
         self.gate.on_close(fast.invalidate)
         self._on_change.append(fast.invalidate)

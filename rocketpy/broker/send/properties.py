@@ -98,7 +98,9 @@ def _tags_code_of_bytes(tags: bytes | None) -> int:
 
 _SHOWN_MAX = 20
 _MULTI_QUEUE_OFFSET = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
-_KEYS_BYTES = b"KEYS\x01"
+KEYS_MARK = b"KEYS\x01"
+"""Present in every text that has keys."""
+
 _BROKER_ONLY_BYTES = tuple(name.encode() for name in BROKER_ONLY_PROPERTIES)
 BROKER_ONLY_MARK = b"_QUEUE_OFFSET"
 """Present in the body of every batch with a broker-only property that has an effect without its sysFlag. It is searched
@@ -194,7 +196,7 @@ def _meaning(own: bytes) -> Meaning:
 
 
 def _keys_of_usual(unique_key: bytes, keys_text: bytes) -> tuple[bytes, ...]:
-    return unique_key, *filter(None, keys_text.split(b" "))
+    return (unique_key, *filter(None, keys_text.split(b" ")))[:INDEX_KEYS_MAX]
 
 
 def _unusual_meaning(text: bytes) -> Meaning:
@@ -226,7 +228,7 @@ def fits_as_batch(columns: BatchColumns, body: bytes, suffix: bytes) -> bool:
         count > 0
         and len(body) + count * len(suffix) <= BATCH_BYTES_MAX
         and (
-            (len(body) <= BATCH_PROPERTIES_MAX and _KEYS_BYTES not in suffix)
+            (len(body) <= BATCH_PROPERTIES_MAX and KEYS_MARK not in suffix)
             or count_properties(columns, suffix) <= BATCH_PROPERTIES_MAX
         )
     )
@@ -238,7 +240,7 @@ def count_properties(columns: BatchColumns, suffix: bytes) -> int:
     Keys of the whole batch are indexed for each of its messages.
     """
     shared_count = 0
-    if _KEYS_BYTES in suffix:
+    if KEYS_MARK in suffix:
         shared_count = min(suffix.count(b" ") + 1, INDEX_KEYS_MAX) * len(columns.bodies)
     if sum(map(len, columns.properties)) <= BATCH_PROPERTIES_MAX:
         return shared_count  # their own texts are too short for too many

@@ -31,6 +31,7 @@ from rocketpy.store import layout
 from rocketpy.store.append.burst_counts import BurstCounts
 from rocketpy.store.append.general_path import GeneralPath
 from rocketpy.store.append.options import AppendOptions
+from rocketpy.store.append.packed_batch import PackedBatchPath
 from rocketpy.store.append.refusals import MessageLimits, PutRefusals
 from rocketpy.store.append.room import Room
 from rocketpy.store.index.feed import Index, IndexFeed, IndexWork
@@ -113,6 +114,9 @@ class MessageAppender:
         self.put_timed = general_path.put_timed
         self.put_kept = general_path.put_kept
         self.put_batch = general_path.put_batch
+        self.put_packed = PackedBatchPath(
+            burst=self, index_feed=self._index_feed, queues=queues, options=options
+        ).put_packed
         self.refusal_of_waiting = general_path.refusal_of_waiting
 
     # ---- the fast path --------------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ class AlikeRecords:
         flags, bodies, all_properties, tags_codes, _ = self._batch
         count, size, tail = self.count, self._size, tail_for(queue, self._properties_size)
         physical_offsets = list(range(physical_offset, physical_offset + self.total_size, size))
-        head = _shared_head(self._shared, size, self._body_size, timestamp_ms)
+        head = shared_head(self._shared, size, self._body_size, timestamp_ms)
         fields: list[object] = [head[:8], 0, head[12:16], 0, 0, 0, head[36:], b"", tail, b""] * count
         fields[1::10] = _crcs(bodies)
         fields[3::10] = flags
@@ -164,7 +164,7 @@ class MixedRecords:
         """Return the records for the end of log and queue; ``struct.error`` when a number does not fit its field."""
         flags, bodies, all_properties, tags_codes, _ = self._batch
         physical_offsets = list(accumulate(self._sizes[:-1], initial=physical_offset))
-        head, same = _shared_head(self._shared, 0, 0, timestamp_ms), repeat
+        head, same = shared_head(self._shared, 0, 0, timestamp_ms), repeat
         parts = [b""] * (4 * self.count)
         parts[0::4] = map(
             _cut_head(len(head) - 40).pack, self._sizes, same(head[4:8]), _crcs(bodies), same(head[12:16]), flags,
@@ -206,7 +206,7 @@ def _crcs(bodies: Sequence[bytes]) -> list[int]:
     return [crc32(body) & _CRC_MASK for body in bodies]
 
 
-def _shared_head(shared: SharedFields, size: int, body_size: int, timestamp_ms: int) -> bytes:
+def shared_head(shared: SharedFields, size: int, body_size: int, timestamp_ms: int) -> bytes:
     """Return a head with zeros for what records differ in; there is no preparedTransactionOffset in a batch either."""
     queue_id, sys_flag, born_timestamp, born_host, store_host, reconsume_times = shared
     return pack_record_head(

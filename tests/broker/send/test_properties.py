@@ -22,7 +22,7 @@ from rocketpy.errors import RequestError
 from rocketpy.protocol.batch import BatchColumns
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.java_hash import tags_code
-from rocketpy.protocol.properties import decode_properties, encode_properties
+from rocketpy.protocol.properties import decode_properties, encode_properties, index_keys_of
 
 JAVA = "KEYS\x01k1 k2\x02UNIQ_KEY\x010A\x02WAIT\x01true\x02TAGS\x01t"
 
@@ -161,6 +161,16 @@ def test_messages_that_are_nearly_alike_keep_their_own_meaning(texts: list[str])
     for text, stored, code, keys in zip(own, batch.properties, batch.tags_codes, batch.keys, strict=True):
         assert stored == text + (b"" if text.endswith(b"\x02") else b"\x02") + b"CLUSTER\x01c"
         assert (code, keys) == as_read_from_the_log(stored)
+
+
+@pytest.mark.parametrize("own", ["UNIQ_KEY\x010A\x02WAIT\x01true", "UNIQ_KEY\x010A\x02WAIT\x01true\x02TAGS\x01t"])
+@pytest.mark.parametrize("is_alike", [True, False])
+def test_a_message_of_a_batch_has_as_many_keys_as_any_other(own: str, is_alike: bool) -> None:
+    """The index counts on it; recovery reads as many from the record."""
+    text = f"KEYS\x01{' '.join(map(str, range(200)))}\x02{own}".encode()
+    columns = BatchColumns([0, 0], [b"", b""], [text, text if is_alike else b""])
+    batch = stored_batch(columns, b"CLUSTER\x01c", suffix_has_no_tags_or_keys=True)
+    assert list(batch.keys[0]) == list(index_keys_of(decode_properties(batch.properties[0].decode())))
 
 
 def test_what_only_the_broker_may_write_is_refused() -> None:
