@@ -32,8 +32,12 @@ LIST = "rocketpy/compiled.txt"
 VARIABLE = "ROCKETPY_PURE"
 NOT_COMPILED = "not compiled: "
 KERNELS = (
+    "rocketpy/protocol/kernels/ascii_text.py",
     "rocketpy/protocol/kernels/batch.py",
     "rocketpy/protocol/kernels/index_hashes.py",
+    "rocketpy/protocol/kernels/record.py",
+    "rocketpy/protocol/kernels/send_header.py",
+    "rocketpy/protocol/kernels/send_ok.py",
 )
 HOT_MODULES = (
     "rocketpy/broker/monitoring/counters.py",
@@ -43,6 +47,7 @@ HOT_MODULES = (
     "rocketpy/broker/send/answers.py",
     "rocketpy/broker/send/fast_batch.py",
     "rocketpy/broker/send/fast_path.py",
+    "rocketpy/broker/send/kernel_path.py",
     "rocketpy/broker/send/properties.py",
     "rocketpy/protocol/batch.py",
     "rocketpy/protocol/frame/codec.py",

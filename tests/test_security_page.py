@@ -34,6 +34,8 @@ NO_LIMIT_OF_A_PEER = {
     "PORT_MAX": "a number's range",
     "QUEUE_ID_MAX": "a file format",
     "QUEUES_PER_FLUSH_MAX": "a step of our own work",
+    "READ_HEADER_MAX": "a longer header takes the general path",
+    "READ_PROPERTIES_MAX": "more properties take the general path",
     "RECORD_SIZE_MAX": "a file format",
     "RETRY_SECONDS_MAX": "the backoff of a delivery",
     "ROUND_SECONDS_MAX": "a step of our own work",

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketpy.containment import Contained
 from rocketpy.errors import (
@@ -31,6 +31,9 @@ from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.deferred import Deferred, Owed
 from rocketpy.remoting.pending_response import AwaitedResponse, PendingResponse
 from rocketpy.remoting.task_pool import TaskKind
+
+if TYPE_CHECKING:  # where kernels are not compiled nothing loads them
+    from rocketpy.protocol.kernels.send_header import SendHeader
 
 _SERVED: Final = 1
 """What a fast path returns for a request that it has served: True, compared as the number that compiled code has."""
@@ -70,6 +73,7 @@ class Connection:
         "frames_received",
         "is_closed",
         "last_active",
+        "last_send",
         "opened_at",
         "outgoing_size",
         "peer",
@@ -95,6 +99,8 @@ class Connection:
         """Whether the connection has ended; it never opens again."""
         self.outgoing_size = 0
         """Bytes queued for the peer."""
+        self.last_send: SendHeader | None = None
+        """The peer's last send, as a fast path keeps it to compare the next one with."""
         self._dispatcher = dispatcher
         self._burst = dispatcher.burst
         self._transport = transport

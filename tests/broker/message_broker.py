@@ -13,6 +13,7 @@ from pathlib import Path
 import attrs
 import trio.testing
 
+from rocketpy import BUILD
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks
@@ -175,12 +176,14 @@ async def open_message_broker(
     put_status: PutMessageStatus | None = None,
     hooks: BrokerHooks = NO_HOOKS,
     read_batch: ReadBatch | None = READ_BATCH,
+    has_kernels: bool = BUILD.has_kernels,
     **settings: object,
 ) -> AsyncIterator[MessageBroker]:
     """Open a broker with one topic of four queues.
 
     ``store`` are its store's settings, ``settings`` its own. With ``put_status`` its store refuses every message so.
-    With send hooks there is no fast path. ``read_batch`` is the kernel that reads batches, None for none.
+    With send hooks there is no fast path. ``read_batch`` is the kernel that reads batches, None for none, and
+    ``has_kernels`` says whether single sends are read by theirs.
     """
     store_config = MessageStoreConfig(**{**SMALL_STORE, **(store or {}), "store_path_root_dir": root})  # type: ignore[arg-type]
     # Fast failure measures real time: a send would be refused because the machine was busy with something else.
@@ -201,7 +204,9 @@ async def open_message_broker(
         puts = _note_puts(opened, put_status)
         context = context_of(tables, opened, store_config)
         message_put = MessagePut(store=opened, levels=DelayLevels.parse(store_config.message_delay_level))
-        send_feature = SendFeature(context, message_put=message_put, hooks=hooks, read_batch=read_batch)
+        send_feature = SendFeature(
+            context, message_put=message_put, hooks=hooks, read_batch=read_batch, has_kernels=has_kernels
+        )
         dispatcher = Dispatcher(end_burst=send_feature.end_burst, after_replies=hold.serve_woken)
         send_feature.register(dispatcher)
         PullFeature(context, message_put=message_put, hold_service=hold, hooks=send_feature.consume_hooks).register(

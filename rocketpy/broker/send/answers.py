@@ -90,6 +90,11 @@ class SendAnswers:
         self._success = _success_template(encode_frame(fixed), self._host_hex.encode() + b"%016X")
         self._batch_success = _success_template(encode_frame(fixed), b"%b")
 
+    @property
+    def success_template(self) -> bytes:
+        """The %-template of what :meth:`success` returns, for physical offset, queue id, queue offset and opaque."""
+        return self._success
+
     def success(self, opaque: int, physical_offset: int, queue_id: int, queue_offset: int) -> bytes:
         """Return the JSON frame for SEND_OK, byte for byte what the generic encoder would write."""
         header = self._success % (physical_offset, queue_id, queue_offset, opaque)

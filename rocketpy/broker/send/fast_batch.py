@@ -30,7 +30,6 @@ from rocketpy.broker.send.properties import (
 )
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.batch import split_batch_body
-from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, SerializeType
 from rocketpy.protocol.command import ONEWAY_FLAG, RemotingCommand
 from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, FastSendFields, FastSendHeader, decode_fast_send
@@ -55,7 +54,7 @@ _MANY = 100
 _IS_BATCH = b'"m":"true"'
 """The flag as clients write it. The fast decoder also takes 1 for true, which Java does not."""
 
-PlainTopic = Callable[[str], "tuple[TopicConfig, object] | None"]
+PlainTopic = Callable[[str], "tuple[int, object] | None"]
 ReadBatch = Callable[[bytes, int, int], "BatchItems | None"]
 
 
@@ -77,8 +76,10 @@ class FastBatch:
     def __init__(
         self, shared: SendCollaborators, *, plain_topic: PlainTopic, read_batch: ReadBatch | None = READ_BATCH
     ) -> None:
-        """``plain_topic`` returns a plain topic's configuration, None for any other; ``read_batch`` is the kernel, None
-        to split every body into columns."""
+        """``plain_topic`` returns the number of a plain topic's queues, None for any other.
+
+        ``read_batch`` is the kernel, None to split every body into columns.
+        """
         self._plain_topic = plain_topic
         store = self._store = shared.store
         # A plug-in between broker and store takes batches by put_batch.
@@ -101,7 +102,7 @@ class FastBatch:
         plain = self._plain_topic(fields.topic)
         if plain is None:
             return False
-        if not 0 <= fields.queue_id < plain[0].write_queue_nums or _IS_BATCH not in header:
+        if not 0 <= fields.queue_id < plain[0] or _IS_BATCH not in header:
             return False
         body = body or b""
         if len(body) > self._store.message_size_max or BROKER_ONLY_MARK in body:

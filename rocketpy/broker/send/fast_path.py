@@ -28,14 +28,13 @@ from rocketpy.broker.send.properties import (
     match_usual,
     plain_properties,
 )
-from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, SerializeType
 from rocketpy.protocol.command import ONEWAY_FLAG, RemotingCommand
 from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, DecodeSend, decode_fast_send
 from rocketpy.protocol.properties import PROPERTIES_TEXT_MAX, index_keys
 from rocketpy.protocol.topic_name import topic_name_fault
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.dispatch import Dispatcher, FastPath
 from rocketpy.store.results import PutMessageStatus
 
 _PUT_OK = PutMessageStatus.PUT_OK
@@ -62,8 +61,8 @@ class FastSend:
         self._topic_config_manager = topic_config_manager
         self._topics_version = topic_config_manager.data_version  # under which _plain_topics was built
         self._appender = store.appender  # read for wrote_offset without a call: the difference is the size of a record
-        # Cache of _note_plain_topic: by topic, its configuration and its put counter.
-        self._plain_topics: dict[str, tuple[TopicConfig, TopicPutCounter]] = {}
+        # Cache of _note_plain_topic: by topic, the number of its queues and its put counter.
+        self._plain_topics: dict[str, tuple[int, TopicPutCounter]] = {}
         self._check = shared.check
         self._gate = shared.gate
         self._answers = shared.answers
@@ -73,9 +72,9 @@ class FastSend:
         self._cluster_suffix = f"\x02CLUSTER\x01{shared.config.broker_cluster_name}".encode()
         self._batches = FastBatch(shared, plain_topic=self.plain_topic, read_batch=read_batch)
 
-    def register(self, dispatcher: Dispatcher) -> None:
-        """Register for both codes; the fast path sees a request before its header is decoded."""
-        dispatcher.register_fast_path(RequestCode.SEND_MESSAGE_V2, self.process_fast)
+    def register(self, dispatcher: Dispatcher, send: FastPath) -> None:
+        """Register for both codes; the fast path, ``send`` for single ones, sees a request before it is decoded."""
+        dispatcher.register_fast_path(RequestCode.SEND_MESSAGE_V2, send)
         dispatcher.register_fast_path(RequestCode.SEND_BATCH_MESSAGE, self._batches.process_fast)
 
     def invalidate(self) -> None:
@@ -83,8 +82,8 @@ class FastSend:
         self._plain_topics.clear()
         self._topics_version = self._topic_config_manager.data_version
 
-    def plain_topic(self, topic: str) -> tuple[TopicConfig, TopicPutCounter] | None:
-        """Return a plain topic's configuration and put counter; None if no fast path may serve it."""
+    def plain_topic(self, topic: str) -> tuple[int, TopicPutCounter] | None:
+        """Return the number of a plain topic's queues and its put counter; None if the fast path may not serve it."""
         if self._topics_version is not self._topic_config_manager.data_version:
             self.invalidate()
         return self._plain_topics.get(topic) or self._note_plain_topic(topic)
@@ -103,8 +102,8 @@ class FastSend:
         plain = self._plain_topics.get(topic) or self._note_plain_topic(topic)
         if plain is None:
             return False
-        config, counter = plain
-        if not 0 <= queue_id < config.write_queue_nums or fields.batch:
+        queue_count, counter = plain
+        if not 0 <= queue_id < queue_count or fields.batch:
             return False
         if self._waits_for_storing and not connection.may_defer:
             return False
@@ -138,7 +137,7 @@ class FastSend:
         )
         if status is not _PUT_OK:
             if not request.flag & ONEWAY_FLAG:
-                self._refuse_fast(connection, request.opaque, status, body, stored)
+                self.refuse(connection, request.opaque, status, body, stored.encode() + self._cluster_suffix)
             return True
         counter.count += 1
         end_offset = self._appender.wrote_offset
@@ -146,7 +145,9 @@ class FastSend:
         if self._waits_for_storing:
             if not request.flag & ONEWAY_FLAG:
                 connection.count_deferred()
-                answer = partial(self._answer_fast, connection, request.opaque, physical_offset, queue_id, queue_offset)
+                answer = partial(
+                    self.answer_stored, connection, request.opaque, physical_offset, queue_id, queue_offset
+                )
                 self._store.wait_stored(end_offset, answer)
             else:
                 self._store.flush_soon()
@@ -154,7 +155,7 @@ class FastSend:
             connection.reply_frame(self._answers.success(request.opaque, physical_offset, queue_id, queue_offset))
         return True
 
-    def _answer_fast(
+    def answer_stored(
         self,
         connection: Connection,
         opaque: int,
@@ -172,8 +173,7 @@ class FastSend:
             frame = answers.stored(Receipt(opaque, SerializeType.JSON, msg_id, queue_id, queue_offset), status)
         connection.reply_deferred(frame)
 
-    def _note_plain_topic(self, topic: str) -> tuple[TopicConfig, TopicPutCounter] | None:
-        """Cache and return a plain topic's configuration and put counter; None if the fast path may not serve it."""
+    def _note_plain_topic(self, topic: str) -> tuple[int, TopicPutCounter] | None:
         config = self._topic_config_manager.select_topic_config(topic)
         if config is None or topic[0] == "%" or topic in self._check.forbidden_topics or topic_name_fault(topic):
             return None
@@ -181,12 +181,12 @@ class FastSend:
             return None
         if len(self._plain_topics) >= PLAIN_TOPICS_MAX:
             self._plain_topics.clear()
-        plain = self._plain_topics[topic] = config, self._stats.topic_put_counter(topic)
+        plain = self._plain_topics[topic] = config.write_queue_nums, self._stats.topic_put_counter(topic)
         return plain
 
-    def _refuse_fast(
-        self, connection: Connection, opaque: int, status: PutMessageStatus, body: bytes | None, stored: str
+    def refuse(
+        self, connection: Connection, opaque: int, status: PutMessageStatus, body: bytes | None, properties: bytes
     ) -> None:
+        """Answer a plain send that the store has refused; ``properties`` as it would have stored them."""
         request = RemotingCommand(code=RequestCode.SEND_MESSAGE_V2, opaque=opaque)
-        properties = stored.encode() + self._cluster_suffix
         connection.reply(self._outcome.not_stored(request, status, body or b"", properties))

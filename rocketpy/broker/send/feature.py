@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rocketpy import BUILD
 from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.feature import Feature
@@ -26,7 +27,7 @@ from rocketpy.broker.send.put import MessagePut
 from rocketpy.broker.send.request_reply import ReplyMessageProcessor
 from rocketpy.broker.send.send_back import SendBackProcessor
 from rocketpy.protocol.fast_path_headers import DecodeSend, decode_fast_send
-from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.dispatch import Dispatcher, FastPath
 
 LIVE_KEYS = ("brokerPermission", "startAcceptSendRequestTimeStamp", "traceOn")
 """Live settings with cached derivatives: call ``settings_changed`` after changing one."""
@@ -43,8 +44,12 @@ class SendFeature(Feature):
         hooks: BrokerHooks,
         decode: DecodeSend = decode_fast_send,
         read_batch: ReadBatch | None = READ_BATCH,
+        has_kernels: bool = BUILD.has_kernels,
     ) -> None:
-        """``decode`` decodes a header on the fast path, ``read_batch`` reads the body of a batch there."""
+        """``decode`` decodes a header on the fast path, ``read_batch`` reads the body of a batch there.
+
+        With ``has_kernels`` the header of a single send is read by a kernel first.
+        """
         config, store_config, store = context.config, context.store_config, context.store
         self.gate = SendGate()
         self.long_batches = LongBatches()
@@ -83,6 +88,7 @@ class SendFeature(Feature):
         self._context = context
         self._decode = decode
         self._read_batch = read_batch
+        self._has_kernels = has_kernels
         self.settings = {LIVE_KEYS: self.settings_changed}
         self._on_change: list[Callable[[], None]] = [lambda: answers.set_trace_on(config.trace_on)]
 
@@ -111,7 +117,14 @@ class SendFeature(Feature):
         )
         self.gate.on_close(fast.invalidate)
         self._on_change.append(fast.invalidate)
-        fast.register(dispatcher)
+        process: FastPath = fast.process_fast
+        if self._has_kernels:
+            from rocketpy.broker.send.kernel_path import KernelSend  # plain Python does not load it
+
+            compiled = KernelSend(self._shared, fast=fast)
+            self._on_change.append(compiled.settings_changed)
+            process = compiled.process
+        fast.register(dispatcher, process)
 
     def _register_sends(self, dispatcher: Dispatcher) -> None:
         context = self._context

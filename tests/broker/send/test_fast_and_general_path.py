@@ -69,22 +69,22 @@ async def contents(broker: MessageBroker) -> object:
 async def assert_agreement(
     frames: Sequence[bytes], *, put_status: PutMessageStatus | None = None, **settings: object
 ) -> list[bool]:
-    """Serve frames on both paths and compare; return which of them the fast path took."""
+    """Serve frames on all paths and compare; return which of them the fast path took, with the kernel and without."""
     seen: list[object] = []
-    taken: list[bool] = []
-    for is_fast in (True, False):
-        async with open_message_broker(put_status=put_status, **settings) as broker:  # type: ignore[arg-type]
-            if is_fast:
-                taken = broker.send_path.taken
-                broker.pull_path.taken = broker.batch_path.taken = taken
+    taken: list[list[bool]] = [[], []]
+    for path in (0, 1, None):  # fast path, the same with kernels, general path
+        async with open_message_broker(put_status=put_status, has_kernels=path == 1, **settings) as broker:  # type: ignore[arg-type]
+            if path is not None:
+                broker.send_path.taken = broker.pull_path.taken = broker.batch_path.taken = taken[path]
             else:
                 broker.use_general_path()
             prepare_consumers(broker)
             answers = await answers_of(broker, frames)
             offsets = broker.tables.offsets.offset_table
             seen.append((answers, await contents(broker), offsets, broker.hold.statistics()))
-    assert seen[0] == seen[1]
-    return taken
+    assert seen[0] == seen[1] == seen[2]
+    assert taken[0] == taken[1]
+    return taken[0]
 
 
 def prepare_consumers(broker: MessageBroker) -> None:

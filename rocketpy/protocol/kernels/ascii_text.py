@@ -1,0 +1,119 @@
+"""Comparing, scanning and copying ASCII text by words of 8 bytes: what the kernels of headers share.
+
+No function reads outside of the bytes that it is given: a position out of range is an IndexError, or the answer "no".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import BytesWriter, read_i64_le, write_i64_le
+from mypy_extensions import i64, u8
+
+# Each byte of these words is the same. A word whose highest bits are 0 is ASCII.
+_ONES: Final[i64] = 0x0101010101010101
+_SPACES: Final[i64] = 0x2020202020202020
+_QUOTES: Final[i64] = 0x2222222222222222
+_BACKSLASHES: Final[i64] = 0x5C5C5C5C5C5C5C5C
+_HIGHEST: Final[i64] = -0x7F7F7F7F7F7F7F80
+_DIGITS_MAX: Final[i64] = 18
+"""Digits of a number that is read: more might not fit into 64 bits."""
+
+
+def is_same(text: bytes, begin: i64, other: bytes, other_begin: i64, size: i64) -> bool:
+    """Return whether ``size`` bytes of two texts are equal; False if either is too short."""
+    if begin < 0 or other_begin < 0 or begin + size > i64(len(text)) or other_begin + size > i64(len(other)):
+        return False
+    at: i64 = 0
+    while at + 8 <= size:
+        if read_i64_le(text, begin + at) != read_i64_le(other, other_begin + at):
+            return False
+        at += 8
+    while at < size:
+        if text[begin + at] != other[other_begin + at]:
+            return False
+        at += 1
+    return True
+
+
+def text_end(text: bytes, begin: i64) -> i64:
+    """Return where a run of ASCII characters ends: at a quote, backslash, control character, or byte above 0x7F."""
+    at = begin
+    last = i64(len(text)) - 8
+    while at <= last:
+        word = read_i64_le(text, at)
+        quotes = word ^ _QUOTES
+        backslashes = word ^ _BACKSLASHES
+        # A byte below n makes the highest bit of (byte - n) & ~byte, a zero byte that of (byte - 1) & ~byte.
+        found = ((word - _SPACES) & ~word) | ((quotes - _ONES) & ~quotes) | ((backslashes - _ONES) & ~backslashes)
+        if ((found | word) & _HIGHEST) != 0:
+            break
+        at += 8
+    size = i64(len(text))
+    while at < size:
+        byte = i64(text[at])
+        if byte < 0x20 or byte > 0x7F or byte == 0x22 or byte == 0x5C:
+            break
+        at += 1
+    return at
+
+
+def digits_end(text: bytes, begin: i64) -> i64:
+    """Return where a run of decimal digits ends."""
+    at = begin
+    size = i64(len(text))
+    while at < size and 0x30 <= i64(text[at]) <= 0x39:
+        at += 1
+    return at
+
+
+def number_of(text: bytes, begin: i64, end: i64) -> i64:
+    """Return the number that a text is, written in at most 18 digits and no other way; -1 for any other text."""
+    if begin >= end or end - begin > _DIGITS_MAX or (text[begin] == 0x30 and end - begin > 1):
+        return -1
+    value: i64 = 0
+    at = begin
+    while at < end:
+        digit = i64(text[at]) - 0x30
+        if digit < 0 or digit > 9:
+            return -1
+        value = value * 10 + digit
+        at += 1
+    return value
+
+
+def copy_text(writer: BytesWriter, text: bytes, begin: i64, end: i64) -> None:
+    """Write the bytes of a text from one position to another."""
+    at = begin
+    while at + 8 <= end:
+        write_i64_le(writer, read_i64_le(text, at))
+        at += 8
+    while at < end:
+        writer.append(text[at])
+        at += 1
+
+
+def decimal_width(value: i64) -> i64:
+    """Return how many bytes :func:`write_decimal` writes."""
+    if value < 0:
+        return 1 + decimal_width(-value)
+    width: i64 = 1
+    while value >= 10:
+        value //= 10
+        width += 1
+    return width
+
+
+def write_decimal(writer: BytesWriter, value: i64) -> None:
+    """Write a number above the lowest of 64 bits in decimal."""
+    if value < 0:
+        writer.append(0x2D)
+        value = -value
+    power: i64 = 1
+    width = decimal_width(value)
+    while width > 1:
+        power *= 10
+        width -= 1
+    while power > 0:
+        writer.append(u8(0x30 + value // power % 10))
+        power //= 10
