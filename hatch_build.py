@@ -58,6 +58,7 @@ HOT_MODULES = (
     "rocketpy/remoting/connection.py",
     "rocketpy/remoting/dispatch.py",
     "rocketpy/remoting/hub.py",
+    "rocketpy/remoting/lull.py",
     "rocketpy/store/append/appender.py",
     "rocketpy/store/append/batch.py",
     "rocketpy/store/append/burst_counts.py",

@@ -38,6 +38,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.limits.connection_budget import ConnectionBudget
 from rocketpy.remoting.limits.descriptors import allowed_connections, descriptor_limit
+from rocketpy.remoting.lull import LULL_SECONDS
 from rocketpy.remoting.network import Listener, Network
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls.contexts import ServerTls
@@ -139,6 +140,7 @@ class Wiring:
                 on_close=self.connection_closed,
                 tls=self._tls,
                 budget=budget,
+                lull_seconds=0.0 if self._context.store.waits_for_storing else LULL_SECONDS,
             )
             for listener, each in zip(listeners, dispatchers, strict=False)
         ]

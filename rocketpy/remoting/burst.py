@@ -54,13 +54,15 @@ class Burst:
     written. Blocks do not nest, and nothing in one awaits.
     """
 
-    __slots__ = ("_after_replies", "_dirty", "_end_burst", "has_failed", "may_send")
+    __slots__ = ("_after_replies", "_dirty", "_end_burst", "count", "has_failed", "may_send")
 
     def __init__(self, *, end_burst: Callable[[], None] = no_hook, after_replies: Callable[[], None] = no_hook) -> None:
         """Take the hook that makes the burst's writes visible, and the one that serves waiting pulls afterwards."""
         self._end_burst = end_burst
         self._after_replies = after_replies
         self._dirty: list[Sender] = []
+        self.count = 0
+        """Number of bursts so far, by which a driver sees that another one, or a task, has served something."""
         self.may_send = True
         """False while a burst is open, and permanently once one has failed."""
         self.has_failed = False
@@ -71,6 +73,7 @@ class Burst:
 
     def __enter__(self) -> None:
         assert self.may_send or self.has_failed, "a burst inside a burst"
+        self.count += 1
         self.may_send = False
 
     def __exit__(

@@ -8,6 +8,7 @@ Rules:
 - Fair by time: a burst ends after ``SLICE_FRAMES`` frames and the hub passes a Trio checkpoint after ``SLICE_SECONDS``
   (at the latest when the current request is done). Both limits also apply in the middle of one connection's frames; the
   remaining frames are served first in the next turn.
+- Within its slice it waits for quick peers in its own epoll descriptor, a millisecond at most (``lull``).
 - Level-triggered. Events are never kept across a checkpoint, because by then a descriptor may belong to another peer.
 - One guard per connection: a malformed frame, a reset or a bug in serving ends that connection only, and only after the
   burst, so that its earlier requests are answered. ``StoreError`` and ``AssertionError`` pass: they end the program.
@@ -26,6 +27,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 import trio
 
@@ -36,20 +38,21 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
+from rocketpy.remoting.lull import LULL_SECONDS, Lull
 from rocketpy.remoting.tls.acceptor import TLS_HANDSHAKE
 
-SLICE_SECONDS = 0.001
-SLICE_FRAMES = 64
-READ_SIZE = 65_536
-SEND_SIZE = 1 << 20
+SLICE_SECONDS: Final = 0.001
+SLICE_FRAMES: Final = 64
+READ_SIZE: Final = 65_536
+SEND_SIZE: Final = 1 << 20
 """Replies are joined up to this size for one send, so that a slow reader does not cost a copy of all the rest."""
-EVENTS_MAX = 256
-UNFINISHED_SIZE = 4096
+EVENTS_MAX: Final = 256
+UNFINISHED_SIZE: Final = 4096
 """A longer unfinished frame counts towards the limit over all connections (``IncomingBytes``)."""
 
-_IN = select.EPOLLIN if hasattr(select, "EPOLLIN") else 1
-_OUT = select.EPOLLOUT if hasattr(select, "EPOLLOUT") else 4
-_GONE = (select.EPOLLHUP | select.EPOLLERR) if hasattr(select, "EPOLLHUP") else 24
+_IN: Final = select.EPOLLIN if hasattr(select, "EPOLLIN") else 1
+_OUT: Final = select.EPOLLOUT if hasattr(select, "EPOLLOUT") else 4
+_GONE: Final = (select.EPOLLHUP | select.EPOLLERR) if hasattr(select, "EPOLLHUP") else 24
 
 _log = logging.getLogger("rocketpy.remoting")
 
@@ -97,8 +100,10 @@ class Hub:
         refusals: RefusalLog,
         allows: Callable[[bytes, tuple[str, int]], bool],
         take_tls: Callable[[socket.socket, tuple[str, int]], None],
+        lull_seconds: float = LULL_SECONDS,
         monotonic: Callable[[], float] = time.perf_counter,
     ) -> None:
+        """``lull_seconds`` is 0 where peers wait for tasks, which answer once the hub has returned to Trio."""
         self._dispatcher = dispatcher
         self._burst = dispatcher.burst
         self._limits = limits
@@ -110,6 +115,7 @@ class Hub:
         self._take_tls = take_tls
         self._monotonic = monotonic
         self._deadline = 0.0  # of the current slice
+        self._lull = Lull(lull_seconds)
         self._epoll = select.epoll()
         self._peers: dict[int, _Peer] = {}
         self._peer_of: dict[Connection, _Peer] = {}
@@ -147,19 +153,18 @@ class Hub:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; closes every connection when it ends."""
         task_status.started()
-        monotonic = self._monotonic
+        monotonic, burst, lull = self._monotonic, self._burst, self._lull
+        patience = 0.0
         try:
             while True:
                 # Either lets the other tasks run first.
                 if self._backlog:
                     await trio.lowlevel.checkpoint()
                 else:
+                    lull.leave(monotonic(), burst.count)
                     await trio.lowlevel.wait_readable(self._epoll.fileno())
-                # A wake-up costs as much as several requests, so poll again while peers are ready, up to the slice.
-                deadline = self._deadline = monotonic() + SLICE_SECONDS
-                while self._turn(deadline) and monotonic() < deadline:
-                    pass
-                self._now = 0.0
+                    patience = lull.come_back(monotonic(), burst.count)
+                self._serve_slice(patience)
         finally:
             for connection in self.connections:
                 self.end(connection)
@@ -214,20 +219,44 @@ class Hub:
 
     # ---- a turn ---------------------------------------------------------------------------------------------------
 
-    def _turn(self, deadline: float) -> bool:
+    def _serve_slice(self, patience: float) -> None:
+        """Serve turns, each of which waits for so long at most, until no peer is ready or the slice is over."""
+        # A wake-up costs as much as several requests, so look again while peers are ready.
+        monotonic = self._monotonic
+        deadline = self._deadline = monotonic() + SLICE_SECONDS
+        # The first turn does not wait: Trio has reported a peer, or there is a backlog.
+        is_busy = self._turn(deadline, 0.0)
+        while is_busy and monotonic() < deadline:
+            is_busy = self._turn(deadline, patience)
+        if patience:
+            self._lull.note(is_vain=not is_busy)
+        self._now = 0.0
+
+    def _turn(self, deadline: float, patience: float) -> bool:
         """Serve the backlog and the ready connections, then end the burst; False when no peer was ready."""
+        # With a backlog it does not wait, and without budget for the sockets it does not look at them: _skipped keeps
+        # its ranks for the next turn that does.
+        has_backlog = bool(self._backlog)
+        ready: list[tuple[int, int]] = [] if has_backlog else self._epoll.poll(patience, EVENTS_MAX)
+        if not ready and not has_backlog:
+            self._skipped = {}
+            return False
         # A turn is one burst: leaving the block writes what it put and sends its replies. It is bounded by
         # SLICE_FRAMES, so that the first reply of a burst does not wait for a thousand others to be served.
+        budget = SLICE_FRAMES
         with self._burst:
-            budget = self._serve_backlog(deadline) if self._backlog else SLICE_FRAMES
-            # Without budget it is not polled, so _skipped keeps its ranks for the next turn that gets to the sockets.
-            is_busy = budget <= 0 or self._serve_ready(budget, deadline)
+            if has_backlog:
+                budget = self._serve_backlog(deadline)
+                if budget > 0:
+                    ready = self._epoll.poll(0, EVENTS_MAX)
+            if budget > 0:
+                self._serve_ready(ready, budget, deadline)
         # Only now: closing drops what is queued, and requests served before the malformed one are owed their replies.
         if self._refused:
             for connection in self._refused:
                 self.end(connection)
             self._refused.clear()
-        return is_busy
+        return budget <= 0 or bool(ready)
 
     def _serve_backlog(self, deadline: float) -> int:
         """Serve each backlogged peer once; returns how many frames may still be served in this turn, 0 when it is over.
@@ -250,20 +279,11 @@ class Hub:
                 return 0
         return budget
 
-    def _serve_ready(self, budget: int, deadline: float) -> bool:
-        """Read and serve the connections that epoll reports; False when there is none."""
-        ready = self._epoll.poll(0, EVENTS_MAX)
-        if not ready:
-            self._skipped = {}
-            return False
+    def _serve_ready(self, ready: list[tuple[int, int]], budget: int, deadline: float) -> None:
+        """Read and serve the connections that epoll has reported, as far as there is budget and time."""
         self._now = trio.current_time()
         if self._skipped:
-            # Level-triggered epoll reports busy descriptors in the same order each time. Without this sort the last
-            # ones would starve once the first ones use up the budget. A descriptor that was reused meanwhile only
-            # inherits a rank. The sort is stable, so peers that were not skipped keep epoll's order.
-            rank = self._skipped.get
-            ready.sort(key=lambda event: rank(event[0], EVENTS_MAX))
-            self._skipped = {}
+            self._put_skipped_first(ready)
         monotonic, peers = self._monotonic, self._peers
         for fd, events in ready:
             peer = peers.get(fd)
@@ -283,7 +303,14 @@ class Hub:
                     skipped = ready[ready.index((fd, events)) + 1 :]
                     self._skipped = {fd: rank for rank, (fd, _) in enumerate(skipped)}
                 break
-        return True
+
+    def _put_skipped_first(self, ready: list[tuple[int, int]]) -> None:
+        # Level-triggered epoll reports busy descriptors in the same order each time. Without this sort the last ones
+        # would starve once the first ones use up the budget. A descriptor that was reused meanwhile only inherits a
+        # rank. The sort is stable, so peers that were not skipped keep epoll's order.
+        rank = self._skipped.get
+        ready.sort(key=lambda event: rank(event[0], EVENTS_MAX))
+        self._skipped = {}
 
     def _serve_events(self, peer: _Peer, events: int, budget: int) -> int:
         """Serve a peer with other events than input; returns how many frames were served."""

@@ -26,6 +26,7 @@ from rocketpy.remoting.hub import Hub
 from rocketpy.remoting.limits.connection_budget import ConnectionBudget
 from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
+from rocketpy.remoting.lull import LULL_SECONDS
 from rocketpy.remoting.network import Address, Listener, socket_stream
 from rocketpy.remoting.stream_driver import StreamDriver
 from rocketpy.remoting.task_pool import TaskPool
@@ -68,8 +69,12 @@ class RemotingServer:
         tls: ServerTls | None = None,
         budget: ConnectionBudget | None = None,
         use_hub: bool | None = None,
+        lull_seconds: float = LULL_SECONDS,
     ) -> None:
-        """Without ``tls`` the server refuses TLS. Several servers of one program share ``tls`` and ``budget``."""
+        """Without ``tls`` the server refuses TLS. Several servers of one program share ``tls`` and ``budget``.
+
+        ``lull_seconds`` is that of the hub: 0 where peers wait for tasks.
+        """
         assert listeners, "a server without a listener"
         self._listeners = list(listeners)
         self._config = config
@@ -100,6 +105,7 @@ class RemotingServer:
                 refusals=self._refusals,
                 allows=self._acceptor.allows,
                 take_tls=self._take_tls,
+                lull_seconds=lull_seconds,
             )
         self._nursery: trio.Nursery | None = None
         self._accepted_count = 0

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import select
+import signal
 import socket
+import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from itertools import pairwise
 
 import attrs
@@ -27,8 +31,9 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.hub import Hub
 from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
+from rocketpy.remoting.lull import LULL_SECONDS
 from tests.forgotten import is_forgotten
-from tests.patience import until, until_blocked
+from tests.patience import PATIENCE_SECONDS, until, until_blocked
 
 ECHO, DEFER = 1001, 1004
 SIZE = 1002
@@ -102,6 +107,7 @@ def a_world(
     *,
     end_burst: Callable[[], None] = no_hook,
     allows: Callable[[bytes, tuple[str, int]], bool] | None = None,
+    lull_seconds: float = 0.0,
     monotonic: Callable[[], float] = time.perf_counter,
 ) -> Iterator[World]:
     dispatcher = Dispatcher(end_burst=end_burst)
@@ -118,6 +124,7 @@ def a_world(
         refusals=RefusalLog(),
         allows=allows or (lambda first, address: first not in refused),
         take_tls=lambda sock, address: taken.append(sock),
+        lull_seconds=lull_seconds,
         monotonic=monotonic,
     )
 
@@ -593,6 +600,140 @@ async def test_other_tasks_run_between_two_slices() -> None:
             nursery.start_soon(service)
         # Trio shuffles the tasks of a batch, so the service may come first in one batch and last in the next.
         assert all(later - earlier <= 2 for earlier, later in pairwise([0, *turns, 20])), turns
+
+
+# ---- waiting for quick peers -----------------------------------------------------------------------------------------
+
+LONG = 3.0
+"""Seconds that a test must not last: so long a hub waits in these tests, where it waits in vain."""
+
+
+class Passes(trio.abc.Instrument):
+    """Counts how often Trio has polled."""
+
+    count = 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        self.count += 1
+
+
+class Clock:
+    """The hub's clock, which stands still but for what is added; a step is added at each reading."""
+
+    def __init__(self, step: float = 0.0) -> None:
+        self.now, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+    def make_peers_slow(self) -> None:
+        self.step = 1.0
+
+
+def ping_pong(
+    peer: socket.socket, count: int, *, pause_s: float = 0.0, before_last: Callable[[], None] = no_hook
+) -> None:
+    """In a thread: ask ``count`` times, each time a pause after the last question is answered."""
+    peer.setblocking(True)
+    reader = FrameReader()
+    for opaque in range(count):
+        if opaque == count - 1:
+            before_last()
+        time.sleep(pause_s)
+        peer.sendall(ask(ECHO, opaque))
+        while (frame := reader.next_frame()) is None:
+            reader.receive(peer.recv(1 << 16))
+        assert decode_command(*frame).opaque == opaque
+
+
+async def test_a_quick_peer_is_served_without_returning_to_trio() -> None:
+    clock = Clock()  # by which every pause is short, and a slice without an end
+    with a_world(lull_seconds=LONG, monotonic=clock) as world:
+        peer, _ = world.connect()
+        async with running(world), trio.open_nursery() as nursery:
+            passes = Passes()
+            trio.lowlevel.add_instrument(passes)
+            # The hub looks before the peer has paused, and Trio would poll for each request at least once.
+            asking = partial(ping_pong, peer, 50, pause_s=0.001, before_last=clock.make_peers_slow)
+            nursery.start_soon(trio.to_thread.run_sync, asking)
+            await until(lambda: world.hub.connections[0].frames_received == 50)
+            trio.lowlevel.remove_instrument(passes)
+        assert passes.count < 40
+
+
+async def test_a_quick_peer_does_not_keep_other_tasks_waiting_for_longer_than_a_slice() -> None:
+    clock = Clock(step=hub_module.SLICE_SECONDS / 8)
+    with a_world(lull_seconds=LONG, monotonic=clock) as world:
+        peer, _ = world.connect()
+        served: list[int] = []
+
+        async def service() -> None:
+            connection = world.hub.connections[0]
+            while connection.frames_received < 100:
+                served.append(connection.frames_received)
+                await trio.lowlevel.checkpoint()
+
+        async with running(world), trio.open_nursery() as nursery:
+            asking = partial(ping_pong, peer, 100, before_last=clock.make_peers_slow)
+            nursery.start_soon(trio.to_thread.run_sync, asking)
+            nursery.start_soon(service)
+        assert all(later - earlier <= 10 for earlier, later in pairwise([0, *served, 100])), served
+
+
+async def test_a_signal_and_a_cancellation_are_served_while_a_peer_is_quick() -> None:
+    with a_world(lull_seconds=LULL_SECONDS) as world:
+        peer, _ = world.connect()
+        peer.setblocking(True)
+        is_over = threading.Event()
+
+        def ask_and_ask() -> None:
+            while not is_over.is_set():
+                ping_pong(peer, 10)
+
+        with trio.fail_after(PATIENCE_SECONDS), trio.open_signal_receiver(signal.SIGUSR1) as signals:
+            async with running(world), trio.open_nursery() as nursery:
+                nursery.start_soon(trio.to_thread.run_sync, ask_and_ask)
+                await until(lambda: world.hub.connections[0].frames_received > 100)
+                os.kill(os.getpid(), signal.SIGUSR1)
+                assert await anext(aiter(signals)) == signal.SIGUSR1
+                with trio.move_on_after(0.01) as scope:
+                    await trio.sleep_forever()
+                assert scope.cancelled_caught
+                is_over.set()
+
+
+async def test_a_hub_with_slow_peers_returns_to_trio_at_once() -> None:
+    began, clock = time.perf_counter(), Clock()
+    with a_world(lull_seconds=LONG, monotonic=clock) as world:
+        peer, _ = world.connect()
+        async with running(world):
+            for opaque in range(20):
+                await until_blocked(lambda: True)  # the hub is waiting in Trio
+                clock.now += 0.001
+                peer.send(ask(ECHO, opaque))
+                assert (await answers(peer, 1))[0].opaque == opaque
+    assert time.perf_counter() - began < LONG
+
+
+async def test_a_hub_does_not_wait_while_a_task_serves_too() -> None:
+    began = time.perf_counter()
+    with a_world(lull_seconds=LONG, monotonic=Clock()) as world:
+        peer, _ = world.connect()
+        async with running(world), trio.open_nursery() as nursery:
+
+            async def serve() -> None:
+                while True:
+                    with world.dispatcher.burst:
+                        pass
+                    await trio.lowlevel.checkpoint()
+
+            nursery.start_soon(serve)
+            for opaque in range(20):
+                peer.send(ask(ECHO, opaque))
+                assert (await answers(peer, 1))[0].opaque == opaque
+            nursery.cancel_scope.cancel()
+    assert time.perf_counter() - began < LONG
 
 
 # ---- first bytes -----------------------------------------------------------------------------------------------------

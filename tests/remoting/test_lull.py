@@ -1,0 +1,69 @@
+"""When a hub may wait for its next request itself; what it does meanwhile is in test_hub."""
+
+from __future__ import annotations
+
+from rocketpy.remoting.lull import LULL_SECONDS, QUICK_SECONDS, Lull
+
+SOON = QUICK_SECONDS / 2
+
+
+def come_back_after(lull: Lull, seconds: float, *, other_bursts: int = 0) -> float:
+    lull.leave(100.0, 7)
+    return lull.come_back(100.0 + seconds, 7 + other_bursts)
+
+
+def come_back_until_it_waits(lull: Lull) -> int:
+    """Return how many quick returns a wait takes."""
+    count = 1
+    while not come_back_after(lull, SOON):
+        count += 1
+    return count
+
+
+def test_the_next_request_is_waited_for_after_some_short_pauses() -> None:
+    lull = Lull()
+    assert [come_back_after(lull, SOON) for _ in range(6)] == [0, 0, 0, LULL_SECONDS, LULL_SECONDS, LULL_SECONDS]
+
+
+def test_after_a_longer_pause_it_is_not() -> None:
+    lull = Lull()
+    come_back_until_it_waits(lull)
+    assert come_back_after(lull, QUICK_SECONDS * 1.01) == 0
+    assert come_back_until_it_waits(lull) == 4
+    assert come_back_after(lull, 60) == 0
+
+
+def test_it_is_not_while_something_else_is_served() -> None:
+    """A second hub, a stream or a task that answers late would get one turn per slice."""
+    lull = Lull()
+    come_back_until_it_waits(lull)
+    assert come_back_after(lull, SOON, other_bursts=1) == 0
+    assert come_back_until_it_waits(lull) == 4
+
+
+def test_without_seconds_there_is_no_wait() -> None:
+    lull = Lull(0)
+    assert [come_back_after(lull, SOON) for _ in range(10)] == [0] * 10
+
+
+def vain_waits(lull: Lull, count: int) -> list[int]:
+    """Return how many quick returns each wait takes, none of which finds a request."""
+    took = []
+    for _ in range(count):
+        took.append(come_back_until_it_waits(lull))
+        lull.note(is_vain=True)
+    return took
+
+
+def test_each_vain_wait_makes_the_next_one_rarer_up_to_a_bound() -> None:
+    assert vain_waits(Lull(), 11) == [4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024, 1024]
+
+
+def test_a_wait_that_is_not_vain_makes_up_for_all_before() -> None:
+    lull = Lull()
+    vain_waits(lull, 5)
+    come_back_until_it_waits(lull)
+    lull.note(is_vain=False)
+    assert come_back_until_it_waits(lull) == 1
+    lull.note(is_vain=True)
+    assert come_back_until_it_waits(lull) == 8
