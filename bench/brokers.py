@@ -1,12 +1,14 @@
-"""Starts, watches and ends the two brokers: the Java one from Maven and ours, with the same settings.
+"""Starts, watches and ends the brokers: the Java one from Maven and both builds of ours, with the same settings.
 
 Every process is ended by its own process id. A broker that does not answer in time, or dies, is an error that shows
-the end of its log.
+the end of its log. The Java broker starts with TLS off: otherwise it makes a key and a certificate at each start, which
+ours does only for the first connection that asks for TLS.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -22,7 +24,14 @@ from bench.processes import with_descendants
 REPOSITORY = Path(__file__).resolve().parent.parent
 JARS_COMMAND = REPOSITORY / "tests" / "interop" / "peer" / "jars"
 
+JAVA = "java"
+OURS = "ours"
+PURE, COMPILED = "pure", "compiled"
+WISHES = {PURE: "1", COMPILED: "0"}
+"""ROCKETPY_PURE for a build; OURS runs what the environment and the checkout say."""
+
 START_S = 60.0
+SAY_S = 10.0
 STOP_S = 60.0
 PROBE_TOPIC = "bench_probe"
 
@@ -32,6 +41,7 @@ JAVA_OPENS = (
     "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
 )
+_BUILD = re.compile(r"^  build +(.+)$", re.MULTILINE)
 LOGBACK = '<configuration><root level="ERROR"/></configuration>\n'
 
 
@@ -43,13 +53,15 @@ class BenchError(Exception):
 class Broker:
     """One broker with a store of its own; may be started again on it."""
 
-    kind: str  # "java" or "ours"
+    kind: str  # JAVA, OURS, PURE or COMPILED
     directory: Path
     settings: dict[str, str]
     jars: Path | None = None
     java_heap_mib: int = 1024
     port: int = field(default_factory=lambda: free_port())
     process: subprocess.Popen[bytes] | None = None
+    build: str = ""
+    """What the broker itself says of its build, once it has been started; only for PURE and COMPILED."""
 
     @property
     def has_accounts(self) -> bool:
@@ -66,7 +78,10 @@ class Broker:
             if time.perf_counter() - spawned > timeout_s:
                 raise BenchError(f"{self.kind}: no SEND_OK within {timeout_s:.0f} s{self._log_end()}")
             time.sleep(0.001)
-        return time.perf_counter() - spawned
+        seconds = time.perf_counter() - spawned
+        if self.kind in WISHES:
+            self._check_build()
+        return seconds
 
     def begin(self) -> float:
         """Spawn the process, and return when that was on the performance counter."""
@@ -101,11 +116,15 @@ class Broker:
 
     def anonymous_bytes(self) -> int:
         """Return RssAnon of the process and all its descendants: memory that is neither page cache nor shared files."""
-        return sum(_status_bytes(pid, "RssAnon") for pid in self._pids())
+        return sum(_kib_line(Path(f"/proc/{pid}/status"), "RssAnon") for pid in self._pids())
 
     def resident_bytes(self) -> int:
         """Return all memory of the process and its descendants that is in RAM, mapped files included."""
-        return sum(_status_bytes(pid, "VmRSS") for pid in self._pids())
+        return sum(_kib_line(Path(f"/proc/{pid}/status"), "VmRSS") for pid in self._pids())
+
+    def proportional_bytes(self) -> int:
+        """Return the same with each shared page divided by the number of processes that have it (PSS)."""
+        return sum(_kib_line(Path(f"/proc/{pid}/smaps_rollup"), "Pss") for pid in self._pids())
 
     def descriptors(self) -> int:
         """Return how many descriptors the process and its descendants have open."""
@@ -132,6 +151,18 @@ class Broker:
             return probe.send_one(self.port, PROBE_TOPIC, timeout_s)
         except OSError:
             return False
+
+    def _check_build(self) -> None:
+        """Keep what the broker says of its build; BenchError when it is the other one."""
+        deadline = time.monotonic() + SAY_S
+        log = self.directory / "broker.log"
+        while not (said := _BUILD.findall(log.read_text(errors="replace"))):
+            if time.monotonic() > deadline:
+                raise self.failed("it does not say which build it is")
+            time.sleep(0.01)
+        self.build = said[-1]
+        if self.build.startswith("plain Python") != (self.kind == PURE):
+            raise self.failed(f"another build was wanted than {self.build}")
 
     def _pids(self) -> list[int]:
         self._check_alive()
@@ -178,15 +209,18 @@ class Broker:
 
     def _command(self, settings: Path) -> tuple[list[str], dict[str, str]]:
         environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
-        if self.kind == "ours":
+        if self.kind != JAVA:
             environment["PYTHONPATH"] = str(REPOSITORY)
+            if self.kind in WISHES:
+                environment["ROCKETPY_PURE"] = WISHES[self.kind]
             return [sys.executable, "-m", "rocketpy.broker", "-c", str(settings)], environment
         home = self.directory / "home"
         (home / "conf").mkdir(parents=True, exist_ok=True)
         (home / "conf" / "logback_broker.xml").write_text(LOGBACK)
         mib = self.java_heap_mib
         heap = [f"-Xms{mib}m", f"-Xmx{mib}m", f"-Xmn{mib // 2}m", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=2g"]
-        names = [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", "-cp", f"{self.jars}/*"]
+        names = [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", "-Dtls.server.mode=disabled"]
+        names += ["-cp", f"{self.jars}/*"]
         main = ["org.apache.rocketmq.broker.BrokerStartup", "-c", str(settings)]
         return ["java", *heap, *JAVA_OPENS, *names, *main], environment
 
@@ -202,14 +236,22 @@ def peer_jars() -> Path:
     return Path(done.stdout.strip())
 
 
-def free_port() -> int:
-    """Return a port whose neighbours are free too: Java also listens two below (VIP channel) and one above (HA)."""
+def free_port(count: int = 1, distance: int = 0) -> int:
+    """Return a port for a broker, or for the first of several with a distance between them.
+
+    The neighbours are free, too: Java also listens two below (VIP channel) and one above (HA).
+    """
     while True:
         with socket.socket() as first:
             first.bind(("127.0.0.1", 0))
             port: int = first.getsockname()[1]
-        if port - 2 > 1024 and port + 1 < 65536 and all(_is_free(port + step) for step in (-2, 0, 1)):
+        ports = [port + number * distance for number in range(count)]
+        if ports[0] - 2 > 1024 and ports[-1] + 1 < 65536 and all(map(_is_free_for_a_broker, ports)):
             return port
+
+
+def _is_free_for_a_broker(port: int) -> bool:
+    return all(_is_free(port + step) for step in (-2, 0, 1))
 
 
 def _is_free(port: int) -> bool:
@@ -221,8 +263,8 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _status_bytes(pid: int, name: str) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+def _kib_line(path: Path, name: str) -> int:
+    for line in path.read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
-    raise BenchError(f"/proc/{pid}/status has no {name}")
+    raise BenchError(f"{path} has no {name}")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import trio
 
-from bench.brokers import REPOSITORY, free_port
+from bench.brokers import JAVA, REPOSITORY, free_port
 from bench.processes import processor_s
 from bench.rows import Row, Session
 from rocketpy.broker.metadata.registration_body import RegistrationBody
@@ -112,7 +112,7 @@ def _idle_share(session: Session) -> float:
 
 def _registration_ms(session: Session) -> float | None:
     """Return the processor time of making a registration of all topics that are new to it, in this process."""
-    if session.broker.kind != "ours":
+    if session.broker.kind == JAVA:
         return None
     topics = {f"idle_topic_{number:04}": TopicConfig(f"idle_topic_{number:04}", 8, 8) for number in range(TOPICS)}
     wrapper = TopicConfigSerializeWrapper(topics, DataVersion(1, 1))

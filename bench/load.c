@@ -5,7 +5,7 @@
  *   load latency sends at a fixed rate; a long poll on a second connection receives
  *
  * Options, all with a value:  --port N  --topic NAME  --queues N  --connections N  --depth N  --total N  --body BYTES
- *                             --batch N  --idle N  --max N  --rate N  --account NAME  --secret KEY
+ *                             --batch N  --idle N  --max N  --rate N  --account NAME  --secret KEY  --selector SQL92
  *
  * Rules
  *   - The code of every reply is checked. Refused messages are counted as errors and never as throughput.
@@ -43,7 +43,7 @@ static struct {
   int port, queues, connections, depth, body, batch, idle, max;
   long total;
   double rate;
-  const char *topic, *account, *secret;
+  const char *topic, *account, *secret, *selector;
 } options = {.queues = 8, .connections = 1, .depth = 1, .body = 128, .max = 32, .total = 100000, .rate = 500, .topic = "load"};
 
 static void die(int status, const char *format, ...) {
@@ -537,11 +537,12 @@ static void pull(Connection *c, int queue, int suspend_ms) {
   uint32_t opaque;
   new_request(c, queue, &opaque);
   int size = snprintf(header, sizeof header,
-                      "{\"code\":%d,\"extFields\":{\"commitOffset\":\"0\",\"consumerGroup\":\"load_pull\",\"expressionType\":\"TAG\","
-                      "\"maxMsgNums\":\"%d\",\"queueId\":\"%d\",\"queueOffset\":\"%ld\",\"subVersion\":\"1\",\"subscription\":\"*\","
+                      "{\"code\":%d,\"extFields\":{\"commitOffset\":\"0\",\"consumerGroup\":\"load_pull\",\"expressionType\":\"%s\","
+                      "\"maxMsgNums\":\"%d\",\"queueId\":\"%d\",\"queueOffset\":\"%ld\",\"subVersion\":\"1\",\"subscription\":\"%s\","
                       "\"suspendTimeoutMillis\":\"%d\",\"sysFlag\":\"%d\",\"topic\":\"%s\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%u,"
                       "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":407}",
-                      PULL_MESSAGE, options.max, queue, c->next_offset[queue], suspend_ms,
+                      PULL_MESSAGE, options.selector ? "SQL92" : "TAG", options.max, queue, c->next_offset[queue],
+                      options.selector ? options.selector : "*", suspend_ms,
                       SUBSCRIPTION | (suspend_ms ? SUSPEND : 0), options.topic, opaque);
   c->out.end += write_frame(room(&c->out, 8 + size + SIGNATURE_ROOM), header, size, NULL, 0);
 }
@@ -677,7 +678,7 @@ static void parse_options(int argc, char **argv) {
   static const struct option NAMES[] = {
     {"port", 1, 0, 'p'}, {"topic", 1, 0, 't'}, {"queues", 1, 0, 'q'}, {"connections", 1, 0, 'c'}, {"depth", 1, 0, 'd'}, {"total", 1, 0, 'n'},
     {"body", 1, 0, 'b'}, {"batch", 1, 0, 'B'}, {"idle", 1, 0, 'i'}, {"max", 1, 0, 'm'}, {"rate", 1, 0, 'r'},
-    {"account", 1, 0, 'a'}, {"secret", 1, 0, 's'}, {0, 0, 0, 0}};
+    {"account", 1, 0, 'a'}, {"secret", 1, 0, 's'}, {"selector", 1, 0, 'S'}, {0, 0, 0, 0}};
   for (int name; (name = getopt_long(argc, argv, "", NAMES, NULL)) != -1;) {
     switch (name) {
       case 'p': options.port = atoi(optarg); break;
@@ -693,6 +694,7 @@ static void parse_options(int argc, char **argv) {
       case 'r': options.rate = atof(optarg); break;
       case 'a': options.account = optarg; break;
       case 's': options.secret = optarg; break;
+      case 'S': options.selector = optarg; break;
       default: exit(2);
     }
   }
@@ -700,6 +702,7 @@ static void parse_options(int argc, char **argv) {
       options.body <= 0 || options.batch < 0 || options.idle < 0 || options.max <= 0 || options.rate <= 0)
     die(2, "every option is a positive number, and --port is needed");
   if (!options.account != !options.secret || (options.account && strlen(options.account) > 100)) die(2, "--account and --secret go together, up to 100 characters");
+  if (options.selector && (strlen(options.selector) > 1000 || strpbrk(options.selector, "\"\\"))) die(2, "--selector has up to 1,000 characters, no \" and no \\");
   if (options.account) inner_key = padded_key(0x36), outer_key = padded_key(0x5C);
   if ((long)options.connections * options.depth >= REQUESTS_WINDOW) die(2, "at most %d requests in flight", REQUESTS_WINDOW - 1);
 }

@@ -9,24 +9,26 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import load
+from bench import load, probe
 from bench.brokers import BenchError, Broker
 
-CRASHED_LOG_BYTES = 1 << 30
 CRASHED_BODY_BYTES = 1024
 CRASHED_TOPIC = "bench_crashed"
 CRASHED_QUEUES = 8
-LOG_MARGIN_BYTES = 8 << 20  # so that the log stays one file
+LOG_FILE_BYTES = 1 << 30
+LOG_MARGIN_BYTES = 8 << 20  # so that the last file of the log stays the last
 
 MANY_TOPICS = 20
 QUEUES_PER_TOPIC = 1000
 MESSAGES_PER_QUEUE = 2
 
 _COPY_S = 600.0
+_LAG_KEYS = ("dispatchBehindBytes", "indexBehind")
 _READ_BYTES = 1 << 22
 
 
@@ -39,20 +41,35 @@ class PreparedStores:
     scale: float
     _made: dict[str, Path] = field(default_factory=dict)
 
-    def crashed(self) -> Path:
-        """Return a store with a gibibyte of 1 KiB messages, as SIGKILL left it right after the last one."""
-        if "crashed" not in self._made:
-            broker = self._writer("crashed")
+    def crashed(self, gib: float = 1.0) -> Path:
+        """Return a store with so many GiB of 1 KiB messages, as SIGKILL left it while more were sent."""
+        name = f"crashed-{gib:g}"
+        if name not in self._made:
+            broker = self._writer(name)
             broker.start()
+            size = gib * LOG_FILE_BYTES
+            wanted = int((size - LOG_MARGIN_BYTES if size >= LOG_FILE_BYTES else size) * self.scale)
             try:
-                self._send(broker, CRASHED_TOPIC, queues=CRASHED_QUEUES, total=1000)
-                record_bytes = max(1, int(broker.runtime_info()["commitLogMaxOffset"]) // 1000)
-                total = int((CRASHED_LOG_BYTES - LOG_MARGIN_BYTES) * self.scale) // record_bytes
-                self._send(broker, CRASHED_TOPIC, queues=CRASHED_QUEUES, total=max(1000, total - 1000))
+                self._send(broker, CRASHED_TOPIC, queues=CRASHED_QUEUES, total=1000)  # the topic is there now
+                self._kill_under_load(broker, wanted)
             finally:
                 broker.kill()
-            self._made["crashed"] = broker.directory / "store"
-        return self._made["crashed"]
+            self._made[name] = broker.directory / "store"
+        return self._made[name]
+
+    def stopped(self, gib: float = 1.0) -> Path:
+        """Return a store with so many GiB of 1 KiB messages that was stopped in order, its index complete."""
+        name = f"stopped-{gib:g}"
+        if name not in self._made:
+            broker = self._writer(name)
+            copy_store(self.crashed(gib), broker.directory / "store")
+            broker.start(_COPY_S)
+            try:
+                wait_indexed(broker, _COPY_S)
+            finally:
+                broker.stop()
+            self._made[name] = broker.directory / "store"
+        return self._made[name]
 
     def many_queues(self) -> Path:
         """Return a store with two messages in each of 20,000 queues, stopped in order."""
@@ -72,6 +89,18 @@ class PreparedStores:
         """Return the topics of :meth:`many_queues`."""
         return [f"bench_many_{number}" for number in range(max(1, round(MANY_TOPICS * self.scale)))]
 
+    def _kill_under_load(self, broker: Broker, wanted_bytes: int) -> None:
+        """Send until the log has so many bytes, and kill the broker with messages on their way."""
+        options = {"topic": CRASHED_TOPIC, "queues": CRASHED_QUEUES, "connections": 1, "depth": 64}
+        sizes = {"total": 1 << 30, "body": CRASHED_BODY_BYTES}
+        with load.started(self.program, broker, "send", **options, **sizes) as generator:
+            deadline = time.monotonic() + _COPY_S
+            while int(broker.runtime_info()["commitLogMaxOffset"]) < wanted_bytes:
+                if generator.poll() is not None or time.monotonic() > deadline:
+                    raise broker.failed(f"preparing a store: {wanted_bytes} bytes were not sent")
+                time.sleep(0.005)
+            broker.kill()
+
     def _writer(self, name: str) -> Broker:
         return Broker("ours", self.work / f"prepared-{name}", {})
 
@@ -81,6 +110,28 @@ class PreparedStores:
         )
         if result.errors:
             raise broker.failed(f"preparing a store: {result.errors} sends were refused, first: {result.first_error}")
+
+
+def wait_indexed(broker: Broker, timeout_s: float) -> None:
+    """Wait until the last message of each queue is found by its key, and the broker reports no lag."""
+    deadline = time.monotonic() + timeout_s
+    while not _is_indexed(broker):
+        if time.monotonic() > deadline:
+            raise broker.failed(f"the index is not complete after {timeout_s:.0f} s")
+        time.sleep(0.01)
+
+
+def _is_indexed(broker: Broker) -> bool:
+    with probe.Connection(broker.port) as connection:
+        for queue in range(CRASHED_QUEUES):
+            key = connection.unique_key(CRASHED_TOPIC, queue, connection.max_offset(CRASHED_TOPIC, queue) - 1)
+            if key.encode() not in connection.query_message(CRASHED_TOPIC, key):
+                return False
+    try:
+        runtime_info = broker.runtime_info()
+    except OSError:
+        return True  # Java's has nothing to say in its first second
+    return not any(int(runtime_info.get(key, "0")) for key in _LAG_KEYS)
 
 
 def copy_store(source: Path, target: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench import load
@@ -64,9 +64,10 @@ class Session:
             self.note(f"{row}: {self.broker.kind} refused {share:.2%} of the requests, first: {result.first_error}")
         return result.per_s
 
-    def pull(self) -> float:
-        """Pull a million prepared messages from all queues; return messages per second."""
+    def pull(self, selector: str = "") -> float:
+        """Pull a million prepared messages from all queues, by SQL92 if asked; return messages per second."""
         total = self.prepare_pull()
+        by = {"selector": selector} if selector else {}
         result = load.run(
             self.program,
             self.broker,
@@ -76,6 +77,7 @@ class Session:
             connections=1,
             max=PULL_SIZE,
             total=total,
+            **by,
         )
         return result.per_s
 
@@ -155,11 +157,16 @@ class Row:
     unit: str
     measure: Callable[[Session], float | None]
     is_less_better: bool = False
-    is_send: bool = False  # part of the geometric mean
+    is_send: bool = False  # part of the mean of the sends
+    is_of_ten: bool = False  # part of the mean of the ten rates
+    is_warmed: bool = False  # measured once before the rounds, which does not count
 
 
 def _send(name: str, connections: int, depth: int, total: int) -> Row:
-    return Row(name, "messages/s", lambda session: session.send(connections, depth, total, row=name), is_send=True)
+    def measure(session: Session) -> float:
+        return session.send(connections, depth, total, row=name)
+
+    return Row(name, "messages/s", measure, is_send=True, is_of_ten=True)
 
 
 def _batch(session: Session, row: str = "batch of 32") -> float:
@@ -181,6 +188,8 @@ def _memory_idle(session: Session) -> float:
     session.broker.stop()
     session.broker.start()
     time.sleep(SETTLE_S)
+    session.kept["resident"] = session.broker.resident_bytes() / 2**20
+    session.kept["proportional"] = session.broker.proportional_bytes() / 2**20
     return session.broker.anonymous_bytes() / 2**20
 
 
@@ -206,8 +215,8 @@ STEADY_ROWS = [
     _send("send 1x1000", 1, 1000, 400_000),
     _send("send 32x1", 32, 1, 120_000),
     _send("send 1x1", 1, 1, 20_000),
-    Row("batch of 32", "messages/s", _batch),
-    Row("pull of 32", "messages/s", lambda session: session.pull()),
+    Row("batch of 32", "messages/s", _batch, is_of_ten=True),
+    Row("pull of 32", "messages/s", lambda session: session.pull(), is_of_ten=True),
     Row("latency p50 at 500/s", "us", lambda session: session.measure_latency().p50_us, is_less_better=True),
     Row("latency p99 at 500/s", "us", lambda session: session.last_latency().p99_us, is_less_better=True),
     Row("2,000 idle connections", "rate with / alone", _idle_share),
@@ -220,12 +229,14 @@ ACL_ROWS = [
     Row("pull of 32 with ACL", "messages/s", lambda session: session.pull()),
 ]
 SYNC_ROWS = [
-    Row("SYNC_FLUSH 32x1", "messages/s", lambda session: session.send(32, 1, 60_000, row="SYNC_FLUSH 32x1")),
-    Row("SYNC_FLUSH 1x1", "messages/s", lambda session: session.send(1, 1, 10_000, row="SYNC_FLUSH 1x1")),
+    replace(_send("SYNC_FLUSH 32x1", 32, 1, 60_000), is_send=False),
+    replace(_send("SYNC_FLUSH 1x1", 1, 1, 10_000), is_send=False),
 ]
 PROCESS_ROWS = [
     Row("spawn to first SEND_OK", "ms", _start, is_less_better=True),
     Row("RssAnon idle", "MiB", _memory_idle, is_less_better=True),
+    Row("RSS idle", "MiB", lambda session: session.kept.get("resident"), is_less_better=True),
+    Row("PSS idle", "MiB", lambda session: session.kept.get("proportional"), is_less_better=True),
     Row("RssAnon after a million sends", "MiB", _memory_after_sends, is_less_better=True),
     Row("service lateness p99 under 32x1000", "ms", _service_lateness, is_less_better=True),
 ]

@@ -1,4 +1,4 @@
-"""The rows about the store itself: recovery, look-ups by key and by time, and very many queues.
+"""The rows about the store: recovery and start by the size of the log, look-ups by key and time, very many queues.
 
 Both brokers start on copies of one directory (``prepared.py``). A row that cannot be measured at one of them says so in
 a note under the table.
@@ -9,72 +9,68 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 
 from bench import load, probe
-from bench.brokers import BenchError, Broker
-from bench.prepared import (
-    CRASHED_QUEUES,
-    CRASHED_TOPIC,
-    MESSAGES_PER_QUEUE,
-    QUEUES_PER_TOPIC,
-    cool,
-    copy_store,
-    warm,
-)
+from bench.brokers import BenchError
+from bench.prepared import MESSAGES_PER_QUEUE, QUEUES_PER_TOPIC, cool, copy_store, wait_indexed, warm
 from bench.rows import BODY_BYTES, QUEUES, Row, Session
 
 RECOVERY_S = 300.0
+LOG_SIZES_GIB = (0.1, 1, 4)
 QUESTIONS = 100
 QUERY_TOPIC = "bench_query"
 QUERY_TOTAL = 1_000_000
-_LAG_KEYS = ("dispatchBehindBytes", "indexBehind")
 
 
 # ---- recovery -------------------------------------------------------------------------------------------------------
 
 
-def _recovery(session: Session, *, is_cold: bool) -> float:
+def _recovery(session: Session, gib: float, *, is_cold: bool = False) -> float:
     """Start on a crashed store; return the seconds to the first SEND_OK, and keep those until all is indexed."""
+    return _start_on(session, session.stores.crashed(gib), is_cold=is_cold, row=f"recovery of {gib:g} GiB")
+
+
+def _start_on(session: Session, source: Path, *, is_cold: bool = False, row: str) -> float:
     broker = session.broker
     broker.stop()
     store = broker.directory / "store"
-    copy_store(session.stores.crashed(), store)
+    copy_store(source, store)
     if is_cold:
         left = cool(store)
         if left > 0.01:
-            session.note(f"recovery, cache cold: {left:.0%} of the log stayed in the page cache")
+            session.note(f"{row}, cache cold: {left:.0%} of the log stayed in the page cache")
     else:
         warm(store)
     spawned = time.perf_counter()
     try:
         first_s = broker.start(RECOVERY_S)
-        while not _is_indexed(broker):
-            if time.perf_counter() - spawned > RECOVERY_S:
-                raise broker.failed(f"the index is not complete after {RECOVERY_S:.0f} s")
-            time.sleep(0.01)
+        wait_indexed(broker, RECOVERY_S)
         session.kept["until indexed"] = time.perf_counter() - spawned
     finally:
         broker.kill()
+        broker.remove_store()
     return first_s
-
-
-def _is_indexed(broker: Broker) -> bool:
-    """Whether the last message of each queue is found by its key, and the broker reports no lag."""
-    with probe.Connection(broker.port) as connection:
-        for queue in range(CRASHED_QUEUES):
-            key = connection.unique_key(CRASHED_TOPIC, queue, connection.max_offset(CRASHED_TOPIC, queue) - 1)
-            if key.encode() not in connection.query_message(CRASHED_TOPIC, key):
-                return False
-    try:
-        runtime_info = broker.runtime_info()
-    except OSError:
-        return True  # Java's has nothing to say in its first second
-    return not any(int(runtime_info.get(key, "0")) for key in _LAG_KEYS)
 
 
 def _indexed(session: Session) -> float | None:
     return session.kept.get("until indexed")
+
+
+def _recovery_rows(gib: float, *, is_cold: bool = False) -> list[Row]:
+    name = f"recovery of {gib:g} GiB" + (", cache cold" if is_cold else "")
+    return [
+        Row(name, "s", lambda session: _recovery(session, gib, is_cold=is_cold), is_less_better=True),
+        Row(f"{name}, until indexed", "s", _indexed, is_less_better=True),
+    ]
+
+
+def _start_row(gib: float) -> Row:
+    name = f"start on {gib:g} GiB"
+    return Row(
+        name, "s", lambda session: _start_on(session, session.stores.stopped(gib), row=name), is_less_better=True
+    )
 
 
 # ---- look-ups -------------------------------------------------------------------------------------------------------
@@ -190,11 +186,10 @@ def _resident(session: Session) -> float | None:
 
 
 RECOVERY_ROWS = [
-    Row("recovery, cache warm", "s", lambda session: _recovery(session, is_cold=False), is_less_better=True),
-    Row("recovery, cache warm, until indexed", "s", _indexed, is_less_better=True),
-    Row("recovery, cache cold", "s", lambda session: _recovery(session, is_cold=True), is_less_better=True),
-    Row("recovery, cache cold, until indexed", "s", _indexed, is_less_better=True),
+    *(row for gib in LOG_SIZES_GIB for row in _recovery_rows(gib)),
+    *_recovery_rows(1, is_cold=True),
 ]
+START_ROWS = [_start_row(gib) for gib in LOG_SIZES_GIB]
 LOOK_UP_ROWS = [
     Row("index query in a million, median", "ms", _query, is_less_better=True),
     Row("index query in a million, slowest of 100", "ms", _slowest, is_less_better=True),
