@@ -32,8 +32,8 @@ ROUNDS ?= 1
 upstream: $(VENV)/.full  ## RocketMQ's own integration tests against two rocketpy brokers, ROUNDS times
 	@ROCKETPY_UPSTREAM_ROUNDS=$(ROUNDS) $(BIN)/python -m tests.stages upstream
 
-wheel: $(VENV)/.full
-	@$(BIN)/python -m tests.stages wheel
+wheel: $(VENV)/.full  ## wheels for each Python that is here, compiled, and one of plain Python: built into dist, installed, tried
+	@$(BIN)/python -m tests.wheels
 
 bench: $(VENV)/.full  ## the Java broker and ours, side by side, in one run
 	@$(BIN)/python -m bench $(BENCH)
@@ -46,6 +46,7 @@ $(VENV)/.made:
 $(VENV)/.core: $(VENV)/.made pyproject.toml constraints.txt
 	@echo 'Installing rocketpy into $(VENV) ...'
 	@$(PIP) install -c constraints.txt -e .
+	@$(BIN)/rocketpy --version
 	@touch $@
 
 # trio-typing brings old stubs that shadow Trio's own types (and crash its mypy plugin): they are moved aside.

@@ -4,11 +4,12 @@
     python hatch_build.py all         the kernels and the hot modules around them: about a minute
     python hatch_build.py none        remove what was compiled
 
-``pip install .`` and ``python -m build`` compile all, ``pip install -e .`` the kernels. Without a C compiler, or if one
-fails, the build is of plain Python. Pip shows nothing of a build that succeeds, so why is also written where the
-list of compiled modules would be: the broker shows it when it starts, ``rocketpy --version`` too. ``ROCKETPY_PURE=1``
-asks for plain Python, and with ``ROCKETPY_PURE=0`` the build fails if the compiler does. What runs is chosen by
-``rocketpy/compiled.py``, from the list that is written here.
+``pip install .`` and ``python -m build`` compile all, ``pip install -e .`` the kernels. What the checkout holds,
+compiled from these sources, is used. Without a C compiler, or if one fails, the build is of plain Python. Pip shows
+nothing of a build that succeeds, so the reason is also written where the list of compiled modules would be: the
+broker shows it when it starts, ``rocketpy --version`` too. ``ROCKETPY_PURE=1`` asks for plain Python, and with
+``ROCKETPY_PURE=0`` the build fails if the compiler does. What runs is chosen by ``rocketpy/compiled.py``, from the list
+that is written here.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Sequence
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -73,6 +75,7 @@ HOT_MODULES = (
     "rocketpy/store/read/message_reader.py",
     "rocketpy/store/read/queue_messages.py",
 )
+ALL = (*KERNELS, *HOT_MODULES)
 COMPILER = ("mypy==2.4.*", "setuptools>=70")
 TYPES = ("trio>=0.27", "attrs>=24.2", "msgspec>=0.19")
 """What the hot modules import: without their types mypyc would make other code of them."""
@@ -95,7 +98,7 @@ class CompiledModules(BuildHookInterface):  # type: ignore[type-arg]
 
     def dependencies(self) -> list[str]:
         """Return what the build needs beside hatchling; nothing where it will not compile."""
-        if self.target_name != "wheel" or wanted() == "1" or why_not():
+        if self.target_name != "wheel" or wanted() == "1" or why_not() or compiled_already(ALL):
             return []
         return [*COMPILER, *TYPES, *RUNTIME]
 
@@ -110,7 +113,7 @@ class CompiledModules(BuildHookInterface):  # type: ignore[type-arg]
             self.app.display_info(f"rocketpy: plain Python, as {VARIABLE}=1 asks")
         else:
             try:
-                paths = compile_into(directory, KERNELS if is_editable else (*KERNELS, *HOT_MODULES))
+                directory, paths = self._compile(directory, is_editable=is_editable)
                 build_data["dependencies"] += RUNTIME
             except CompileError as failure:
                 if wanted() == "0":
@@ -118,12 +121,21 @@ class CompiledModules(BuildHookInterface):  # type: ignore[type-arg]
                 self.app.display_warning(f"rocketpy: plain Python, its modules are not compiled: {failure}")
                 paths = write_failure(directory, failure)
         if is_editable:
-            install(directory, paths)
+            if directory != ROOT:
+                install(directory, paths)
             return
         build_data["force_include"].update({str(directory / path): path for path in paths})
         if len(paths) > 1:
             build_data["pure_python"] = False
             build_data["infer_tag"] = True
+
+    def _compile(self, directory: Path, *, is_editable: bool) -> tuple[Path, list[str]]:
+        """Return the directory with what is compiled, and the paths in it."""
+        for sources in (ALL, KERNELS) if is_editable else (ALL,):
+            paths = compiled_already(sources)
+            if paths:
+                return ROOT, paths
+        return directory, compile_into(directory, KERNELS if is_editable else ALL)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what was compiled, which is in the wheel."""
@@ -147,6 +159,28 @@ def why_not() -> str:
     return "" if command and shutil.which(command[0]) else f"no C compiler: {' '.join(command)} is not on the PATH"
 
 
+def compiled_already(sources: Sequence[str]) -> list[str]:
+    """Return the paths of what the checkout holds compiled from these modules and no others, or nothing.
+
+    The list is believed where a program would believe it.
+    """
+    specification = spec_from_file_location("rocketpy_compiled", Path(__file__).parent / "rocketpy" / "compiled.py")
+    assert specification is not None
+    assert specification.loader is not None
+    compiled = module_from_spec(specification)
+    specification.loader.exec_module(compiled)
+    build = compiled.find_build(str(ROOT / "rocketpy"), {}, load=lambda name: None)
+    if build.why_pure or build.modules != {_module_name(path) for path in sources}:
+        return []
+    suffix, *lines = (ROOT / LIST).read_text(encoding="utf-8").splitlines()
+    files = [path for path, _, _ in (line.rpartition(" ") for line in lines) if path.endswith(suffix)]
+    return [LIST, *files] if {f"{path[:-3]}{suffix}" for path in sources} < set(files) else []
+
+
+def _module_name(path: str) -> str:
+    return path[:-3].replace("/", ".")
+
+
 def compile_into(directory: Path, sources: Sequence[str]) -> list[str]:
     """Compile modules into a directory, with the list of them; return the paths of all files in it, relative to it."""
     why = why_not()
@@ -163,7 +197,7 @@ def compile_into(directory: Path, sources: Sequence[str]) -> list[str]:
         raise CompileError(_why(done.stdout + done.stderr))
     made = sorted(str(path.relative_to(directory)) for path in directory.rglob("*.so"))
     lines = [sysconfig.get_config_var("EXT_SUFFIX")]
-    lines += [f"{path[:-3].replace('/', '.')} {crc32((ROOT / path).read_bytes()):08x}" for path in sources]
+    lines += [f"{_module_name(path)} {crc32((ROOT / path).read_bytes()):08x}" for path in sources]
     lines += [f"{path} {(directory / path).stat().st_size}" for path in made]
     return [_write_list(directory, lines), *made]
 
@@ -237,7 +271,7 @@ def main(arguments: Sequence[str]) -> str | None:
             _compile(directory, sources)
         case ["kernels" | "all" as what]:
             with tempfile.TemporaryDirectory(prefix="rocketpy-compiled-") as name:
-                sources = KERNELS if what == "kernels" else (*KERNELS, *HOT_MODULES)
+                sources = KERNELS if what == "kernels" else ALL
                 try:
                     install(Path(name), compile_into(Path(name), sources))
                 except CompileError as failure:

@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import build_counts
 from tests.case_names import pytest_make_parametrize_id
-from tests.same_examples import draw_no_constants_of_modules
+from tests.same_examples import are_same, draw_no_constants_of_modules
 from tests.task_order import pytest_runtest_setup
 
 __all__ = ["pytest_make_parametrize_id", "pytest_runtest_setup"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hold the run to the build that it claims to be of."""
+    build_counts.register(config)
+
 
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
@@ -25,12 +33,11 @@ for _name, _examples, _steps in (("dev", 40, 30), ("ci", 250, 50), ("deep", 10_0
         max_examples=_examples,
         stateful_step_count=_steps,
         deadline=None,
-        derandomize=_name == "ci",
+        derandomize=are_same(),
         print_blob=True,
         suppress_health_check=_QUIET,
     )
 
-_tier = os.environ.get("ROCKETPY_TIER", "dev")
-if _tier == "ci":
+if are_same():
     draw_no_constants_of_modules()
 settings.load_profile(f"rocketpy-{os.environ.get('ROCKETPY_TIER', 'dev')}")

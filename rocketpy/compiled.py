@@ -36,6 +36,8 @@ KERNELS: Final = "rocketpy.protocol.kernels."
 RUNTIME: Final = ("librt.strings", "mypy_extensions")
 """What compiled modules import when they are loaded."""
 VARIABLE: Final = "ROCKETPY_PURE"
+_ANY_SIZE: Final = -1
+"""The size of a file that the list does not have: it must be there all the same."""
 
 
 class Build(NamedTuple):
@@ -110,6 +112,8 @@ def _compiled_modules(
     except (ValueError, OSError) as fault:
         return frozenset(), f"{COMPILED_LIST} cannot be read: {fault}"
     modules = frozenset(sources)
+    for name in sources:
+        files.setdefault(f"{name.replace('.', '/')}{suffix}", _ANY_SIZE)
     if suffix not in suffixes:
         return modules, f"the modules are compiled for {suffix}, this Python takes {suffixes[0]}"
     why = _changed_source(package, sources) or _changed_file(os.path.dirname(package), files)
@@ -134,7 +138,7 @@ def _changed_file(directory: str, files: Mapping[str, int]) -> str:
             found = os.stat(f"{directory}/{path}").st_size
         except OSError:
             return f"{path} is missing"
-        if found != size:
+        if size not in (found, _ANY_SIZE):
             return f"{path} has {found} bytes instead of {size}"
     return ""
 

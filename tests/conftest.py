@@ -7,24 +7,26 @@ An example has no deadline: under coverage, beside other work, it may take many 
 
 from __future__ import annotations
 
-import os
 import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import build_counts
 from tests.case_names import pytest_make_parametrize_id
-from tests.same_examples import draw_no_constants_of_modules
+from tests.same_examples import are_same, draw_no_constants_of_modules
 from tests.sent_codes import NamedFiles
 from tests.task_order import pytest_runtest_setup
 from tests.varied_settings import NamedTests
 
-IN_CI = os.environ.get("ROCKETPY_TIER") == "ci"
 __all__ = ["pytest_make_parametrize_id", "pytest_runtest_setup"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hold tests that the page of compatibility names for settings and codes to what they are named for."""
+    """Hold tests that the page of compatibility names for settings and codes to what they are named for, and the run to
+    the build that it claims to be of.
+    """
+    build_counts.register(config)
     config.pluginmanager.register(NamedTests(), "rocketpy-named-tests")
     config.pluginmanager.register(NamedFiles(), "rocketpy-named-files")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -35,11 +37,11 @@ def pytest_configure(config: pytest.Config) -> None:
 settings.register_profile(
     "rocketpy-unit",
     deadline=None,
-    derandomize=IN_CI,
+    derandomize=are_same(),
     print_blob=True,
     suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large),
 )
-if IN_CI:
+if are_same():
     draw_no_constants_of_modules()
 if not settings.get_current_profile_name().startswith("rocketpy-"):  # else property_tests has chosen one for its own
     settings.load_profile("rocketpy-unit")

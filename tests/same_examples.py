@@ -7,7 +7,14 @@ Then one that failed in CI passes alone, and a change of one module lets a rare 
 
 from __future__ import annotations
 
+import os
+
 from hypothesis.internal.conjecture import providers
+
+
+def are_same() -> bool:
+    """Whether a test has the same examples in every run: in the tier ``ci``, and in what CI runs of another tier."""
+    return os.environ.get("ROCKETPY_TIER") == "ci" or os.environ.get("ROCKETPY_SAME_EXAMPLES") == "1"
 
 
 def draw_no_constants_of_modules() -> None:

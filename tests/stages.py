@@ -3,6 +3,10 @@
 ``python -m tests.stages`` runs all, ``python -m tests.stages style types`` some. A failing stage does not stop the
 others; the exit status is 1 when any has failed. ``ROCKETPY_TIER`` is ``dev`` (the default, minutes), ``ci`` or
 ``deep``; Hypothesis takes its profile from it.
+
+Two builds are tested: the stages compile all modules first and run on them, and those whose names end with ``-pure``
+run the part of the tests that compiled code decides once more on the sources. The run ends with the counts of both.
+Without a C compiler the sources run everywhere; ``compiler`` in ROCKETPY_REQUIRE makes that a failure.
 """
 
 from __future__ import annotations
@@ -12,14 +16,27 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import attrs
 
+import hatch_build
+from tests import build_counts
+
 ROOT = Path(__file__).resolve().parent.parent
 TIER = os.environ.get("ROCKETPY_TIER", "dev")
 BIN = Path(sys.executable).parent
+
+WHY_ONE_BUILD = (
+    f"{hatch_build.VARIABLE}=1"
+    if os.environ.get(hatch_build.VARIABLE) == "1"
+    else ""
+    if "compiler" in os.environ.get("ROCKETPY_REQUIRE", "")
+    else hatch_build.why_not()
+)
+"""Why nothing is compiled here: then the sources are tested, once."""
 
 SLOW_FOLDERS = ("tests/interop", "tests/blackbox", "tests/spark", "tests/test_notebooks.py", "tests/test_wheel.py")
 
@@ -34,6 +51,18 @@ class Stage:
     """Commands that run first, at the same time: nothing in them may care how fast it is."""
 
     by_default: bool = True
+    variables: Mapping[str, str] = attrs.field(factory=dict)
+    """More variables for the commands."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of the commands."""
+        return {**os.environ, build_counts.STAGE: self.name, **self.variables}
+
+    @property
+    def repeats(self) -> bool:
+        """Whether it repeats on the sources what another stage does on compiled modules."""
+        return self.name.endswith("-pure")
 
 
 def pytest(*arguments: str) -> tuple[str, ...]:
@@ -60,8 +89,18 @@ ABOUT_THE_STORE = (
 NOT_ABOUT_THE_STORE = tuple(f"--ignore={path}" for path in ABOUT_THE_STORE)
 HALF = ("tests/broker", "tests/cli", "tests/protocol")
 OTHER_HALF = ("tests", *(f"--ignore={folder}" for folder in (*SLOW_FOLDERS, *HALF)))
+PURE = {hatch_build.VARIABLE: "1"}
+_FOLDERS = {Path("tests", *Path(source).parts[1:-1]) for source in hatch_build.ALL}
+COMPILED_PACKAGES = sorted(str(folder) for folder in _FOLDERS if not _FOLDERS.intersection(folder.parents))
+"""The tests of what is compiled: packages, because a module's neighbours call it."""
+
 MEASURES_COVERAGE = TIER == "deep"
 """It makes the unit tests take three times as long, and finds nothing that they do not."""
+
+
+def in_halves(paths: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Two runs of pytest that together have the tests of all paths."""
+    return pytest(*paths[::2]), pytest(*paths[1::2])
 
 
 def unit_stage() -> Stage:
@@ -80,17 +119,28 @@ def unit_stage() -> Stage:
 
 
 STAGES = (
-    Stage("style", (tool("ruff", "check", "."), tool("ruff", "format", "--check", "."))),
-    Stage("floors", (tool("lint-imports", "--no-logo"),)),
-    Stage("types", (tool("mypy"),)),
+    Stage("checks", side_by_side=(stages("style", "floors", "types"), stages("compile"))),
+    Stage("style", (tool("ruff", "check", "."), tool("ruff", "format", "--check", ".")), by_default=False),
+    Stage("floors", (tool("lint-imports", "--no-logo"),), by_default=False),
+    Stage("types", (tool("mypy"),), by_default=False),
+    Stage("compile", ((sys.executable, "hatch_build.py", "all"),), by_default=False),
     unit_stage(),
+    Stage("unit-pure", side_by_side=in_halves(COMPILED_PACKAGES), variables=PURE),
     Stage("properties", side_by_side=(pytest(*ABOUT_THE_STORE), pytest("property_tests", *NOT_ABOUT_THE_STORE))),
-    Stage("processes", side_by_side=(stages("interop", "notebooks"), stages("spark", "wheel", "blackbox"))),
+    Stage(
+        "properties-pure",
+        side_by_side=(pytest(*ABOUT_THE_STORE), pytest("property_tests", *NOT_ABOUT_THE_STORE)),
+        variables=PURE | {"ROCKETPY_TIER": "dev", "ROCKETPY_SAME_EXAMPLES": str(int(TIER == "ci"))},
+    ),
+    Stage(
+        "processes", side_by_side=(stages("interop", "notebooks", "interop-pure"), stages("spark", "wheel", "blackbox"))
+    ),
     Stage("spark", (pytest("tests/spark"),), by_default=False),
     Stage("notebooks", (pytest("tests/test_notebooks.py"),), by_default=False),
     Stage("wheel", (pytest("tests/test_wheel.py"),), by_default=False),
     Stage("blackbox", (pytest("tests/blackbox"),), by_default=False),
     Stage("interop", (pytest("tests/interop"),), by_default=False),
+    Stage("interop-pure", (pytest("tests/interop/test_matrix.py"),), by_default=False, variables=PURE),
     Stage("java", (pytest("tests", "-m", "java"),), by_default=False),
     Stage("upstream", (pytest("-rA", "tests/interop/test_upstream.py"),), by_default=False),
 )
@@ -103,40 +153,61 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"no stage named {unknown[0]!r}, expected one of: {', '.join(known)}", file=sys.stderr)
         return 2
-    stages = [known[name] for name in names] or [stage for stage in STAGES if stage.by_default]
+    chosen = [known[name] for name in names] or [stage for stage in STAGES if stage.by_default]
+    with ExitStack() as cleanup:
+        counts = os.environ.get(build_counts.COUNTS)
+        if counts is None:
+            counts = cleanup.enter_context(tempfile.NamedTemporaryFile(prefix="rocketpy-counts-")).name
+            os.environ[build_counts.COUNTS] = counts
+            cleanup.callback(print_counts, counts)
+        if not names and not WHY_ONE_BUILD:
+            os.environ[hatch_build.VARIABLE] = "0"  # from here on, a program that does not run compiled modules ends
+        return run_stages(chosen)
+
+
+def run_stages(chosen: Sequence[Stage]) -> int:
+    """Run stages one after the other, and print their table; 1 if one has failed."""
     rows = []
-    for stage in stages:
+    for stage in chosen:
+        if WHY_ONE_BUILD and (stage.repeats or stage.name == "compile"):
+            print(f"== {stage.name}: left out, one build is tested: {WHY_ONE_BUILD}\n", flush=True)
+            continue
         print(f"== {stage.name}", flush=True)
         begun = time.monotonic()
-        passed = run_side_by_side(stage.side_by_side)
-        passed = run_in_turn(stage.commands) and passed
+        passed = run_side_by_side(stage.side_by_side, stage.environment)
+        passed = run_in_turn(stage.commands, stage.environment) and passed
         seconds = time.monotonic() - begun
         rows.append((stage.name, passed, seconds))
         print(f"== {stage.name}: {'passed' if passed else 'FAILED'} in {seconds:.1f} s\n", flush=True)
-    print(f"{'stage':12} {'result':8} {'seconds':>8}   (tier {TIER})")
+    print(f"{'stage':16} {'result':8} {'seconds':>8}   (tier {TIER})")
     for name, passed, seconds in rows:
-        print(f"{name:12} {'passed' if passed else 'FAILED':8} {seconds:8.1f}")
+        print(f"{name:16} {'passed' if passed else 'FAILED':8} {seconds:8.1f}")
     failed = sum(not passed for _, passed, _ in rows)
-    print(f"{'total':12} {'':8} {sum(seconds for _, _, seconds in rows):8.1f}")
+    print(f"{'total':16} {'':8} {sum(seconds for _, _, seconds in rows):8.1f}")
     print(f"stages: {len(rows) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 
-def run_in_turn(commands: tuple[tuple[str, ...], ...]) -> bool:
+def print_counts(path: str) -> None:
+    """Print how many tests have run on which build."""
+    print("\n".join(build_counts.table(Path(path).read_text(encoding="utf-8").splitlines())))
+
+
+def run_in_turn(commands: tuple[tuple[str, ...], ...], environment: Mapping[str, str]) -> bool:
     """Run commands in the project's folder, all of them, also after a failure.
 
     Pytest's "no tests" counts as failure like any other status.
     """
-    results = [subprocess.run(command, cwd=ROOT, check=False).returncode == 0 for command in commands]
+    results = [subprocess.run(each, cwd=ROOT, env=environment, check=False).returncode == 0 for each in commands]
     return all(results)
 
 
-def run_side_by_side(commands: tuple[tuple[str, ...], ...]) -> bool:
+def run_side_by_side(commands: tuple[tuple[str, ...], ...], environment: Mapping[str, str]) -> bool:
     """Run commands at the same time, and print what each has printed when all have ended."""
     with ExitStack() as files:
         outputs = [files.enter_context(tempfile.TemporaryFile()) for _ in commands]
         started = [
-            subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+            subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
             for command, output in zip(commands, outputs, strict=True)
         ]
         statuses = [each.wait() for each in started]

@@ -106,6 +106,15 @@ def test_a_file_is_missing_or_cut_and_all_sources_run(package: Path, path: str) 
     assert build.modules == SOURCES.keys()
 
 
+def test_a_module_whose_file_is_not_in_the_list_has_one_all_the_same(package: Path) -> None:
+    path = f"rocketpy/remoting/hub{SUFFIX}"
+    list_path = package / COMPILED_LIST
+    list_path.write_text("".join(line for line in list_path.read_text().splitlines(True) if not line.startswith(path)))
+    assert not find_build(str(package), {}).why_pure
+    (package.parent / path).unlink()
+    assert find_build(str(package), {}).why_pure == f"{path} is missing"
+
+
 def test_what_all_share_is_loaded_first(package: Path) -> None:
     loaded: list[str] = []
     find_build(str(package), {}, loaded)

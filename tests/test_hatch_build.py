@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 import hatch_build
-from hatch_build import HOT_MODULES, KERNELS, LIST, RUNTIME, CompiledModules, CompileError, compile_into
+from hatch_build import ALL, HOT_MODULES, KERNELS, LIST, RUNTIME, CompiledModules, CompileError, compile_into
 from rocketpy.compiled import NOT_COMPILED, Build, find_build
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -61,7 +61,7 @@ class Hook:
 @pytest.fixture
 def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hook:
     """A build whose compiler writes a file for each module, and one that they share."""
-    for name in (*KERNELS, *HOT_MODULES):
+    for name in ALL:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"# {name}\n")
     made = Hook(tmp_path, App(), [])
@@ -90,8 +90,8 @@ def fails_with(monkeypatch: pytest.MonkeyPatch, output: str) -> None:
 
 def test_a_wheel_holds_every_module_and_the_list_of_them(hook: Hook) -> None:
     data = hook.run("standard")
-    assert hook.compiled == [(*KERNELS, *HOT_MODULES)]
-    assert data["included"].keys() == {LIST, SHARED, *(f"{path[:-3]}{SUFFIX}" for path in (*KERNELS, *HOT_MODULES))}
+    assert hook.compiled == [ALL]
+    assert data["included"].keys() == {LIST, SHARED, *(f"{path[:-3]}{SUFFIX}" for path in ALL)}
     assert (data["pure_python"], data["infer_tag"], data["dependencies"]) == (False, True, list(RUNTIME))
     assert hook.extensions == set(), "a wheel leaves the checkout as it is"
 
@@ -102,6 +102,25 @@ def test_an_editable_installation_has_the_kernels_beside_their_sources(hook: Hoo
     assert hook.extensions == {SHARED, *(f"{path[:-3]}{SUFFIX}" for path in KERNELS)}
     assert str(hook.build()) == "compiled kernels"
     assert data == {"included": {}, "dependencies": list(RUNTIME)}
+
+
+def test_what_is_compiled_from_these_sources_is_not_compiled_again(hook: Hook) -> None:
+    hook.run("editable")
+    hook.run("editable")
+    assert hook.compiled == [KERNELS]
+    assert hook.run("standard")["included"].keys() > {f"{path[:-3]}{SUFFIX}" for path in HOT_MODULES}
+    assert hook.compiled == [KERNELS, ALL], "a wheel needs more than the kernels"
+    hatch_build.main(["all"])
+    assert str(hook.build()) == f"{len(ALL)} compiled modules"
+    before = hook.extensions
+    data = hook.run("standard")
+    hook.run("editable")
+    assert hook.compiled == [KERNELS, ALL, ALL]
+    assert data["included"].keys() == {LIST, *before}
+    assert hook.extensions == before
+    (hook.root / HOT_MODULES[0]).write_text("# changed\n")
+    hook.run("standard")
+    assert len(hook.compiled) == 4
 
 
 def test_the_next_installation_removes_what_the_last_has_compiled(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,6 +147,7 @@ def test_a_compiler_that_fails_gives_plain_python_that_says_why(
     hook: Hook, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     hook.run("editable")
+    (hook.root / KERNELS[0]).write_text("# changed\n")
     fails_with(monkeypatch, "running build_ext\nerror: command '/usr/bin/gcc' failed with exit code 1\n")
     data = hook.run(version)
     why = "error: command '/usr/bin/gcc' failed with exit code 1"
@@ -189,6 +209,7 @@ def test_without_a_compiler_nothing_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str, value: str, why: str
 ) -> None:
     """Neither mypy is installed into the build's environment nor is anything tried."""
+    monkeypatch.setattr(hatch_build, "compiled_already", lambda sources: [])
     monkeypatch.delenv("ROCKETPY_PURE", raising=False)
     monkeypatch.setenv(what, value)
     if what == "PATH":
@@ -203,6 +224,7 @@ def test_without_a_compiler_nothing_is_asked_for(
 def test_the_build_asks_for_the_compiler_of_wheels_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("ROCKETPY_PURE", raising=False)
     monkeypatch.setattr(hatch_build, "why_not", lambda: "")
+    monkeypatch.setattr(hatch_build, "compiled_already", lambda sources: [])
     for target, asked in (("wheel", True), ("sdist", False)):
         hook = CompiledModules(str(tmp_path), {}, None, None, str(tmp_path), target, None)  # type: ignore[arg-type]
         assert ("mypy==2.4.*" in hook.dependencies()) == asked

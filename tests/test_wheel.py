@@ -1,55 +1,71 @@
-"""The wheel as a user gets it: built, installed in an empty environment, used outside the checkout."""
+"""The wheels as a user gets them: built, installed in an empty environment, used outside the checkout."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
-import venv
 import zipfile
 from pathlib import Path
 
+import attrs
 import pytest
 
-from tests.blackbox import processes
-from tests.blackbox.processes import Process
+import hatch_build
+from rocketpy.compiled import COMPILED_LIST
+from tests import wheels
+from tests.wheels import Served, find_interpreters, install, make_environment, outside, run, serve
 
-ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.blackbox
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)], check=True)
-    (built,) = folder.glob("*.whl")
-    return built
+@attrs.frozen
+class Installed:
+    """A wheel, and the interpreter of an environment that holds it and no checkout."""
+
+    wheel: Path
+    python: Path
+    is_compiled: bool
+
+    def outside(self) -> dict[str, str]:
+        """The environment variables of someone who has no checkout, and wants the build that the wheel is."""
+        python = str(self.python)
+        spark = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
+        return outside(self.python, ROCKETPY_PURE="0" if self.is_compiled else "", **spark)
 
 
 @pytest.fixture(scope="module")
-def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment that holds the wheel with its Spark extra, and no checkout."""
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=True)
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
-    subprocess.run([*pip, "-c", str(ROOT / "constraints.txt"), f"{wheel}[spark]"], check=True)
-    return folder
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The compiled wheel, with its Spark extra."""
+    why_not = hatch_build.why_not()
+    if why_not:
+        if "compiler" in os.environ.get("ROCKETPY_REQUIRE", ""):
+            pytest.fail(f"ROCKETPY_REQUIRE names compiler: {why_not}")
+        pytest.skip(why_not)
+    python = make_environment(sys.executable, tmp_path_factory.mktemp("compiled"))
+    wheel = wheels.build_wheel(python, tmp_path_factory.mktemp("dist"), pure=False)
+    install(python, f"{wheel}[spark]")
+    return Installed(wheel, python, True)
 
 
-def outside(environment: Path) -> dict[str, str]:
-    """The environment variables of someone who has no checkout."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    python = str(environment / "bin" / "python")
-    return kept | {
-        "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
-        "PYSPARK_PYTHON": python,
-        "PYSPARK_DRIVER_PYTHON": python,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
+@pytest.fixture(scope="module")
+def pure(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel of plain Python."""
+    python = make_environment(sys.executable, tmp_path_factory.mktemp("pure"))
+    wheel = wheels.build_wheel(python, tmp_path_factory.mktemp("dist"), pure=True)
+    install(python, str(wheel))
+    return Installed(wheel, python, False)
 
 
-def test_the_wheel_holds_what_it_must(wheel: Path) -> None:
+@pytest.fixture(params=["compiled", "pure"])
+def installed(request: pytest.FixtureRequest) -> Installed:
+    """One wheel, then the other."""
+    found: Installed = request.getfixturevalue(request.param)
+    return found
+
+
+def test_the_wheel_holds_what_it_must(installed: Installed) -> None:
+    wheel = installed.wheel
     content = zipfile.ZipFile(wheel)
     names = set(content.namelist())
     (entry_points,) = (content.read(name).decode() for name in names if name.endswith("entry_points.txt"))
@@ -60,52 +76,99 @@ def test_the_wheel_holds_what_it_must(wheel: Path) -> None:
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
-def test_broker_and_console_script_run_outside_the_checkout(environment: Path, tmp_path: Path) -> None:
-    name_server = processes.free_ports(5)
-    broker = name_server + 3
-    command = [
-        str(environment / "bin" / "python"),
-        "-m",
-        "rocketpy.nameserver",
-        "-c",
-        str(write(tmp_path / "namesrv.conf", f"listenPort={name_server}\nbindAddress=127.0.0.1\n")),
-    ]
-    conf = write(
-        tmp_path / "broker.conf",
-        f"listenPort={broker}\nbindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nnamesrvAddr=127.0.0.1:{name_server}\n"
-        f"storePathRootDir={tmp_path / 'store'}\nmappedFileSizeCommitLog=1048576\n"
-        "maxHashSlotNum=1000\nmaxIndexNum=2000\n",
-    )
-    variables = outside(environment)
-    children = [started(command, tmp_path, "namesrv", variables)]
+def test_a_compiled_wheel_is_for_one_python_and_a_plain_one_for_all(installed: Installed) -> None:
+    names = zipfile.ZipFile(installed.wheel).namelist()
+    extensions = [name for name in names if name.endswith(".so")]
+    assert set(hatch_build.ALL) <= set(names), "the sources are there in both"
+    if installed.is_compiled:
+        version = f"cp{sys.version_info.major}{sys.version_info.minor}"
+        assert f"-{version}-{version}-linux_" in installed.wheel.name
+        assert len(extensions) > len(hatch_build.ALL)
+        assert f"rocketpy/{COMPILED_LIST}" in names
+    else:
+        assert installed.wheel.name.endswith("-py3-none-any.whl")
+        assert (extensions, f"rocketpy/{COMPILED_LIST}" in names) == ([], False)
+
+
+def test_broker_and_console_script_run_outside_the_checkout(installed: Installed, tmp_path: Path) -> None:
+    served = serve(installed.python, tmp_path, installed.outside())
+    build = "plain Python (no module is compiled)"
+    if installed.is_compiled:
+        build = f"{len(hatch_build.ALL)} compiled modules"
+    assert served == Served(build, f"rocketpy {version_of(installed.wheel)}, {build}")
+
+
+def test_a_wheel_without_one_of_its_files_runs_its_sources_and_says_so(compiled: Installed, tmp_path: Path) -> None:
+    """Cut, as by a full disk; then gone. Without the check the first would end in a signal, the second be a mixture."""
+    site = next((compiled.python.parents[1] / "lib").glob("python*/site-packages"))
+    (shared,) = site.glob("*__mypyc*.so")
+    content, program = shared.read_bytes(), "from rocketpy import BUILD; import rocketpy.broker.app; print(BUILD)"
+    variables = compiled.outside() | {"ROCKETPY_PURE": ""}
     try:
-        command = [*command[:2], "rocketpy.broker", "-c", str(conf)]
-        children.append(started(command, tmp_path, "broker", variables))
-        processes.await_any_broker(f"127.0.0.1:{name_server}", children)
-        script = [str(environment / "bin" / "rocketpy")]
-        address = ["-n", f"127.0.0.1:{name_server}"]
-        sent = run([*script, "produce", "-t", "Wheel", *address], tmp_path, variables, "one\ntwo\nthree\n")
-        assert "sent 3 messages to Wheel" in sent.stderr
-        read = run([*script, "consume", "-t", "Wheel", "-o", "beginning", "-e", *address], tmp_path, variables)
-        assert sorted(read.stdout.split()) == ["one", "three", "two"]
-        assert "rocketpy 0." in run([*script, "--version"], tmp_path, variables).stdout
+        shared.write_bytes(content[: len(content) // 2])
+        cut = run([str(compiled.python), "-c", program], tmp_path, variables).stdout
+        shared.unlink()
+        gone = run([str(compiled.python), "-c", program], tmp_path, variables).stdout
+        shared.write_bytes(bytes(len(content)))
+        spoiled = run([str(compiled.python), "-c", program], tmp_path, variables).stdout
     finally:
-        codes = [child.terminate() for child in reversed(children)]
-    assert codes == [0] * len(codes)
+        shared.write_bytes(content)
+    assert cut == f"plain Python ({shared.name} has {len(content) // 2} bytes instead of {len(content)})\n"
+    assert gone == f"plain Python ({shared.name} is missing)\n"
+    assert spoiled.startswith("plain Python (the compiled modules cannot be loaded: ")
 
 
-def test_pytest_finds_the_fixtures_and_other_programs_do_not_load_pytest(environment: Path, tmp_path: Path) -> None:
-    python, variables = str(environment / "bin" / "python"), outside(environment)
+def test_interpreters_are_found_on_the_path_and_among_those_of_pyenv(tmp_path: Path) -> None:
+    """A name that answers as another version is none: pyenv's shims are on the PATH whether their version is or not."""
+    for path, version in (
+        ("bin/python3.12", "cpython 3.11"),
+        ("pyenv/versions/3.12.1/bin/python", "cpython 3.12"),
+        ("bin/python3.13", "pypy 3.13"),
+    ):
+        command = tmp_path / path
+        command.parent.mkdir(parents=True, exist_ok=True)
+        command.write_text(f"#!/bin/sh\necho {version}\n")
+        command.chmod(0o755)
+    found = find_interpreters({"PATH": str(tmp_path / "bin"), "PYENV_ROOT": str(tmp_path / "pyenv")})
+    found.pop(f"{sys.version_info.major}.{sys.version_info.minor}", None)  # this one needs not be looked for
+    assert found in ({"3.12": str(tmp_path / "pyenv/versions/3.12.1/bin/python")}, {})
+
+
+def test_those_that_are_missing_are_one_line_and_none_at_all_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[tuple[str, bool]] = []
+
+    def make(command: str, version: str, dist: Path, *, pure: bool) -> bool:
+        made.append((version, pure))
+        return True
+
+    monkeypatch.setattr(wheels, "_make", make)
+    monkeypatch.setattr(wheels, "find_interpreters", lambda variables: {"3.12": "python3.12"})
+    assert wheels.main(tmp_path / "dist", {}) == 0
+    assert made == [("3.12", False), ("3.12", True)]
+    assert (
+        capsys.readouterr().out == "no wheel for CPython 3.11, 3.13: not on the PATH and not among pyenv's versions\n"
+    )
+    monkeypatch.setattr(wheels, "find_interpreters", lambda variables: {})
+    assert wheels.main(tmp_path / "dist", {}) == 1
+
+
+def version_of(wheel: Path) -> str:
+    return wheel.name.split("-")[1]
+
+
+def test_pytest_finds_the_fixtures_and_other_programs_do_not_load_pytest(compiled: Installed, tmp_path: Path) -> None:
+    python, variables = str(compiled.python), compiled.outside()
     loaded = run([python, "-c", "import sys, rocketpy.client; print(*sys.modules)"], tmp_path, variables).stdout.split()
     assert [name for name in loaded if "pytest" in name] == []
-    pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-c", str(ROOT / "constraints.txt")]
-    run([*pip, "pytest"], tmp_path, variables)
-    write(tmp_path / "test_it.py", "def test_it(rocketmq): rocketmq.topic('T')\n")
+    install(compiled.python, "pytest")
+    (tmp_path / "test_it.py").write_text("def test_it(rocketmq): rocketmq.topic('T')\n")
     assert "1 passed" in run([python, "-m", "pytest", "-q"], tmp_path, variables).stdout
 
 
 @pytest.mark.spark
-def test_spark_finds_the_source_by_its_name(environment: Path, tmp_path: Path) -> None:
+def test_spark_finds_the_source_by_its_name(compiled: Installed, tmp_path: Path) -> None:
     if shutil.which("java") is None:
         if "java" in os.environ.get("ROCKETPY_REQUIRE", ""):
             pytest.fail("java is required and missing")
@@ -116,28 +179,7 @@ def test_spark_finds_the_source_by_its_name(environment: Path, tmp_path: Path) -
         "try:\n    s.read.format('rocketmq').load()\n"
         "except Exception as failure:\n    print('SAID', str(failure).replace(chr(10), ' '))\n"
     )
-    result = run([str(environment / "bin" / "python"), "-c", program], tmp_path, outside(environment))
+    result = run([str(compiled.python), "-c", program], tmp_path, compiled.outside())
     assert "DATA_SOURCE_NOT_FOUND" not in result.stdout
     assert "path" in result.stdout
     assert "nameServer" in result.stdout
-
-
-def started(command: list[str], folder: Path, name: str, variables: dict[str, str]) -> Process:
-    """Start a server with these environment variables and no others."""
-    log_path = folder / f"{name}.log"
-    with log_path.open("wb") as log:
-        popen = subprocess.Popen(command, cwd=folder, env=variables, stdout=log, stderr=subprocess.STDOUT)
-    return Process(popen, log_path)
-
-
-def run(command: list[str], cwd: Path, variables: dict[str, str], given: str = "") -> subprocess.CompletedProcess[str]:
-    result = subprocess.run(
-        command, cwd=cwd, env=variables, input=given, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    return result
-
-
-def write(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
