@@ -36,7 +36,9 @@ NOT_COMPILED = "not compiled: "
 KERNELS = (
     "rocketpy/protocol/kernels/ascii_text.py",
     "rocketpy/protocol/kernels/batch.py",
+    "rocketpy/protocol/kernels/index_entries.py",
     "rocketpy/protocol/kernels/index_hashes.py",
+    "rocketpy/protocol/kernels/mapped_words.py",
     "rocketpy/protocol/kernels/record.py",
     "rocketpy/protocol/kernels/send_header.py",
     "rocketpy/protocol/kernels/send_ok.py",
@@ -70,6 +72,7 @@ HOT_MODULES = (
     "rocketpy/store/index/feed.py",
     "rocketpy/store/index/file.py",
     "rocketpy/store/index/hash.py",
+    "rocketpy/store/index/hashed_keys.py",
     "rocketpy/store/index/service.py",
     "rocketpy/store/queue/consume_queue.py",
     "rocketpy/store/read/message_reader.py",

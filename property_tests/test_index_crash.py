@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from rocketpy.clock import ManualClock
 from rocketpy.store.index.file import IndexLayout
 from rocketpy.store.index.file_list import IndexFileList
+from rocketpy.store.index.kernels import IndexKernels, index_kernels
 from rocketpy.store.index.service import IndexService
 from rocketpy.store.recovery.checkpoint import load_checkpoint
 from rocketpy.testing.sim.disk import ProcessDied, SimDisk
@@ -27,6 +28,8 @@ EVER = (0, 1 << 62)
 
 
 class IndexCrashMachine(RuleBasedStateMachine):
+    kernels: IndexKernels | None = None
+
     def __init__(self) -> None:
         super().__init__()
         self.disk = SimDisk()
@@ -39,7 +42,9 @@ class IndexCrashMachine(RuleBasedStateMachine):
         files = IndexFileList(
             path="/index", disk=self.disk, clock=self.clock, checkpoint=self.checkpoint, layout=LAYOUT
         )
-        self.index = IndexService(files=files, disk=self.disk, run_blocking=run_in_turn, query_count_max=1_000)
+        self.index = IndexService(
+            files=files, disk=self.disk, run_blocking=run_in_turn, query_count_max=1_000, kernels=self.kernels
+        )
         self.index.load(is_clean=is_clean)
         begin = self.index.end_physical_offset
         self.index.pending += [work for work in self.log if work[2] >= begin]
@@ -109,4 +114,9 @@ class IndexCrashMachine(RuleBasedStateMachine):
         self.keys_lead_to_their_messages()
 
 
+class KernelsCrashMachine(IndexCrashMachine):
+    kernels = index_kernels()
+
+
 TestIndexCrash = IndexCrashMachine.TestCase
+TestIndexCrashWithKernels = KernelsCrashMachine.TestCase

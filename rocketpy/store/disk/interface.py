@@ -75,6 +75,13 @@ class DiskFile(Protocol):
         """
         ...
 
+    def exchange_packed(self, positions: bytes, first_value: int) -> bytes:
+        """Exchange words as ``exchange_words`` does, for values that count up from ``first_value``.
+
+        Positions, and the previous values that are returned, are 32-bit big-endian numbers one after the other.
+        """
+        ...
+
     def sync(self) -> None:
         """Make everything written so far durable. A failure is final, see the module."""
         ...

@@ -16,9 +16,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import ClassVar
 
+from rocketpy import BUILD
 from rocketpy.errors import DescriptorShortageError, DiskFullError, StartError, StoreError
+from rocketpy.store.disk.packed_words import WORD_SIZE, exchange_by_list
 
-WORD_SIZE = 4
+if BUILD.has_kernels:
+    from rocketpy.protocol.kernels import mapped_words
+
 _LOOK_AT_MAX = 16 << 20
 """Limit of the bytes that are read to find out whether they are zeros."""
 
@@ -126,6 +130,14 @@ class OsFile:
         if _IS_LITTLE:
             old.byteswap()
         return old.tolist()
+
+    def exchange_packed(self, positions: bytes, first_value: int) -> bytes:
+        if not BUILD.has_kernels:
+            return exchange_by_list(self, positions, first_value)
+        words = self._words
+        if words is None or mapped_words.highest_position(positions) >= words.nbytes:
+            words = self._map()
+        return mapped_words.exchange_packed(words, positions, first_value, _IS_LITTLE)
 
     def sync(self) -> None:
         if self.path in self._failed_syncs:

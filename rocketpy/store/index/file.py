@@ -36,6 +36,7 @@ import attrs
 
 from rocketpy.errors import ShortageError
 from rocketpy.store.disk.interface import Disk, DiskFile
+from rocketpy.store.index.kernels import KEY_SIZE, IndexKernels
 
 HEADER_SIZE = 40
 SLOT_SIZE = 4
@@ -43,10 +44,12 @@ ENTRY_SIZE = 20
 
 INDEX_HEADER = struct.Struct(">qqqqii")
 SLOT = struct.Struct(">i")
+_KEY = struct.Struct(">4xqq")  # physical offset and timestamp of a key as the kernels have it
 ENTRY = struct.Struct(">iqii")
 """Key hash, physical offset, seconds since the file's begin, number of the next older entry."""
 assert INDEX_HEADER.size == HEADER_SIZE
 assert ENTRY.size == ENTRY_SIZE
+assert _KEY.size == KEY_SIZE
 
 _RESERVE_STEP = 1 << 18
 _ZEROS_SIZE = 1 << 20
@@ -127,6 +130,15 @@ class IndexFile:
                 return
         self._put(hashes, physical_offsets, timestamps_ms)
 
+    def put_packed(self, keys: bytes, kernels: IndexKernels) -> None:
+        """Add keys as the kernel ``hash_work`` returns them, like ``put``."""
+        assert 0 < len(keys) <= self.room * KEY_SIZE, (self, len(keys))
+        if self.header.index_count <= 1:
+            self._put_packed(keys[:KEY_SIZE], kernels)
+            keys = keys[KEY_SIZE:]
+        if keys:
+            self._put_packed(keys, kernels)
+
     def sync(self) -> None:
         """Make the file durable. Blocks: for a worker thread. StoreError is final."""
         self._opened().sync()
@@ -138,27 +150,54 @@ class IndexFile:
             self._file = None
 
     def _put(self, hashes: Sequence[int], physical_offsets: Sequence[int], timestamps_ms: Sequence[int]) -> None:
-        file, header, layout = self._opened(), self.header, self.layout
-        first, end = header.index_count, header.index_count + len(hashes)
-        self._reserve(layout.entries_position + end * ENTRY_SIZE)
+        file, layout, first, end = self._reserved(len(hashes))
         slot_count = layout.slot_count
         positions = [HEADER_SIZE + hashed % slot_count * SLOT_SIZE for hashed in hashes]
         older = file.exchange_words(positions, range(first, end))
         if max(older) >= first:
             # Keys of this burst that share a slot; or what a crash has left in the slots, which counts as nothing.
             older = [entry if entry <= number else 0 for number, entry in enumerate(older, first)]
-        times = _time_differences(header.begin_timestamp_ms, timestamps_ms)
+        times = _time_differences(self.header.begin_timestamp_ms, timestamps_ms)
         entries = b"".join(map(ENTRY.pack, hashes, physical_offsets, times, older))
         file.write(layout.entries_position + first * ENTRY_SIZE, entries)
+        self._extend_header(
+            end,
+            older.count(0),
+            (physical_offsets[0], timestamps_ms[0]),
+            (physical_offsets[-1], timestamps_ms[-1]),
+        )
+
+    def _put_packed(self, keys: bytes, kernels: IndexKernels) -> None:
+        file, layout, first, end = self._reserved(len(keys) // KEY_SIZE)
+        older = file.exchange_packed(kernels.slot_positions(keys, HEADER_SIZE, layout.slot_count), first)
+        entries, empty_count = kernels.pack_entries(keys, older, first, self.header.begin_timestamp_ms)
+        file.write(layout.entries_position + first * ENTRY_SIZE, entries)
+        self._extend_header(end, empty_count, _KEY.unpack_from(keys), _KEY.unpack_from(keys, len(keys) - KEY_SIZE))
+
+    def _reserved(self, count: int) -> tuple[DiskFile, IndexLayout, int, int]:
+        """Return the file, with space for so many entries: the first one's number, and that after the last one."""
+        file, layout, first = self._opened(), self.layout, self.header.index_count
+        end = first + count
+        self._reserve(layout.entries_position + end * ENTRY_SIZE)
+        return file, layout, first, end
+
+    def _extend_header(
+        self, end: int, empty_count: int, first_message: tuple[int, int], last_message: tuple[int, int]
+    ) -> None:
+        """Write the header of the file with its new entries; of messages there are physical offset and timestamp."""
+        header = self.header
+        is_first = header.index_count <= 1
+        physical_offset, timestamp_ms = first_message
+        end_physical_offset, end_timestamp_ms = last_message
         self.header = header = IndexHeader(
-            header.begin_timestamp_ms if first > 1 else timestamps_ms[0],
-            timestamps_ms[-1],
-            header.begin_physical_offset if first > 1 else physical_offsets[0],
-            physical_offsets[-1],
-            header.hash_slot_count + older.count(0),
+            timestamp_ms if is_first else header.begin_timestamp_ms,
+            end_timestamp_ms,
+            physical_offset if is_first else header.begin_physical_offset,
+            end_physical_offset,
+            header.hash_slot_count + empty_count,
             end,
         )
-        file.write(0, _pack_header(header))
+        self._opened().write(0, _pack_header(header))
 
     def _reserve(self, end: int) -> None:
         if end > self._reserved_end:

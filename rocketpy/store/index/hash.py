@@ -10,7 +10,8 @@ differ, as those of one producer do for a minute.)
 The topic is not hashed with each key: H(a + b) = H(a) * 31**len(b) + H(b). Keys that are not ASCII, where Java counts
 UTF-16 units, and keys longer than a lane take the plain way.
 
-Where the kernels are compiled, they hash keys of one topic one by one, in a quarter of that time.
+Where the kernels are compiled they hash instead, see ``protocol/kernels/index_hashes.py``; this is what they must agree
+with.
 """
 
 from __future__ import annotations
@@ -20,11 +21,7 @@ from array import array
 from collections.abc import Sequence
 from struct import iter_unpack
 
-from rocketpy import BUILD
 from rocketpy.protocol.java_hash import index_key_hash, java_hash
-
-if BUILD.has_kernels:
-    from rocketpy.protocol.kernels.index_hashes import hash_ascii_keys
 
 CHUNK = 512
 """Keys that are combined at once; more costs the same per key."""
@@ -40,10 +37,6 @@ _PREFIXES_MAX = 4096
 
 def hash_index_keys(topics: Sequence[str], keys: Sequence[bytes]) -> list[int]:
     """Return the IndexFile hash of each ``topic#key``; keys are UTF-8."""
-    if BUILD.has_kernels and keys and topics.count(topics[0]) == len(topics):
-        by_kernel = hash_ascii_keys(_PREFIXES[topics[0], b"", 0], list(keys))
-        if by_kernel is not None:
-            return by_kernel
     if len(keys) <= CHUNK:
         return _hash_chunk(topics, keys) if keys else []
     hashes: list[int] = []
@@ -55,6 +48,16 @@ def hash_index_keys(topics: Sequence[str], keys: Sequence[bytes]) -> list[int]:
 def hash_index_key(topic: str, key: str) -> int:
     """Return the hash of one key: for a query."""
     return index_key_hash(f"{topic}#{key}")
+
+
+def hash_of_key(topic: str, key: bytes) -> int:
+    """Return the hash of one key, UTF-8: for the kernels, where it is not ASCII."""
+    return hash_index_key(topic, key.decode("utf-8", "replace"))
+
+
+def hash_before_key(topic: str) -> int:
+    """Return the hash of ``topic#``, unsigned; cached."""
+    return _PREFIXES[topic, b"", 0]
 
 
 def _hash_chunk(topics: Sequence[str], keys: Sequence[bytes]) -> list[int]:
@@ -123,7 +126,7 @@ def _hash_mixed(topics: Sequence[str], keys: Sequence[bytes]) -> list[int]:
             hashes[index] = hashed
     for index, hashed in enumerate(hashes):
         if hashed < 0:
-            hashes[index] = hash_index_key(topics[index], keys[index].decode("utf-8", "replace"))
+            hashes[index] = hash_of_key(topics[index], keys[index])
     return hashes
 
 

@@ -1,10 +1,11 @@
 """The index of a store: keys of messages come in as they are appended, and are built into files a little later.
 
-Append only adds tuples to :attr:`IndexService.pending`; the service builds them by the burst, a few milliseconds after
-they came. So the index lags, and ``behind`` is the lag in messages; a query builds what is pending before it searches.
-When more than ``PENDING_MAX`` keys wait, ``end_burst`` builds some before it returns: backpressure on appends that are
-faster than the index. A batch may bring more keys than that, so it is put only while not too many wait
-(:attr:`IndexService.is_full`), and memory stays bounded.
+Append only adds tuples to :attr:`IndexService.pending`. ``end_burst`` builds a slice of them when there is one, which
+costs less than to wake a task for it; the service builds the rest, some milliseconds after it came. So the index lags,
+and ``behind`` is the lag in messages; a query builds what is pending before it searches. When more than ``PENDING_MAX``
+keys wait, ``end_burst`` builds more before it returns: backpressure on appends that are faster than the index. A batch
+may bring more keys than that, so it is put only while not too many wait (:attr:`IndexService.is_full`), and memory
+stays bounded.
 
 A file that is full is synced in a worker thread, and then the checkpoint says so. After a crash only files that it
 covers are kept; :attr:`IndexService.end_physical_offset` says where in the log the rest begins, for
@@ -28,10 +29,6 @@ Compose::
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from itertools import chain, repeat
-from operator import itemgetter
-from typing import TypeVar
 
 import attrs
 import trio
@@ -43,9 +40,9 @@ from rocketpy.store.disk.interface import Disk
 from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.index.file import IndexFile, IndexHeader, select_physical_offsets
 from rocketpy.store.index.file_list import IndexFileList
-from rocketpy.store.index.hash import hash_index_key, hash_index_keys
-
-T = TypeVar("T")
+from rocketpy.store.index.hash import hash_index_key
+from rocketpy.store.index.hashed_keys import Keys, count_keys, hashed_keys
+from rocketpy.store.index.kernels import KERNELS, IndexKernels
 
 PENDING_MAX = 16_384
 """Limit of pending keys before a batch is put, about 4 MB."""
@@ -55,15 +52,13 @@ _SLICES_PER_BURST = 16
 that has brought them builds one: if it was of a batch, that has taken long enough."""
 
 _SLICE = 512
-"""So many keys, of whole messages, are built between two looks at other tasks: 0.3 ms, or 2 ms where the disk has to
-catch up."""
+"""So many keys, of whole messages, are built between two looks at other tasks: 0.3 ms (0.05 ms by the kernels), or 2 ms
+where the disk has to catch up."""
 
-_SURELY_ONE_SLICE = _SLICE // INDEX_KEYS_MAX
 _SURELY_NOT_FULL = PENDING_MAX // INDEX_KEYS_MAX
 """Messages whose keys need not be counted, because a message has INDEX_KEYS_MAX keys at most."""
 
-_keys_of = itemgetter(1)
-_COLLECT_SECONDS = 0.005
+_COLLECT_SECONDS = 0.02
 _NO_SPACE_SECONDS = 1.0
 _FOREVER = 1 << 62
 
@@ -87,15 +82,6 @@ class IndexStatistics:
     slice_count: int
 
 
-@attrs.define
-class _Keys:
-    """Keys that are hashed and not in a file yet: those that a full disk has left over."""
-
-    hashes: Sequence[int]
-    physical_offsets: Sequence[int]
-    timestamps_ms: Sequence[int]
-
-
 class IndexService:
     """All index files of one store."""
 
@@ -106,6 +92,7 @@ class IndexService:
         disk: Disk,
         run_blocking: RunBlocking,
         query_count_max: int,
+        kernels: IndexKernels | None = KERNELS,
     ) -> None:
         self.pending: list[IndexWork] = []
         """Messages from append, in log order. The list stays the same one; only this service removes."""
@@ -116,7 +103,8 @@ class IndexService:
         self._disk = disk
         self._run_blocking = run_blocking
         self._query_count_max = query_count_max
-        self._left_over = _Keys([], [], [])
+        self._kernels = kernels
+        self._left_over: Keys | None = None  # hashed, and not in a file because the disk was full
         self._no_space: str | None = None
         self._complete_to = -1  # messages up to here are in the files with all their keys, and not added again
         self._idle = trio.lowlevel.ParkingLot()
@@ -128,13 +116,13 @@ class IndexService:
     # ---- for the appender -----------------------------------------------------------------------------------------
 
     def end_burst(self) -> None:
-        """Take notice of what was added to ``pending``; cheap. Builds some when too much waits."""
-        pending = self.pending
-        if pending:
+        """Take notice of what was added to ``pending``. Builds a slice if there is one, more when too much waits."""
+        count = len(self.pending)
+        if count:
             if self._idle:
                 self._idle.unpark()
-            if len(pending) > _SURELY_NOT_FULL:
-                self._build_while_full()
+            if count > _SURELY_NOT_FULL:
+                self._build_some()
 
     @property
     def is_full(self) -> bool:
@@ -154,7 +142,7 @@ class IndexService:
     @property
     def behind(self) -> int:
         """Lag of the index: messages whose keys are not built yet."""
-        return len(self.pending) + bool(self._left_over.hashes)
+        return len(self.pending) + (self._left_over is not None)
 
     @property
     def end_physical_offset(self) -> int:
@@ -220,68 +208,59 @@ class IndexService:
         """Build some pending messages. StoreError is final."""
         self._slice_count += 1
         try:
-            if self._left_over.hashes:
-                keys, self._left_over = self._left_over, _Keys([], [], [])
+            keys, self._left_over = self._left_over or self._take_keys(), None
+            if keys is not None:
                 self._put(keys)
-                return
-            work = self._take_work()
-            if work and work[0][2] <= self._complete_to:
-                work = [each for each in work if each[2] > self._complete_to]
-            if work:
-                self._put(_hashed(work))
         except ShortageError as error:
             self._no_space = f"the index has no space: {error}"
 
-    def _build_while_full(self) -> None:
+    def _build_some(self) -> None:
         slices_max = _SLICES_PER_BURST if self.is_full else 1
         self._count_keys()
-        for _ in range(slices_max):
-            if not self.is_full or self._no_space is not None:
-                break
-            self.build_slice()
+        if self._pending_keys >= _SLICE:
+            for _ in range(slices_max):
+                if self._no_space is not None:
+                    break
+                self.build_slice()
+                if not self.is_full:
+                    break
 
     def _count_keys(self) -> None:
         """Count the keys of what was added since the last time; once for each message, because it is for each burst."""
-        pending = self.pending
-        if self._counted < len(pending):
-            self._pending_keys += sum(map(len, map(_keys_of, pending[self._counted :])))
-            self._counted = len(pending)
+        if self._counted < len(self.pending):
+            self._pending_keys += count_keys(self.pending, self._counted, self._kernels)
+            self._counted = len(self.pending)
 
-    def _take_work(self) -> list[IndexWork]:
-        """Take messages with about _SLICE keys from ``pending``, at least one message."""
+    def _take_keys(self) -> Keys | None:
+        """Take messages with about _SLICE keys from ``pending``, at least one message; None if none is left."""
         pending = self.pending
-        if len(pending) <= _SURELY_ONE_SLICE:
-            work = pending[:]
-            pending.clear()
-            self._counted = self._pending_keys = 0
-            self._taken_count += len(work)
-            return work
-        self._count_keys()
-        work, key_count = pending[:_SLICE], min(_SLICE, len(pending))
-        if self._pending_keys > len(pending):  # not everywhere one key
-            key_count = 0
-            for message_count, (_, keys, _, _) in enumerate(work, 1):
-                key_count += len(keys)
-                if key_count >= _SLICE:
-                    del work[message_count:]
-                    break
-        del pending[: len(work)]
-        self._counted -= len(work)
-        self._pending_keys -= key_count
-        self._taken_count += len(work)
-        return work
+        if pending and pending[0][2] <= self._complete_to:
+            known = next((number for number, work in enumerate(pending) if work[2] > self._complete_to), len(pending))
+            self._drop(known, count_keys(pending[:known], 0, self._kernels))
+        if not pending:
+            return None
+        keys, message_count = hashed_keys(pending, _SLICE, self._kernels)
+        self._drop(message_count, keys.key_count)
+        return keys
 
-    def _put(self, keys: _Keys) -> None:
-        done, count = 0, len(keys.hashes)
+    def _drop(self, message_count: int, key_count: int) -> None:
+        """Remove the first messages from ``pending``; most of them were never counted."""
+        del self.pending[:message_count]
+        self._taken_count += message_count
+        self._counted = max(0, self._counted - message_count)
+        self._pending_keys = self._pending_keys - key_count if self._counted else 0
+
+    def _put(self, keys: Keys) -> None:
+        done, count = 0, keys.key_count
         try:
             while done < count:
                 index_file = self._files.writable_file()
                 end = min(count, done + index_file.room)
-                index_file.put(keys.hashes[done:end], keys.physical_offsets[done:end], keys.timestamps_ms[done:end])
+                keys.put(index_file, done, end)
                 self._key_count += end - done
                 done = end
         except ShortageError:
-            self._left_over = _Keys(keys.hashes[done:], keys.physical_offsets[done:], keys.timestamps_ms[done:])
+            self._left_over = keys.after(done)
             raise
 
     # ---- queries --------------------------------------------------------------------------------------------------
@@ -294,7 +273,7 @@ class IndexService:
         Different keys may share a hash, so what is found is to be checked, or left to the client as in RocketMQ.
         """
         asked_at = self._taken_count + len(self.pending)
-        while (self._taken_count < asked_at or self._left_over.hashes) and self._no_space is None:
+        while (self._taken_count < asked_at or self._left_over is not None) and self._no_space is None:
             self.build_slice()
             await trio.lowlevel.checkpoint()
         snapshot = [(index_file, index_file.header) for index_file in reversed(self._files)]
@@ -361,24 +340,3 @@ class IndexService:
             if header.begin_timestamp_ms < begin_timestamp_ms or len(found) >= count_max:
                 break
         return found
-
-
-def _hashed(work: list[IndexWork]) -> _Keys:
-    """Return the keys of messages one after another, hashed."""
-    topics: Sequence[str]
-    physical_offsets: Sequence[int]
-    timestamps_ms: Sequence[int]
-    topics, keys_of_each, physical_offsets, timestamps_ms = zip(*work, strict=True)
-    try:
-        keys = [key for (key,) in keys_of_each]
-    except ValueError:  # not everywhere one key
-        counts = list(map(len, keys_of_each))
-        keys = [key for keys in keys_of_each for key in keys]
-        topics = _repeated(topics, counts)
-        physical_offsets = _repeated(physical_offsets, counts)
-        timestamps_ms = _repeated(timestamps_ms, counts)
-    return _Keys(hash_index_keys(topics, keys), physical_offsets, timestamps_ms)
-
-
-def _repeated(values: Sequence[T], counts: list[int]) -> list[T]:
-    return list(chain.from_iterable(map(repeat, values, counts)))

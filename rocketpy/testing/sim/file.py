@@ -8,7 +8,7 @@ from typing import Protocol
 import attrs
 
 from rocketpy.errors import StoreError
-from rocketpy.store.disk.os_file import WORD_SIZE
+from rocketpy.store.disk.packed_words import WORD_SIZE, exchange_by_list
 from rocketpy.testing.sim.inode import PAGE_SIZE, SimInode
 
 
@@ -112,6 +112,10 @@ class SimFile:
             old.append(int.from_bytes(self.inode.read(position, WORD_SIZE), "big"))
             self.inode.write(position, value.to_bytes(WORD_SIZE, "big"))
         return old
+
+    def exchange_packed(self, positions: bytes, first_value: int) -> bytes:
+        self._require_open("exchange_packed")
+        return exchange_by_list(self, positions, first_value)
 
     def sync(self) -> None:
         self._require_open("sync")

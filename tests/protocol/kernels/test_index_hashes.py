@@ -1,30 +1,72 @@
-"""Each kernel does what its general path does, whatever it is given, or says that it does not: compiled and not."""
+"""The keys of messages, hashed by the kernel: what the general path has for them, compiled and not."""
 
 from __future__ import annotations
 
-from hypothesis import given
+import struct
+
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rocketpy.protocol.java_hash import index_key_hash, java_hash
-from rocketpy.protocol.kernels import index_hashes
+from rocketpy.protocol.kernels.index_hashes import count_keys, hash_work
 
-TEXTS = st.text(st.characters(max_codepoint=0x7F), max_size=200)
+KEYS = st.one_of(
+    st.text(st.characters(max_codepoint=0x7F), max_size=200),
+    st.text(max_size=40),
+    st.text(st.sampled_from("\x7f\x80zß😀"), max_size=20),
+)
+WORK = st.lists(
+    st.tuples(
+        st.sampled_from(("T", "TopicTest", "größe", "%RETRY%group")),
+        st.lists(KEYS, max_size=5),
+        st.integers(0, 2**62),
+        st.sampled_from((0, 1, 1_700_000_000_000, 2**62)),
+    ),
+    max_size=12,
+)
 
 
-@given(TEXTS, st.lists(TEXTS, max_size=20))
-def test_keys_have_the_hash_of_java(topic: str, keys: list[str]) -> None:
-    before = java_hash(f"{topic}#") & 0xFFFF_FFFF
-    expected = [index_key_hash(f"{topic}#{key}") for key in keys]
-    assert index_hashes.hash_ascii_keys(before, [key.encode() for key in keys]) == expected
+def before(topic: str) -> int:
+    return java_hash(f"{topic}#") & 0xFFFF_FFFF
 
 
-@given(st.text(max_size=20).filter(lambda text: not text.isascii()), st.lists(TEXTS, max_size=3))
-def test_keys_beyond_ascii_are_declined(key: str, others: list[str]) -> None:
-    assert index_hashes.hash_ascii_keys(7, [each.encode() for each in (*others, key)]) is None
+def hash_other(topic: str, key: bytes) -> int:
+    return index_key_hash(f"{topic}#{key.decode()}")
+
+
+@given(WORK, st.integers(1, 20))
+@example([("", ["polygenelubricants"], 0, 0)], 1)
+def test_each_key_has_the_hash_of_java_and_what_its_message_has(
+    work: list[tuple[str, list[str], int, int]], count_max: int
+) -> None:
+    expected, message_count = b"", 0
+    for topic, keys, physical_offset, timestamp_ms in work:
+        if len(expected) // 20 >= count_max:
+            break
+        message_count += 1
+        for key in keys:
+            expected += struct.pack(">iqq", index_key_hash(f"{topic}#{key}"), physical_offset, timestamp_ms)
+    encoded = [(topic, tuple(key.encode() for key in keys), *rest) for topic, keys, *rest in work]
+    assert hash_work(encoded, count_max, before, hash_other) == (expected, message_count)
+    assert count_keys(encoded, 0) == sum(len(keys) for _, keys, _, _ in work)
+    assert count_keys(encoded, 1) == sum(len(keys) for _, keys, _, _ in work[1:])
 
 
 def test_the_one_hash_without_a_negative_counts_as_0() -> None:
     """Java's ``abs`` leaves it negative, and RocketMQ takes 0 then."""
     text = "polygenelubricants"
     assert java_hash(text) == -(2**31)
-    assert index_hashes.hash_ascii_keys(0, [text.encode()]) == [0] == [index_key_hash(text)]
+    packed, _ = hash_work([("", [text.encode()], 5, 6)], 1, lambda topic: 0, hash_other)
+    assert packed == struct.pack(">iqq", 0, 5, 6)
+
+
+def test_only_what_is_not_ascii_is_hashed_elsewhere() -> None:
+    asked: list[bytes] = []
+
+    def hash_elsewhere(topic: str, key: bytes) -> int:
+        asked.append(key)
+        return 7
+
+    keys = [b"a" * 40, b"a" * 39 + b"\x80", b"\xc3\xa4", b"", b"a" * 8 + b"\xff" + b"a" * 9, b"\x7f" * 17]
+    hash_work([("T", keys, 0, 0)], 1, before, hash_elsewhere)
+    assert asked == [keys[1], keys[2], keys[4]]

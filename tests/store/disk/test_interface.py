@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from rocketpy.errors import StartError, StoreError
@@ -77,6 +79,21 @@ class TestFile:
         assert file.read(4_096, 4) == b"\xff\xff\xff\xfe"
         file.write(40, b"\0\0\0\x0a")
         assert file.exchange_words([40], [1]) == [10]
+        file.close()
+
+    def test_packed_words_are_exchanged_in_order(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/f", create=True)
+        file.reserve(0, 4_096)
+        file.write(40, b"\xff\xfe\xfd\xfc")
+        assert file.exchange_packed(b"", 1) == b""
+        assert file.exchange_packed(struct.pack(">3i", 40, 4_092, 40), 7) == struct.pack(">3I", 0xFFFEFDFC, 0, 7)
+        assert file.read(40, 4) == b"\0\0\0\x09"
+        assert file.read(4_092, 4) == b"\0\0\0\x08"
+        file.reserve(4_096, 4_096)
+        assert file.exchange_packed(struct.pack(">2i", 4_096, 40), 1) == struct.pack(">2I", 0, 9)
+        file.truncate(4_096)
+        file.reserve(0, 4_100)
+        assert file.exchange_packed(struct.pack(">2i", 4_096, 40), 1) == struct.pack(">2I", 0, 2)
         file.close()
 
     def test_words_are_exchanged_in_a_file_that_grew_and_shrank(self, disk: Disk, root: str) -> None:

@@ -248,6 +248,8 @@ def test_an_empty_file_has_no_words(tmp_path: Path) -> None:
     file = OsFile(str(path), os.open(path, os.O_RDWR), set())
     with pytest.raises(StoreError, match="cannot map the file"):
         file.exchange_words([0], [1])
+    with pytest.raises(StoreError, match="cannot map the file"):
+        file.exchange_packed(bytes(4), 1)
     file.close()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Callable
+from typing import TypeAlias
 
 import attrs
 import pytest
@@ -20,11 +22,14 @@ from rocketpy.store.index.file import (
     read_index_header,
     select_physical_offsets,
 )
+from rocketpy.store.index.kernels import index_kernels
 from rocketpy.testing.sim.disk import SimDisk
 
+KERNELS = index_kernels()
 LAYOUT = IndexLayout(slot_count=7, entry_count=50)
 NOW = 1_700_000_000_000
 ALWAYS = (0, 1 << 62)
+Put: TypeAlias = Callable[[IndexFile, list[int], list[int], list[int]], None]
 PATH = "/index"
 
 
@@ -86,8 +91,18 @@ class JavaIndexFile:
         struct.pack_into(">qqqqii", self.content, 0, *values)
 
 
+def put_packed(file: IndexFile, hashes: list[int], offsets: list[int], times: list[int]) -> None:
+    keys = b"".join(struct.pack(">iqq", *key) for key in zip(hashes, offsets, times, strict=True))
+    file.put_packed(keys, KERNELS)
+
+
+@pytest.fixture(params=[IndexFile.put, put_packed], ids=["general", "kernels"])
+def put(request: pytest.FixtureRequest) -> Put:
+    return request.param
+
+
 @pytest.mark.parametrize("seed", range(20))
-def test_bursts_make_the_bytes_that_java_makes_one_by_one(disk: SimDisk, seed: int) -> None:
+def test_bursts_make_the_bytes_that_java_makes_one_by_one(disk: SimDisk, seed: int, put: Put) -> None:
     choices = random.Random(seed)
     previous = IndexHeader(NOW, NOW + 5_000, 10, 900, 3, 5) if seed % 2 else None
     java, ours = JavaIndexFile(LAYOUT, previous), new_file(disk, previous)
@@ -98,29 +113,29 @@ def test_bursts_make_the_bytes_that_java_makes_one_by_one(disk: SimDisk, seed: i
         hashes = [choices.choice((0, 1, 7, 14, 2**31 - 1, choices.randrange(2**31))) for _ in range(count)]
         offsets = [offset := offset + choices.randrange(3) * 100 for _ in range(count)]
         times = [time := max(1, time + choices.randrange(-3_000, 9_000)) for _ in range(count)]
-        ours.put(hashes, offsets, times)
+        put(ours, hashes, offsets, times)
         for each in zip(hashes, offsets, times, strict=True):
             java.put(*each)
         assert content_of(disk) == bytes(java.content)
     ours.close()
 
 
-def test_times_beyond_what_java_can_count_are_cut(disk: SimDisk) -> None:
+def test_times_beyond_what_java_can_count_are_cut(disk: SimDisk, put: Put) -> None:
     java, ours = JavaIndexFile(LAYOUT), new_file(disk)
     for time in (1, 1 + (2**31 - 1) * 1000, 1 << 60, 0):
-        ours.put([5], [10], [time])
+        put(ours, [5], [10], [time])
         java.put(5, 10, time)
     assert content_of(disk) == bytes(java.content)
 
 
-def test_nonsense_in_slots_counts_as_nothing(disk: SimDisk) -> None:
+def test_nonsense_in_slots_counts_as_nothing(disk: SimDisk, put: Put) -> None:
     """After a crash slots may hold anything; negative numbers and those of entries that are not there are ignored."""
     java, ours = JavaIndexFile(LAYOUT), new_file(disk)
     slots = struct.pack(">7i", -1, 2, 50, -(2**31), 2**31 - 1, 0, 1)
     disk.open("/index").write(HEADER_SIZE, slots)
     java.content[HEADER_SIZE : HEADER_SIZE + 28] = slots
     hashes = [0, 1, 2, 3, 4, 5, 6, 0, 1, 2]
-    ours.put(hashes, list(range(10)), [NOW] * 10)
+    put(ours, hashes, list(range(10)), [NOW] * 10)
     for offset, key_hash in enumerate(hashes):
         java.put(key_hash, offset, NOW)
     assert content_of(disk) == bytes(java.content)
@@ -156,7 +171,7 @@ def test_an_empty_file_has_nothing_and_room_for_all_but_entry_zero(disk: SimDisk
     assert ours.room == 49
 
 
-def test_a_full_disk_changes_nothing(disk: SimDisk) -> None:
+def test_a_full_disk_changes_nothing(disk: SimDisk, put: Put) -> None:
     layout = IndexLayout(slot_count=7, entry_count=100_000)
     ours = create_index_file(disk, "/index", "/staged", layout, None)
     disk.capacity_bytes = disk.capacity_bytes - disk.free_bytes("/")
@@ -164,7 +179,7 @@ def test_a_full_disk_changes_nothing(disk: SimDisk) -> None:
     with pytest.raises(DiskFullError):
         while True:
             before = content_of(disk)
-            ours.put([5] * 1_000, [10] * 1_000, [NOW] * 1_000)
+            put(ours, [5] * 1_000, [10] * 1_000, [NOW] * 1_000)
     assert content_of(disk) == before
     disk.capacity_bytes *= 2
     ours.put([5], [10], [NOW])
@@ -178,11 +193,11 @@ def test_a_file_for_which_there_is_no_space_does_not_appear() -> None:
     assert disk.free_bytes("/") == 4096
 
 
-def test_a_loaded_file_goes_on(tmp_path: object) -> None:
+def test_a_loaded_file_goes_on(tmp_path: object, put: Put) -> None:
     disk = OsDisk()
     path = f"{tmp_path}/index"
     ours = create_index_file(disk, path, path + ".staged", LAYOUT, None)
-    ours.put([5, 6], [10, 20], [NOW, NOW])
+    put(ours, [5, 6], [10, 20], [NOW, NOW])
     ours.sync()
     ours.close()
     file = disk.open(path, read_only=True)
@@ -190,7 +205,7 @@ def test_a_loaded_file_goes_on(tmp_path: object) -> None:
     file.close()
     assert header == ours.header
     again = IndexFile(path=path, disk=disk, layout=LAYOUT, header=header)
-    again.put([5], [30], [NOW])
+    put(again, [5], [30], [NOW])
     assert select(disk, again, 5) == [30, 10]
     again.close()
 

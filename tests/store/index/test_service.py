@@ -20,6 +20,7 @@ from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.index.file import IndexLayout
 from rocketpy.store.index.file_list import JAVA_LAYOUT, IndexFileList, index_file_name
+from rocketpy.store.index.kernels import index_kernels
 from rocketpy.store.index.service import PENDING_MAX, IndexService, QueryOffsetResult
 from rocketpy.store.recovery.checkpoint import StoreCheckpoint, load_checkpoint
 from rocketpy.testing.sim.disk import SimDisk
@@ -30,6 +31,13 @@ T = TypeVar("T")
 NOW = 1_700_000_000_000
 LAYOUT = IndexLayout(slot_count=50, entry_count=11)
 EVER = (0, 1 << 62)
+KERNELS = {"general": None, "kernels": index_kernels()}
+
+
+@pytest.fixture(autouse=True, params=KERNELS)
+def either_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test runs by the general path and by the kernels."""
+    monkeypatch.setitem(KERNELS, "chosen", KERNELS[request.param])
 
 
 def new_service(
@@ -52,7 +60,9 @@ def new_service(
         checkpoint=checkpoint or load_checkpoint(disk, checkpoint_path),
         layout=layout,
     )
-    service = IndexService(files=files, disk=disk, run_blocking=run_blocking, query_count_max=64)
+    service = IndexService(
+        files=files, disk=disk, run_blocking=run_blocking, query_count_max=64, kernels=KERNELS["chosen"]
+    )
     service.load(is_clean=is_clean, log_end_offset=log_end_offset)
     return service
 

@@ -112,6 +112,7 @@ CALLS = {
     "reads_zero_from": lambda file: file.reads_zero_from(0),
     "write": lambda file: file.write(0, b"x"),
     "exchange_words": lambda file: file.exchange_words([], []),
+    "exchange_packed": lambda file: file.exchange_packed(b"", 1),
     "sync": lambda file: file.sync(),
     "reserve": lambda file: file.reserve(0, 1),
     "truncate": lambda file: file.truncate(0),

@@ -1,0 +1,72 @@
+"""The entries of a burst of keys in a file of the index: where their slots are, and their bytes.
+
+    key:    key hash i32 | physical offset i64 | timestamp i64                  as index_hashes.py makes them
+    slots:  position i32 | ...             in the file, one for each key
+    older:  entry u32    | ...             what was in the slots before
+    entry:  key hash i32 | physical offset i64 | seconds i32 | older i32
+
+All are packed one after the other, big-endian. ``seconds`` are those since the file's begin, ``older`` is the number of
+the next older entry of the same slot. Between the steps numbers stay in bytes: an integer object of more than 30 bits
+costs as much as all that is done here with a key.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64
+
+_KEY_SIZE: Final[i64] = 20
+_SECONDS_MAX: Final[i64] = 0x7FFF_FFFF
+
+
+def slot_positions(keys: bytes, first_position: int, slot_count: int) -> bytes:
+    """Return the position of each key's slot, where slots are words from ``first_position`` on."""
+    first: i64 = first_position
+    count: i64 = slot_count
+    positions = BytesWriter()
+    at: i64 = 0
+    while at < i64(len(keys)):
+        write_i32_be(positions, i32(first + i64(read_i32_be(keys, at)) % count * 4))
+        at += _KEY_SIZE
+    return positions.getvalue()
+
+
+def pack_entries(keys: bytes, older: bytes, first: int, begin_timestamp_ms: int) -> tuple[bytes, int]:
+    """Return the entries of keys, and how many of their slots were empty before; ``first`` is the first one's number.
+
+    What was in a slot counts as nothing if it is no number, or higher than the entry's own.
+
+    Compatibility: ``IndexFile.putKey`` (4.9.8).
+    """
+    begin: i64 = begin_timestamp_ms
+    number: i64 = first
+    empty_count: i64 = 0
+    last: i64 = 0
+    seconds: i64 = 0
+    entries = BytesWriter()
+    at: i64 = 0
+    older_at: i64 = 0
+    while at < i64(len(keys)):
+        timestamp = read_i64_be(keys, at + 12)
+        if timestamp != last:
+            last = timestamp
+            seconds = 0
+            if begin > 0 and timestamp > begin:
+                seconds = (timestamp - begin) // 1000
+                if seconds > _SECONDS_MAX:
+                    seconds = _SECONDS_MAX
+        previous = i64(read_i32_be(older, older_at))
+        if previous < 0 or previous > number:
+            previous = 0
+        if previous == 0:
+            empty_count += 1
+        write_i32_be(entries, read_i32_be(keys, at))
+        write_i64_be(entries, read_i64_be(keys, at + 4))
+        write_i32_be(entries, i32(seconds))
+        write_i32_be(entries, i32(previous))
+        number += 1
+        at += _KEY_SIZE
+        older_at += 4
+    return entries.getvalue(), empty_count

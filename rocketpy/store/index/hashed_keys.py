@@ -1,0 +1,104 @@
+"""The keys of pending messages, hashed: the columns that a file of the index takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, repeat
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from rocketpy.store.index.feed import IndexWork
+from rocketpy.store.index.file import IndexFile
+from rocketpy.store.index.hash import hash_before_key, hash_index_keys, hash_of_key
+from rocketpy.store.index.kernels import KEY_SIZE, IndexKernels
+
+T = TypeVar("T")
+
+_keys_of = itemgetter(1)
+
+
+class HashedKeys(NamedTuple):
+    """Keys in log order, as columns."""
+
+    hashes: Sequence[int]
+    physical_offsets: Sequence[int]
+    timestamps_ms: Sequence[int]
+
+    @property
+    def key_count(self) -> int:
+        """Number of keys."""
+        return len(self.hashes)
+
+    def put(self, index_file: IndexFile, begin: int, end: int) -> None:
+        """Add some of the keys to a file that has room for them."""
+        index_file.put(self.hashes[begin:end], self.physical_offsets[begin:end], self.timestamps_ms[begin:end])
+
+    def after(self, begin: int) -> HashedKeys:
+        """Return the keys from a number on."""
+        return HashedKeys(self.hashes[begin:], self.physical_offsets[begin:], self.timestamps_ms[begin:])
+
+
+class PackedKeys(NamedTuple):
+    """Keys in log order, as the kernels have them."""
+
+    keys: bytes
+    kernels: IndexKernels
+
+    @property
+    def key_count(self) -> int:
+        """Number of keys."""
+        return len(self.keys) // KEY_SIZE
+
+    def put(self, index_file: IndexFile, begin: int, end: int) -> None:
+        """Add some of the keys to a file that has room for them."""
+        index_file.put_packed(self.keys[begin * KEY_SIZE : end * KEY_SIZE], self.kernels)
+
+    def after(self, begin: int) -> PackedKeys:
+        """Return the keys from a number on."""
+        return PackedKeys(self.keys[begin * KEY_SIZE :], self.kernels)
+
+
+Keys: TypeAlias = HashedKeys | PackedKeys
+
+
+def hashed_keys(pending: Sequence[IndexWork], count_max: int, kernels: IndexKernels | None) -> tuple[Keys, int]:
+    """Hash the keys of the first messages, until that are ``count_max`` or more; return of how many messages too."""
+    if kernels is not None:
+        keys, message_count = kernels.hash_work(pending, count_max, hash_before_key, hash_of_key)
+        return PackedKeys(keys, kernels), message_count
+    work, key_count = pending[:count_max], 0
+    if count_keys(work, 0, None) != len(work):  # not everywhere one key
+        for message_count, (_, keys_of_one, _, _) in enumerate(work, 1):
+            key_count += len(keys_of_one)
+            if key_count >= count_max:
+                work = work[:message_count]
+                break
+    return _hashed(work), len(work)
+
+
+def count_keys(pending: Sequence[IndexWork], begin: int, kernels: IndexKernels | None) -> int:
+    """Return the number of keys from a message on."""
+    if kernels is not None:
+        return kernels.count_keys(pending, begin)
+    return sum(map(len, map(_keys_of, pending[begin:])))
+
+
+def _hashed(work: Sequence[IndexWork]) -> HashedKeys:
+    """Return the keys of messages one after another, hashed."""
+    topics: Sequence[str]
+    physical_offsets: Sequence[int]
+    timestamps_ms: Sequence[int]
+    topics, keys_of_each, physical_offsets, timestamps_ms = zip(*work, strict=True)
+    try:
+        keys = [key for (key,) in keys_of_each]
+    except ValueError:  # not everywhere one key
+        counts = list(map(len, keys_of_each))
+        keys = [key for keys in keys_of_each for key in keys]
+        topics = _repeated(topics, counts)
+        physical_offsets = _repeated(physical_offsets, counts)
+        timestamps_ms = _repeated(timestamps_ms, counts)
+    return HashedKeys(hash_index_keys(topics, keys), physical_offsets, timestamps_ms)
+
+
+def _repeated(values: Sequence[T], counts: list[int]) -> list[T]:
+    return list(chain.from_iterable(map(repeat, values, counts)))
