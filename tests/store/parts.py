@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from rocketpy import BUILD
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.message import MessageExt
@@ -168,6 +169,7 @@ class Parts:
         has_multi_dispatch: bool = False,
         pool: TransientStorePool | None = None,
         hands_over_to_index: bool = True,
+        has_kernels: bool = BUILD.has_kernels,
     ) -> None:
         self.place = place
         self.clock = clock or ManualClock()
@@ -222,6 +224,7 @@ class Parts:
             ),
             index=self.index,
             message_arriving=lambda *arrival: self.arrivals.append(arrival),
+            has_kernels=has_kernels,
         )
         if hands_over_to_index:
             self.appender.hand_over_to_index()

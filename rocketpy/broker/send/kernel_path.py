@@ -41,6 +41,8 @@ class KernelSend:
         self._fast = fast
         self._store = store
         self._put = store.put
+        # That of a plug-in between broker and store. Otherwise the appender is called itself, at the cost of a C call.
+        self._has_own_put = store.put != store.appender.put
         self._waits_for_storing = store.waits_for_storing
         self._appender = store.appender
         self._answers = shared.answers
@@ -68,19 +70,18 @@ class KernelSend:
             return False
         is_answered = not sent.command_flag & _ONEWAY
         opaque: int = sent.opaque
-        status, physical_offset, queue_offset = self._put(
-            sent.topic,
-            queue_id,
-            _NO_BODY if body is None else body,
-            sent.properties,
-            sent.tags_code,
-            sent.index_keys,
-            sent.flag,
-            sent.sys_flag & _CLIENT_SYS_FLAGS,
-            sent.born_timestamp,
-            connection.born_host,
-            sent.reconsume_times,
-        )
+        content = _NO_BODY if body is None else body
+        sys_flag = sent.sys_flag & _CLIENT_SYS_FLAGS
+        if self._has_own_put:
+            status, physical_offset, queue_offset = self._put(
+                sent.topic, queue_id, content, sent.properties, sent.tags_code, sent.index_keys, sent.flag, sys_flag,
+                sent.born_timestamp, connection.born_host, sent.reconsume_times,
+            )  # fmt: skip
+        else:
+            status, physical_offset, queue_offset = self._appender.put(
+                sent.topic, queue_id, content, sent.properties, sent.tags_code, sent.index_keys, sent.flag, sys_flag,
+                sent.born_timestamp, connection.born_host, sent.reconsume_times,
+            )  # fmt: skip
         if status is not _PUT_OK:
             if is_answered:
                 self._fast.refuse(connection, opaque, status, body, sent.properties)

@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
+from rocketpy import BUILD
 from rocketpy.clock import Clock
 from rocketpy.errors import StoreError
 from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX
@@ -40,13 +42,27 @@ from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.results import PutMessageStatus
 
-_PUT_OK = PutMessageStatus.PUT_OK
-_MASK = 0x7FFF_FFFF
+if TYPE_CHECKING:
+    from rocketpy.protocol.kernels.record import RecordWriter
+
+_PUT_OK: Final = PutMessageStatus.PUT_OK
+_MASK: Final = 0x7FFF_FFFF
 # put packs its heads itself, with the struct of pack_record_head: a call less for each message. A test holds the two
 # against each other.
-_pack_head = RECORD_HEAD.pack
-_pack_unit = layout.UNIT.pack
-_UNUSUAL_FLAGS = NO_QUEUE_FLAG | BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
+_pack_head: Final[Callable[..., bytes]] = RECORD_HEAD.pack
+_pack_unit: Final[Callable[..., bytes]] = layout.UNIT.pack
+_FIELD_ERRORS: Final = (struct.error, OverflowError, ValueError)
+"""Raised for a number that does not fit its field, by struct and by the kernel."""
+_COPIED_MAX: Final = 4096
+"""Bytes of the longest body that the kernel copies into its record; a longer one is written from where it is."""
+_UNUSUAL_FLAGS: Final = NO_QUEUE_FLAG | BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
+
+
+def record_writer(store_host: bytes) -> RecordWriter:
+    """Return the kernel that writes the records of one store."""
+    from rocketpy.protocol.kernels.record import RecordWriter  # plain Python does not load it
+
+    return RecordWriter(store_host)
 
 
 class MessageAppender:
@@ -62,12 +78,15 @@ class MessageAppender:
         index: Index | None,
         message_arriving: Callable[[str, int, int], None] | None,
         refuse_all: str | None = None,
+        has_kernels: bool = BUILD.has_kernels,
     ) -> None:
+        """With ``has_kernels`` the fast path has its records written by the kernel."""
         self._commit_log = commit_log
         self._queues = queues
         self._queue_by_id = queues.topics
         self._timestamp_ms = clock.timestamp_ms
         self._store_host = options.store_host
+        self._records = record_writer(options.store_host) if has_kernels else None
         limits = MessageLimits(options.message_size_max)
         self._refusals = PutRefusals(limits=limits, index=index, clock=clock, why=refuse_all)
         self._refused = self._refusals.refused
@@ -169,19 +188,30 @@ class MessageAppender:
         parts = self._parts
         if not parts:
             self.burst_timestamp_ms = self._timestamp_ms()
+        records = self._records
         try:
-            unit = _pack_unit(physical_offset, size, tags_code)
-            parts += (
-                _pack_head(
-                    size, MESSAGE_MAGIC_CODE, crc32(body) & _MASK, queue_id, flag, queue_offset, physical_offset,
-                    sys_flag, born_timestamp, born_host, self.burst_timestamp_ms, self._store_host, reconsume_times,
-                    prepared_transaction_offset, body_size,
-                ),
-                body,
-                tail,
-                properties,
-            )  # fmt: skip
-        except struct.error:
+            if records is None or body_size > _COPIED_MAX:
+                unit = _pack_unit(physical_offset, size, tags_code)
+                parts += (
+                    _pack_head(
+                        size, MESSAGE_MAGIC_CODE, crc32(body) & _MASK, queue_id, flag, queue_offset, physical_offset,
+                        sys_flag, born_timestamp, born_host, self.burst_timestamp_ms, self._store_host,
+                        reconsume_times, prepared_transaction_offset, body_size,
+                    ),
+                    body,
+                    tail,
+                    properties,
+                )  # fmt: skip
+            else:
+                unit = records.unit(physical_offset, size, tags_code)
+                parts.append(
+                    records.record(
+                        body, tail, properties, queue_id, flag, queue_offset, physical_offset, sys_flag,
+                        born_timestamp, born_host, self.burst_timestamp_ms, reconsume_times,
+                        prepared_transaction_offset,
+                    )
+                )  # fmt: skip
+        except _FIELD_ERRORS:
             return self._refused(PutMessageStatus.MESSAGE_ILLEGAL)
         units = queue.units
         if not units:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rocketpy.errors import StoreError
@@ -138,10 +140,36 @@ def test_units_are_written_over_file_ends(place: Place) -> None:
     assert first[0] == parts.messages()[22].physical_offset
 
 
+def test_the_kernel_writes_what_is_packed_without_it() -> None:
+    """Equal statuses, logs, units and index work; a field that does not fit is refused by both."""
+    numbers = (0, 1, -1, 2**31 - 1, -(2**31), 2**31, -(2**31) - 1, 2**63 - 1, 2**63, -(2**63) - 1, 2**70)
+    messages: list[dict[str, Any]] = [{"body": b"first"}]
+    messages += [{"body": b"b" * size} for size in (0, 1, 4096, 4097, 6000)]
+    messages += [{"body": b"", "keys": (b"k", b"l"), "properties": b"a" * size} for size in (0, 1, 255, 256, 5000)]
+    for name in ("flag", "sys_flag", "born_timestamp", "reconsume_times", "prepared_transaction_offset"):
+        messages += [{"body": b"x", name: number} for number in numbers]
+    messages += [{"body": b"x", "properties": b"a\0b"}, {"body": b"x", "topic": "T" * 127}]
+    seen: list[object] = []
+    for has_kernels in (False, True):
+        parts = Parts(
+            Place(SimDisk(), "/store"), has_kernels=has_kernels, message_size_max=10_000, log_file_size=1 << 20
+        )
+        outcomes = [parts.put(**message) for message in messages]
+        parts.appender.end_burst()
+        log = record_at(parts, 0, parts.commit_log.wrote_offset)
+        queue = parts.queues.find("TopicTest", 0)
+        units = [queue.unit_at(offset) for offset in range(queue.max_offset)]
+        seen.append((outcomes, log, units, list(parts.index_work), parts.appender.refused_count))
+    assert seen[0] == seen[1]
+    outcomes = seen[0][0]  # type: ignore[index]
+    assert {PutMessageStatus.PUT_OK, PutMessageStatus.MESSAGE_ILLEGAL} == {outcome[0] for outcome in outcomes}
+
+
+@pytest.mark.parametrize("has_kernels", [False, True])
 @pytest.mark.parametrize("sys_flag", [0, 0x108, 0x4, 0x10])
-def test_a_put_packs_the_head_that_the_protocol_packs(place: Place, sys_flag: int) -> None:
+def test_a_put_packs_the_head_that_the_protocol_packs(place: Place, sys_flag: int, has_kernels: bool) -> None:
     """Of a plain message the packing is inlined; another order of fields would be another format."""
-    parts = Parts(place)
+    parts = Parts(place, has_kernels=has_kernels)
     parts.put(b"makes room", queue_id=3)
     body, properties = b"a body", b""
     _, physical_offset, queue_offset = parts.appender.put(
