@@ -30,6 +30,9 @@ PURE, COMPILED = "pure", "compiled"
 WISHES = {PURE: "1", COMPILED: "0"}
 """ROCKETPY_PURE for a build; OURS runs what the environment and the checkout say."""
 
+NOT_PASSED_ON = ("NAMESRV_ADDR", "PYTHONDONTWRITEBYTECODE")
+"""Variables that no broker gets; one that may not keep what it compiles would compile its sources at each start."""
+
 START_S = 60.0
 SAY_S = 10.0
 STOP_S = 60.0
@@ -208,7 +211,7 @@ class Broker:
         return path
 
     def _command(self, settings: Path) -> tuple[list[str], dict[str, str]]:
-        environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
+        environment = {name: value for name, value in os.environ.items() if name not in NOT_PASSED_ON}
         if self.kind != JAVA:
             environment["PYTHONPATH"] = str(REPOSITORY)
             if self.kind in WISHES:
