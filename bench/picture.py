@@ -1,7 +1,7 @@
 """Bar chart of the measured figures: ``python -m bench.picture`` writes ``docs/speed.svg``.
 
-The figures come from the tables in ``docs/performance.md``. Each row is scaled by itself, so that rates which differ by
-a factor of a hundred fit on one chart; every bar has its figure.
+The figures come from the tables in ``docs/performance.md``, with a bar for each broker that a table has. Each row is
+scaled by itself, so that rates which differ by a factor of a hundred fit on one chart; every bar has its figure.
 """
 
 from __future__ import annotations
@@ -35,20 +35,33 @@ SIZES = {
 }
 """Rows of which less is better."""
 
-OURS_COLOUR, JAVA_COLOUR = "#2f6fb2", "#c9a227"
-LABEL_WIDTH, BAR_WIDTH, BAR_HEIGHT, ROW_HEIGHT = 250, 320, 11, 34
+COLOURS = {"compiled": "#2f6fb2", "pure": "#8ab4dc", "ours": "#2f6fb2", "Java": "#c9a227"}
+"""By the heading of a table's column, in the order of the bars; a table has some of them."""
+
+NAMES = {"compiled": "rocketpy, compiled", "pure": "rocketpy, plain Python", "ours": "rocketpy", "Java": "Java 4.9.7"}
+LABEL_WIDTH, BAR_WIDTH, BAR_HEIGHT, GAP = 250, 320, 11, 10
+LEGEND_WIDTH = 160
 WIDTH = LABEL_WIDTH + BAR_WIDTH + 130
 _SECTION = re.compile(r"^##+ (.+)$", re.MULTILINE)
 
 
 @attrs.frozen
 class Row:
-    """One row of a table: what was measured, and both figures as they are printed."""
+    """One row of a table: what was measured, and its figures as they are printed, by the heading of the column."""
 
     name: str
     unit: str
-    java: str
-    ours: str
+    figures: Mapping[str, str]
+
+    @property
+    def java(self) -> str:
+        """The figure of the Java broker."""
+        return self.figures["Java"]
+
+    @property
+    def ours(self) -> str:
+        """The figure of our broker, of the compiled build where both were measured."""
+        return next(self.figures[heading] for heading in ("compiled", "ours", "pure") if heading in self.figures)
 
 
 def read_rows(page: str, heading: str) -> Mapping[str, Row]:
@@ -56,14 +69,18 @@ def read_rows(page: str, heading: str) -> Mapping[str, Row]:
     parts = _SECTION.split(page)
     section = dict(zip(parts[1::2], parts[2::2], strict=True))[heading]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
-    return {row[0]: Row(row[0], row[1].split(" (")[0], row[2], row[3]) for row in cells[2:]}
+    columns = {heading: cells[0].index(heading) for heading in COLOURS if heading in cells[0]}
+    return {
+        row[0]: Row(row[0], row[1].split(" (")[0], {heading: row[column] for heading, column in columns.items()})
+        for row in cells[2:]
+    }
 
 
 def draw(page: str) -> str:
     """Return the chart of the tables of a page, as SVG."""
     rates, sizes = read_rows(page, RATES_HEADING), read_rows(page, SIZES_HEADING)
     lines: list[str] = []
-    y = _legend(lines)
+    y = _legend(lines, [rates[name] for name in RATES] + [sizes[name] for name in SIZES])
     y = _group(lines, y, "messages per second, longer is better", RATES, rates)
     y = _group(lines, y, "start and memory, shorter is better", SIZES, sizes)
     head = (
@@ -80,10 +97,12 @@ def main() -> None:
     PICTURE_PATH.write_text(draw(PAGE_PATH.read_text()))
 
 
-def _legend(lines: list[str]) -> int:
-    for x, colour, name in ((LABEL_WIDTH, OURS_COLOUR, "rocketpy"), (LABEL_WIDTH + 100, JAVA_COLOUR, "Java 4.9.7")):
-        lines.append(f'<rect x="{x}" y="12" width="12" height="12" fill="{colour}"/>')
-        lines.append(_text(x + 18, 22, name))
+def _legend(lines: list[str], rows: Sequence[Row]) -> int:
+    headings = [heading for heading in COLOURS if any(heading in row.figures for row in rows)]
+    for number, heading in enumerate(headings):
+        x = LABEL_WIDTH + LEGEND_WIDTH * (number - (len(headings) > 2))
+        lines.append(f'<rect x="{x}" y="12" width="12" height="12" fill="{COLOURS[heading]}"/>')
+        lines.append(_text(x + 18, 22, NAMES[heading]))
     return 36
 
 
@@ -92,16 +111,17 @@ def _group(lines: list[str], y: int, heading: str, names: Mapping[str, str], row
     y += 26
     for name, label in names.items():
         row = rows[name]
-        lines.append(_text(LABEL_WIDTH - 10, y + 15, label, 'text-anchor="end"'))
-        figures = [_number(row.ours), _number(row.java)]
+        shown = {heading: row.figures[heading] for heading in COLOURS if row.figures.get(heading, "-") != "-"}
+        most = max(_number(figure) for figure in shown.values())
         unit = "" if row.unit == "messages/s" else f" {row.unit}"
-        bars: Sequence[tuple[str, str]] = ((OURS_COLOUR, row.ours), (JAVA_COLOUR, row.java))
-        for index, (colour, figure) in enumerate(bars):
-            width = max(1, round(BAR_WIDTH * figures[index] / max(figures)))
-            top = y + index * (BAR_HEIGHT + 1)
-            lines.append(f'<rect x="{LABEL_WIDTH}" y="{top}" width="{width}" height="{BAR_HEIGHT}" fill="{colour}"/>')
-            lines.append(_text(LABEL_WIDTH + width + 6, top + 10, figure + unit))
-        y += ROW_HEIGHT
+        lines.append(_text(LABEL_WIDTH - 10, y + 15, label, 'text-anchor="end"'))
+        for heading, figure in shown.items():
+            width = max(1, round(BAR_WIDTH * _number(figure) / most))
+            bar = f'width="{width}" height="{BAR_HEIGHT}" fill="{COLOURS[heading]}"'
+            lines.append(f'<rect x="{LABEL_WIDTH}" y="{y}" {bar}/>')
+            lines.append(_text(LABEL_WIDTH + width + 6, y + 10, figure + unit))
+            y += BAR_HEIGHT + 1
+        y += GAP
     return y
 
 
