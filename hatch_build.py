@@ -15,6 +15,7 @@ that is written here.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -197,7 +198,7 @@ def compile_into(directory: Path, sources: Sequence[str]) -> list[str]:
     except (OSError, subprocess.TimeoutExpired) as failure:
         raise CompileError(str(failure)) from failure
     if done.returncode:
-        raise CompileError(_why(done.stdout + done.stderr))
+        raise CompileError(first_error(done.stdout + done.stderr))
     made = sorted(str(path.relative_to(directory)) for path in directory.rglob("*.so"))
     lines = [sysconfig.get_config_var("EXT_SUFFIX")]
     lines += [f"{_module_name(path)} {crc32((ROOT / path).read_bytes()):08x}" for path in sources]
@@ -232,10 +233,12 @@ def _write_list(directory: Path, lines: Sequence[str]) -> str:
     return LIST
 
 
-def _why(output: str) -> str:
+def first_error(output: str) -> str:
+    """Return one line of what the compiler and setuptools have printed: the first that names an error."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     told = next((line for line in lines if "error:" in line), lines[-1] if lines else "the compiler said nothing")
-    return told[:_SHOWN_MAX]
+    silent = re.search(r"Command '\['([^']+)'.* returned non-zero exit status (\d+)", told)
+    return f"{silent[1]} ended with status {silent[2]}" if silent else told[:_SHOWN_MAX]
 
 
 def _compile(directory: str, sources: Sequence[str]) -> None:

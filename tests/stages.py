@@ -98,9 +98,11 @@ MEASURES_COVERAGE = TIER == "deep"
 """It makes the unit tests take three times as long, and finds nothing that they do not."""
 
 
-def in_halves(paths: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Two runs of pytest that together have the tests of all paths."""
-    return pytest(*paths[::2]), pytest(*paths[1::2])
+def in_two_by_name(folder: str) -> tuple[tuple[str, ...], ...]:
+    """Two runs of pytest that together have all test files of a folder: up to test_m, and from test_n on."""
+    files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("test_*.py"))
+    first = [path for path in files if Path(path).name < "test_n"]
+    return pytest(*first), pytest(*(path for path in files if path not in first))
 
 
 def unit_stage() -> Stage:
@@ -125,21 +127,27 @@ STAGES = (
     Stage("types", (tool("mypy"),), by_default=False),
     Stage("compile", ((sys.executable, "hatch_build.py", "all"),), by_default=False),
     unit_stage(),
-    Stage("unit-pure", side_by_side=in_halves(COMPILED_PACKAGES), variables=PURE),
     Stage("properties", side_by_side=(pytest(*ABOUT_THE_STORE), pytest("property_tests", *NOT_ABOUT_THE_STORE))),
     Stage(
-        "properties-pure",
-        side_by_side=(pytest(*ABOUT_THE_STORE), pytest("property_tests", *NOT_ABOUT_THE_STORE)),
-        variables=PURE | {"ROCKETPY_TIER": "dev", "ROCKETPY_SAME_EXAMPLES": str(int(TIER == "ci"))},
-    ),
-    Stage(
-        "processes", side_by_side=(stages("interop", "notebooks", "interop-pure"), stages("spark", "wheel", "blackbox"))
+        "processes",
+        side_by_side=(
+            stages("interop", "notebooks"),
+            stages("spark", "wheel", "blackbox"),
+            stages("unit-pure", "properties-pure", "interop-pure"),
+        ),
     ),
     Stage("spark", (pytest("tests/spark"),), by_default=False),
     Stage("notebooks", (pytest("tests/test_notebooks.py"),), by_default=False),
     Stage("wheel", (pytest("tests/test_wheel.py"),), by_default=False),
     Stage("blackbox", (pytest("tests/blackbox"),), by_default=False),
-    Stage("interop", (pytest("tests/interop"),), by_default=False),
+    Stage("interop", side_by_side=in_two_by_name("tests/interop"), by_default=False),
+    Stage("unit-pure", (pytest(*COMPILED_PACKAGES),), by_default=False, variables=PURE),
+    Stage(
+        "properties-pure",
+        (pytest("property_tests", "-k", "not planted and not bug"),),
+        by_default=False,
+        variables=PURE | {"ROCKETPY_TIER": "dev", "ROCKETPY_SAME_EXAMPLES": str(int(TIER == "ci"))},
+    ),
     Stage("interop-pure", (pytest("tests/interop/test_matrix.py"),), by_default=False, variables=PURE),
     Stage("java", (pytest("tests", "-m", "java"),), by_default=False),
     Stage("upstream", (pytest("-rA", "tests/interop/test_upstream.py"),), by_default=False),

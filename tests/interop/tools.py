@@ -56,9 +56,12 @@ def cache_directory() -> Path:
 
 
 def java_jars() -> Path:
-    """Return the folder with the Java peer's jars, fetched with Maven on first use."""
+    """Return the folder with the Java peer's jars, fetched with Maven on first use; of two runs at once one waits."""
     environment = {**os.environ, "ROCKETPY_PEER_CACHE": str(cache_directory())}
-    return Path(_output([str(PEER / "jars")], "Maven could not fetch RocketMQ 4.9.7", env=environment).splitlines()[0])
+    cache_directory().mkdir(parents=True, exist_ok=True)
+    with _exclusive(cache_directory() / "jars.lock"):
+        fetched = _output([str(PEER / "jars")], "Maven could not fetch RocketMQ 4.9.7", env=environment)
+    return Path(fetched.splitlines()[0])
 
 
 def prepared(name: str) -> Path:
