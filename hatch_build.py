@@ -41,10 +41,12 @@ KERNELS = (
     "rocketpy/protocol/kernels/index_hashes.py",
     "rocketpy/protocol/kernels/mapped_words.py",
     "rocketpy/protocol/kernels/record.py",
+    "rocketpy/protocol/kernels/send_form.py",
     "rocketpy/protocol/kernels/send_header.py",
     "rocketpy/protocol/kernels/send_ok.py",
 )
 HOT_MODULES = (
+    "rocketpy/broker/acl/kernel_guard.py",
     "rocketpy/broker/monitoring/counters.py",
     "rocketpy/broker/pull/answers.py",
     "rocketpy/broker/pull/checks.py",

@@ -69,7 +69,11 @@ class SigningKey:
 
     def matches(self, content: bytes, signature: str) -> bool:
         """Whether ``signature`` is that of ``content``; takes the same time right or wrong."""
-        return compare_digest(self.sign(content), signature.encode("utf-8", "replace"))
+        return self.matches_text(content, signature.encode("utf-8", "replace"))
+
+    def matches_text(self, content: bytes, signature: bytes) -> bool:
+        """The same for the bytes of a signature's text."""
+        return compare_digest(self.sign(content), signature)
 
     def matches_digest(self, content: bytes, digest: bytes) -> bool:
         """The same for a signature already decoded from Base64; the fast path of a send ends here."""

@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Final
 import attrs
 import msgspec
 
+from rocketpy import BUILD
 from rocketpy.broker.acl.permission import is_group_resource
 from rocketpy.broker.acl.plain_access_resource import PlainAccessResource
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
@@ -191,7 +192,8 @@ class Session:
     account: PlainAccessResource | None  # None for an address of a global white list
     needs_nothing: bool  # its address is in a global white list
     needs_no_signature: bool  # its address is in the account's white list
-    matches: Callable[[bytes, bytes], bool]  # of the account's signing key
+    matches: Callable[[bytes, bytes], bool]  # of the account's signing key, for a signature out of its Base64
+    matches_text: Callable[[bytes, bytes], bool]  # the same for one in Base64
     allowed: set[tuple[str, str]] = attrs.field(factory=set, init=False)  # topic and group of permitted requests
 
 
@@ -199,7 +201,7 @@ def _matches_nothing(content: bytes, signature: bytes) -> bool:
     return False
 
 
-_NO_SESSION: Final = Session(None, None, False, False, _matches_nothing)
+_NO_SESSION: Final = Session(None, None, False, False, _matches_nothing, _matches_nothing)
 """Stands for a peer without a session: no request names its access key."""
 
 
@@ -209,7 +211,9 @@ class FastPathGuards:
     A send is usually decoded only once: the guard hands its decoded header to the fast path that it calls.
     """
 
-    def __init__(self, manager: PlainPermissionManager) -> None:
+    def __init__(self, manager: PlainPermissionManager, *, has_kernels: bool = BUILD.has_kernels) -> None:
+        """With ``has_kernels`` single sends are read by the kernel first."""
+        self._has_kernels = has_kernels
         self.sessions: dict[int, dict[str, Session]] = {code: {} for code in _SIGNED_BY_CODE}
         """By code and peer, as long as it is connected; emptied whenever the accounts change."""
         self._manager = manager
@@ -219,7 +223,12 @@ class FastPathGuards:
 
     def by_code(self) -> dict[int, FastGuard]:
         """Return the guards for :class:`~rocketpy.remoting.dispatch.Dispatcher`."""
-        return {code: partial(self._guarded, code, signed) for code, signed in _SIGNED_BY_CODE.items()}
+        guards: dict[int, FastGuard] = {
+            code: partial(self._guarded, code, signed) for code, signed in _SIGNED_BY_CODE.items()
+        }
+        if self._has_kernels:
+            guards[RequestCode.SEND_MESSAGE_V2] = self._guarded_by_kernel
+        return guards
 
     def decode_send(self, header: bytes) -> FastSendHeader:
         """Decode a send header like ``decode_fast_send``, reusing the result when the guard has decoded it."""
@@ -264,11 +273,18 @@ class FastPathGuards:
 
         return guarded
 
+    def _guarded_by_kernel(self, fast_path: FastPath) -> FastPath:
+        from rocketpy.broker.acl.kernel_guard import KernelGuard  # plain Python does not load it
+
+        code = RequestCode.SEND_MESSAGE_V2
+        guarded = self._guarded(code, _SEND, fast_path)
+        return KernelGuard(self.sessions[code], fast_path=fast_path, guarded=guarded).process
+
     def _open_white_session(self, code: int, peer: str) -> Session:
         """Return and cache a session for a peer of a global white list; ``_NO_SESSION`` for any other peer."""
         if not self._manager.is_white(host_of_peer(peer)):
             return _NO_SESSION
-        return self._cache(code, peer, Session("", None, True, True, _matches_nothing))
+        return self._cache(code, peer, Session("", None, True, True, _matches_nothing, _matches_nothing))
 
     def _open_session(self, code: int, peer: str, access_key: str) -> Session:
         """Return and cache a session of a peer with this access key; ``_NO_SESSION`` for an unknown key."""
@@ -276,8 +292,9 @@ class FastPathGuards:
         if account is None:
             return _NO_SESSION
         needs_no_signature = account.is_white(host_of_peer(peer))
-        matches = account.signing_key.matches_digest
-        return self._cache(code, peer, Session(access_key, account, False, needs_no_signature, matches))
+        key = account.signing_key
+        session = Session(access_key, account, False, needs_no_signature, key.matches_digest, key.matches_text)
+        return self._cache(code, peer, session)
 
     def _cache(self, code: int, peer: str, session: Session) -> Session:
         if sum(map(len, self.sessions.values())) >= _SESSIONS_MAX:

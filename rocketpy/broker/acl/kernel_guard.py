@@ -1,0 +1,58 @@
+"""Access control on the fast path of single sends where the kernels are compiled.
+
+The kernel reads the header, which the fast path then does not read again, and gives what was signed in one step. This
+guard passes what it knows to be allowed: a request of an account and with names that
+:class:`~rocketpy.broker.acl.fast_path_guards.FastPathGuards` has permitted on this connection before. It leaves any
+other request to that guard, which decides and remembers.
+
+Rule: like that guard, it passes only what has a valid signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from typing import Final, Protocol, final
+
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import FastPath
+
+_NO_BODY: Final = b""
+
+
+class KnownSession(Protocol):
+    """What is known of a peer: ``fast_path_guards.Session`` is one."""
+
+    @property
+    def access_key(self) -> str | None: ...
+
+    @property
+    def allowed(self) -> Set[tuple[str, str]]: ...
+
+    @property
+    def matches_text(self) -> Callable[[bytes, bytes], bool]: ...
+
+
+@final
+class KernelGuard:
+    """Guard of one fast path of single sends."""
+
+    def __init__(self, sessions: Mapping[str, KnownSession], *, fast_path: FastPath, guarded: FastPath) -> None:
+        """Take the sessions by peer, the fast path, and the same behind the guard that fills the sessions."""
+        self._sessions = sessions
+        self._fast_path = fast_path
+        self._guarded = guarded
+
+    def process(self, connection: Connection, header: bytes, body: bytes | None) -> int:
+        """Serve a send that is certainly allowed by the fast path; leave any other to the other guard."""
+        session = self._sessions.get(connection.peer)
+        sent = connection.last_send  # None before the first send of a peer
+        if (
+            session is not None
+            and sent is not None
+            and sent.read(header)
+            and sent.access_key == session.access_key
+            and sent.names in session.allowed
+            and session.matches_text(sent.signed_content(_NO_BODY if body is None else body), sent.signature)
+        ):
+            return self._fast_path(connection, header, body)
+        return self._guarded(connection, header, body)

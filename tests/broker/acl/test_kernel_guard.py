@@ -1,0 +1,132 @@
+"""The guard with the kernel passes what was permitted before and is signed, and asks the other guard for the rest."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from librt.strings import BytesWriter
+
+from rocketpy.broker.acl.fast_path_guards import FastPathGuards
+from rocketpy.broker.acl.kernel_guard import KernelGuard
+from rocketpy.broker.acl.plain_permission import PlainPermissionManager
+from rocketpy.broker.send.properties import NOT_PLAIN
+from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.frame.json_header import encode_json_header
+from rocketpy.protocol.kernels.send_header import SendHeader
+from rocketpy.protocol.signature import SessionCredentials
+from rocketpy.remoting.connection import Connection
+from tests.broker.acl.accounts import ADMIN, make_manager, peer_at, signed
+from tests.broker.acl.test_fast_path_guards import long_way
+
+SEND = RequestCode.SEND_MESSAGE_V2
+FIELDS = {
+    "a": "writers", "b": "orders", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000", "h": "0",
+    "i": "UNIQ_KEY\x01A\x02WAIT\x01true", "j": "0", "k": "false", "m": "false", "n": "broker-0",
+}  # fmt: skip
+WITH_TOKEN = SessionCredentials("RocketMQ", "12345678", "a token")
+
+
+class Served:
+    """A fast path behind the guard, and how often the other guard was asked."""
+
+    def __init__(self, manager: PlainPermissionManager) -> None:
+        self.asked = 0
+        guards = FastPathGuards(manager, has_kernels=True)
+        others = FastPathGuards(manager, has_kernels=False)
+        others.sessions = guards.sessions
+        guarded = others.by_code()[SEND](self._fast_path)
+
+        def noted(connection: Connection, header: bytes, body: bytes | None) -> int:
+            self.asked += 1
+            return guarded(connection, header, body)
+
+        self.guard = KernelGuard(guards.sessions[SEND], fast_path=self._fast_path, guarded=noted)
+
+    def serves(self, connection: Connection, request: RemotingCommand, header: bytes | None = None) -> bool:
+        return bool(self.guard.process(connection, header or encode_json_header(request), request.body))
+
+    def _fast_path(self, connection: Connection, header: bytes, body: bytes | None) -> int:
+        if connection.last_send is None:
+            names = frozenset(name.encode() for name in NOT_PLAIN)
+            connection.last_send = SendHeader(names, b"", BytesWriter())
+        return True
+
+
+@pytest.mark.parametrize("account", [None, ADMIN, WITH_TOKEN])
+@pytest.mark.parametrize("body", [None, b"body"])
+def test_the_first_send_of_a_peer_is_permitted_the_next_ones_are_known(
+    account: SessionCredentials | None, body: bytes | None
+) -> None:
+    served, connection = Served(make_manager()), peer_at("10.0.0.1")
+    for number in range(5):
+        fields = FIELDS | {"e": str(number), "i": FIELDS["i"].replace("A", str(number))}
+        request = signed(SEND, fields, body) if account is None else signed(SEND, fields, body, by=account)
+        assert served.serves(connection, request)
+        assert served.asked == 1
+
+
+@pytest.mark.parametrize("name", sorted(FIELDS))
+def test_a_changed_field_is_refused(name: str) -> None:
+    served, connection = Served(make_manager()), peer_at("10.0.0.1")
+    request = signed(SEND, FIELDS, b"body")
+    assert served.serves(connection, request)
+    assert request.ext_fields is not None
+    value = request.ext_fields[name]
+    request.ext_fields[name] = value[:-1] + ("1" if value[-1] != "1" else "2")
+    assert not served.serves(connection, request)
+    assert served.asked == 2
+
+
+@pytest.mark.parametrize("signature", ["", "=", "A" * 28, "no base64"])
+def test_a_wrong_signature_or_body_is_refused(signature: str) -> None:
+    served, connection = Served(make_manager()), peer_at("10.0.0.1")
+    request = signed(SEND, FIELDS, b"body")
+    assert served.serves(connection, request)
+    request.body = b"bodY"
+    assert not served.serves(connection, request)
+    request.body = b"body"
+    assert served.serves(connection, request)
+    assert request.ext_fields is not None
+    request.ext_fields["Signature"] = signature
+    assert not served.serves(connection, request)
+    del request.ext_fields["Signature"], request.ext_fields["AccessKey"]
+    assert not served.serves(connection, request)
+
+
+def test_what_another_account_may_do_is_no_permission() -> None:
+    served, connection = Served(make_manager()), peer_at("10.0.0.1")
+    for _ in range(2):
+        assert served.serves(connection, signed(SEND, FIELDS | {"b": "x"}, by=ADMIN))
+        assert not served.serves(connection, signed(SEND, FIELDS | {"b": "x"}))
+        assert served.serves(connection, signed(SEND, FIELDS))
+        assert not served.serves(connection, signed(SEND, FIELDS | {"b": "invoices"}))
+
+
+async def test_a_deleted_account_is_refused_at_once() -> None:
+    manager = make_manager()
+    served, connection = Served(manager), peer_at("10.0.0.1")
+    for _ in range(3):
+        assert served.serves(connection, signed(SEND, FIELDS))
+    assert await manager.delete_account("RocketMQ")
+    assert not served.serves(connection, signed(SEND, FIELDS))
+
+
+@given(
+    changes=st.dictionaries(st.sampled_from([*FIELDS, "l", "x", "AccessKey", "Signature"]), st.text(max_size=5)),
+    sent_changes=st.dictionaries(st.sampled_from(sorted(FIELDS)), st.text(max_size=5), max_size=1),
+    body=st.none() | st.binary(max_size=5),
+)
+@settings(deadline=None, max_examples=200)
+def test_it_never_allows_more_than_the_general_path(
+    changes: dict[str, str], sent_changes: dict[str, str], body: bytes | None
+) -> None:
+    manager = make_manager()
+    served, connection = Served(manager), peer_at("10.0.0.1")
+    assert served.serves(connection, signed(SEND, FIELDS))
+    request = signed(SEND, FIELDS | changes, body)
+    assert request.ext_fields is not None
+    request.ext_fields |= sent_changes
+    header = encode_json_header(request)
+    assert not served.serves(connection, request, header) or long_way(manager, "10.0.0.1", header, body)
