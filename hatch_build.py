@@ -39,6 +39,7 @@ KERNELS = (
     "rocketpy/protocol/kernels/batch.py",
     "rocketpy/protocol/kernels/index_entries.py",
     "rocketpy/protocol/kernels/index_hashes.py",
+    "rocketpy/protocol/kernels/log_keys.py",
     "rocketpy/protocol/kernels/mapped_words.py",
     "rocketpy/protocol/kernels/record.py",
     "rocketpy/protocol/kernels/send_form.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -18,6 +19,7 @@ from rocketpy.store.append.unit_extensions import UnitExtensions
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.index.feed import IndexWork
+from rocketpy.store.index.kernels import IndexKernels
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.log.directories import LogDirectories
 from rocketpy.store.queue.extension import ExtLocation
@@ -128,11 +130,16 @@ class PlainIndex:
 
     def __init__(self) -> None:
         self.pending: list[IndexWork] = []
+        self.packed: list[tuple[int, ...]] = []
+        """What the kernels have read: hash, physical offset and timestamp of each key."""
         self.burst_count = 0
         self.no_space: str | None = None
 
     def end_burst(self) -> None:
         self.burst_count += 1
+
+    def build_packed(self, keys: bytes, kernels: IndexKernels) -> None:
+        self.packed += struct.iter_unpack(">iqq", keys)
 
     def writable_or_why(self) -> str | None:
         return self.no_space

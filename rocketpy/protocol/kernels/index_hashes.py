@@ -64,7 +64,7 @@ def hash_work(
         key_count: i64 = len(keys)
         while key_number < key_count:
             key = cast(bytes, keys[key_number])
-            hashed = _hash_ascii(before, key)
+            hashed = hash_ascii(before, key, 0, len(key))
             if hashed < 0:
                 hashed = hash_other(topic, key)
             write_i32_be(packed, i32(hashed))
@@ -87,21 +87,20 @@ def count_keys(work: Sequence[tuple[object, ...]], begin: int) -> int:
     return count
 
 
-def _hash_ascii(before: i64, key: bytes) -> i64:
-    """Return the hash of one key; -1 if it is not ASCII."""
+def hash_ascii(before: i64, text: bytes, begin: i64, end: i64) -> i64:
+    """Return the hash of a part of a text, begun with ``before``; -1 if it is not ASCII."""
     value = before
-    position: i64 = 0
-    size: i64 = len(key)
-    while position + 8 <= size:
-        word = read_i64_be(key, position)
+    position = begin
+    while position + 8 <= end:
+        word = read_i64_be(text, position)
         if (word >> 7) & _BITS:
             return -1
         word = ((word >> 8) & _PAIRS) * 31 + (word & _PAIRS)
         word = ((word >> 16) & _FOURS) * 961 + (word & _FOURS)
         value = (value * _POWER_8 + (word >> 32) * 923_521 + (word & _LOW)) & _LOW
         position += 8
-    while position < size:
-        byte: i64 = key[position]
+    while position < end:
+        byte: i64 = text[position]
         if byte > 0x7F:
             return -1
         value = (value * 31 + byte) & _LOW

@@ -23,7 +23,9 @@ from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RecordStatus, c
 from rocketpy.protocol.sysflag import NO_QUEUE_FLAG
 from rocketpy.runner import RunBlocking
 from rocketpy.store.append.appender import MessageAppender
-from rocketpy.store.index.feed import Index
+from rocketpy.store.index.feed import Index, IndexWork
+from rocketpy.store.index.hash import hash_before_key, hash_of_key
+from rocketpy.store.index.kernels import KERNELS, KEY_SIZE, IndexKernels
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.log.plain_records import PlainRecords, QueueRun, continued_run
 from rocketpy.store.log.record_reader import log_bytes
@@ -32,6 +34,10 @@ from rocketpy.store.read.steps import read_anywhere
 _PAUSE_SECONDS = 1.0
 WINDOW_SIZE = 64 << 10
 """Bytes that are read at a time, indexed in about a millisecond."""
+KERNEL_WINDOW_SIZE = 8 * WINDOW_SIZE
+"""The same by the kernels."""
+_KEYS_PER_STEP = 4096
+"""A step by the kernels ends when it has so many keys: of messages that have many, a window would be long work."""
 _HEAD = struct.Struct(">ii")  # totalSize and magic
 
 
@@ -46,16 +52,20 @@ class IndexCatchUp:
         index: Index,
         begin_offset: int,
         run_blocking: RunBlocking,
-        window_size: int = WINDOW_SIZE,
+        window_size: int | None = None,
+        kernels: IndexKernels | None = KERNELS,
     ) -> None:
         self._commit_log = commit_log
         self._appender = appender
         self._index = index
         self._run_blocking = run_blocking
-        self._window_size = window_size
+        self._window_size = window_size or (WINDOW_SIZE if kernels is None else KERNEL_WINDOW_SIZE)
         self._next_offset = max(begin_offset, commit_log.min_offset)
         self._is_over = False
         self._known: PlainRecords[QueueRun] = PlainRecords()
+        self._kernels = kernels
+        self._read_log_keys = None if kernels is None else kernels.log_key_reader()
+        self._packed: list[bytes] = []  # keys of a window, from the kernel
 
     @property
     def behind_bytes(self) -> int:
@@ -99,34 +109,53 @@ class IndexCatchUp:
         """Give the index the whole records at the beginning of a window; False if there is not one."""
         position = 0
         while True:
-            position = self._take_plain(window, position)
+            position, is_enough = self._take_plain(window, position)
+            if is_enough:
+                break
             record = check_message(window, position, len(window) - position, check_crc=False, read_body=False)
             if record.status is RecordStatus.BLANK:
                 position += record.size
                 break
             if record.status is not RecordStatus.MESSAGE:
                 break
-            if not record.sys_flag & NO_QUEUE_FLAG:
+            if self._kernels is None and not record.sys_flag & NO_QUEUE_FLAG:
                 continued_run(self._known, record)
             keys = record.index_keys()
             if keys:
-                self._index.pending.append((record.topic, keys, record.physical_offset, record.store_timestamp))
+                self._add((record.topic, keys, record.physical_offset, record.store_timestamp))
             position += record.size
+        if self._packed and self._kernels is not None:
+            self._index.build_packed(b"".join(self._packed), self._kernels)
+            self._packed.clear()
         self._next_offset += position
         return position > 0
 
-    def _take_plain(self, window: bytes, begin: int) -> int:
-        """Fast path: take the plain records from a position on, up to any other; return the end of the last."""
+    def _add(self, work: IndexWork) -> None:
+        """Take the keys of one record, after those before it."""
+        if self._kernels is None:
+            self._index.pending.append(work)
+        else:
+            self._packed.append(self._kernels.hash_work([work], 1, hash_before_key, hash_of_key)[0])
+
+    def _take_plain(self, window: bytes, begin: int) -> tuple[int, bool]:
+        """Fast path: take the plain records from a position on, up to any other.
+
+        Return the end of the last one, and whether these are enough for a step.
+        """
         offset = self._next_offset + begin
+        if self._read_log_keys is not None:
+            keys, end = self._read_log_keys(window, begin, offset, _KEYS_PER_STEP)
+            if keys:
+                self._packed.append(keys)
+            return end, len(keys) >= _KEYS_PER_STEP * KEY_SIZE
         records = self._known.take(window, begin, len(window), offset, count_max=len(window), check_crc=False)
         if not records:
-            return begin
+            return begin, False
         runs, _, physical_offsets, sizes, timestamps_ms, texts = zip(*records, strict=True)
         all_keys = PropertyColumns(texts).index_keys()
         work = zip([run.topic for run in runs], all_keys, physical_offsets, timestamps_ms, strict=True)
         self._index.pending += work if all(all_keys) else [each for each in work if each[1]]
-        end: int = physical_offsets[-1] + sizes[-1]
-        return end - self._next_offset
+        return physical_offsets[-1] + sizes[-1] - self._next_offset, False
 
 
 class CatchUp(Protocol):

@@ -7,6 +7,7 @@ from itertools import repeat
 from typing import Protocol, TypeAlias
 
 from rocketpy.errors import ShortageError
+from rocketpy.store.index.kernels import IndexKernels
 
 IndexWork: TypeAlias = tuple[str, Sequence[bytes], int, int]
 """Topic, keys, physical offset and storeTimestamp of one message: what IndexService takes."""
@@ -29,6 +30,10 @@ class Index(Protocol):
 
     def end_burst(self) -> None:
         """Count what was added, and build some of it when too much is pending."""
+        ...
+
+    def build_packed(self, keys: bytes, kernels: IndexKernels) -> None:
+        """Build keys that the kernels have read from the log, while append gives none; StoreError is final."""
         ...
 
     def writable_or_why(self) -> str | None:

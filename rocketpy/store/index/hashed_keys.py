@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from itertools import chain, repeat
 from operator import itemgetter
@@ -15,6 +16,7 @@ from rocketpy.store.index.kernels import KEY_SIZE, IndexKernels
 T = TypeVar("T")
 
 _keys_of = itemgetter(1)
+_pack_key = struct.Struct(">iqq").pack
 
 
 class HashedKeys(NamedTuple):
@@ -37,6 +39,10 @@ class HashedKeys(NamedTuple):
         """Return the keys from a number on."""
         return HashedKeys(self.hashes[begin:], self.physical_offsets[begin:], self.timestamps_ms[begin:])
 
+    def packed(self) -> bytes:
+        """Return the keys as the kernels have them."""
+        return b"".join(map(_pack_key, *self))
+
 
 class PackedKeys(NamedTuple):
     """Keys in log order, as the kernels have them."""
@@ -56,6 +62,10 @@ class PackedKeys(NamedTuple):
     def after(self, begin: int) -> PackedKeys:
         """Return the keys from a number on."""
         return PackedKeys(self.keys[begin * KEY_SIZE :], self.kernels)
+
+    def packed(self) -> bytes:
+        """Return the keys as the kernels have them."""
+        return self.keys
 
 
 Keys: TypeAlias = HashedKeys | PackedKeys

@@ -41,8 +41,8 @@ from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.index.file import IndexFile, IndexHeader, select_physical_offsets
 from rocketpy.store.index.file_list import IndexFileList
 from rocketpy.store.index.hash import hash_index_key
-from rocketpy.store.index.hashed_keys import Keys, count_keys, hashed_keys
-from rocketpy.store.index.kernels import KERNELS, IndexKernels
+from rocketpy.store.index.hashed_keys import Keys, PackedKeys, count_keys, hashed_keys
+from rocketpy.store.index.kernels import KERNELS, KEY_SIZE, IndexKernels
 
 PENDING_MAX = 16_384
 """Limit of pending keys before a batch is put, about 4 MB."""
@@ -211,6 +211,24 @@ class IndexService:
             keys, self._left_over = self._left_over or self._take_keys(), None
             if keys is not None:
                 self._put(keys)
+        except ShortageError as error:
+            self._no_space = f"the index has no space: {error}"
+
+    def build_packed(self, keys: bytes, kernels: IndexKernels) -> None:
+        """Build keys that the kernels have read from the log, while append gives none. StoreError is final.
+
+        What a shortage leaves unbuilt is kept; give no more while there is one.
+        """
+        self._idle.unpark()
+        while self._can_build():
+            self.build_slice()
+        while keys and int.from_bytes(keys[4:12]) <= self._complete_to:
+            keys = keys[KEY_SIZE:]
+        if self._left_over is not None:
+            self._left_over = PackedKeys(self._left_over.packed() + keys, kernels)
+            return
+        try:
+            self._put(PackedKeys(keys, kernels))
         except ShortageError as error:
             self._no_space = f"the index has no space: {error}"
 

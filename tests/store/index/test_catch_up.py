@@ -10,9 +10,31 @@ import trio.testing
 from rocketpy.errors import StoreError
 from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.index.catch_up import WINDOW_SIZE, IndexCatchUp, ReputMessageService
+from rocketpy.store.index.feed import IndexWork
+from rocketpy.store.index.hash import hash_index_key
+from rocketpy.store.index.kernels import index_kernels
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Parts, Place, PlainIndex
 from tests.turns import run_in_turn
+
+KERNELS = {"general": None, "kernels": index_kernels()}
+
+
+@pytest.fixture(autouse=True, params=KERNELS)
+def either_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test runs by the general path and by the kernels."""
+    monkeypatch.setitem(KERNELS, "chosen", KERNELS[request.param])
+
+
+def hashed(works: list[IndexWork]) -> list[tuple[int, ...]]:
+    """Return hash, physical offset and timestamp of each key."""
+    return [(hash_index_key(topic, key.decode()), *place) for topic, keys, *place in works for key in keys]
+
+
+def taken(index: PlainIndex) -> list[tuple[int, ...]]:
+    """Return what the index was given; by the kernels until append takes over."""
+    assert KERNELS["chosen"] is not None or not index.packed
+    return index.packed + hashed(index.pending)
 
 
 def put_keyed(parts: Parts, count: int, first: int = 0) -> None:
@@ -35,6 +57,7 @@ def catch_up_of(
         begin_offset=begin_offset,
         run_blocking=run_in_turn,
         window_size=window_size,
+        kernels=KERNELS["chosen"],
     )
     return again, catch_up, again.index
 
@@ -52,7 +75,7 @@ async def test_the_index_gets_what_append_gave_it(place: Place, window_size: int
     assert catch_up.behind_bytes == parts.commit_log.wrote_offset
     while await catch_up.step():
         pass
-    assert index.pending == given
+    assert taken(index) == hashed(given)
     assert catch_up.behind_bytes == 0
     assert not await catch_up.step()
 
@@ -69,7 +92,9 @@ async def test_what_is_sent_meanwhile_is_read_too_and_then_handed_over(place: Pl
             parts.put(b"y", properties=b"UNIQ_KEY\x01k%d" % number, keys=(b"k%d" % number,))  # its burst goes on
             number += 1
     put_keyed(parts, 10, first=number)
-    assert [work[1] for work in index.pending] == [(b"k%d" % each,) for each in range(number + 10)]
+    assert [key for key, _, _ in taken(index)] == [
+        hash_index_key("TopicTest", f"k{each}") for each in range(number + 10)
+    ]
 
 
 async def test_it_may_begin_after_the_beginning(place: Place) -> None:
@@ -80,7 +105,7 @@ async def test_it_may_begin_after_the_beginning(place: Place) -> None:
     parts, catch_up, index = catch_up_of(parts, begin_offset=tenth)
     while await catch_up.step():
         pass
-    assert index.pending == given[10:]
+    assert taken(index) == hashed(given[10:])
 
 
 async def test_without_space_for_the_index_it_waits(place: Place) -> None:
@@ -89,11 +114,11 @@ async def test_without_space_for_the_index_it_waits(place: Place) -> None:
     parts, catch_up, index = catch_up_of(parts)
     index.no_space = "the index has no space"
     assert await catch_up.step()
-    assert index.pending == []
+    assert taken(index) == []
     index.no_space = None
     while await catch_up.step():
         pass
-    assert len(index.pending) == 5
+    assert len(taken(index)) == 5
 
 
 async def test_cold_bytes_are_read_by_the_worker() -> None:
@@ -105,7 +130,7 @@ async def test_cold_bytes_are_read_by_the_worker() -> None:
     parts, catch_up, index = catch_up_of(parts)
     while await catch_up.step():
         pass
-    assert len(index.pending) == 5
+    assert len(taken(index)) == 5
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
@@ -118,7 +143,7 @@ async def test_files_that_are_deleted_meanwhile_are_skipped(is_cold: bool) -> No
     commit_log = parts.commit_log
     commit_log.flushed_offset = commit_log.wrote_offset
     assert await catch_up.step()
-    read = len(index.pending)
+    read = len(taken(index))
     for _ in range(2):
         mapped_file = commit_log.take_first(_close)
         disk.unlink(mapped_file.path)
@@ -128,7 +153,7 @@ async def test_files_that_are_deleted_meanwhile_are_skipped(is_cold: bool) -> No
     while await catch_up.step():
         pass
     left = [place for place in given if place >= commit_log.min_offset]
-    assert [each[2] for each in index.pending] == given[:read] + left
+    assert [offset for _, offset, _ in taken(index)] == given[:read] + left
     assert 0 < read < len(given) - len(left)
 
 
