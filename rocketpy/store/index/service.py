@@ -58,7 +58,7 @@ where the disk has to catch up."""
 _SURELY_NOT_FULL = PENDING_MAX // INDEX_KEYS_MAX
 """Messages whose keys need not be counted, because a message has INDEX_KEYS_MAX keys at most."""
 
-_COLLECT_SECONDS = 0.02
+_COLLECT_SECONDS = 0.01
 _NO_SPACE_SECONDS = 1.0
 _FOREVER = 1 << 62
 

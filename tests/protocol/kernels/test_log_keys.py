@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rocketpy.protocol.java_hash import index_key_hash, java_hash
 from rocketpy.protocol.kernels.log_keys import LogKeys
 from rocketpy.protocol.stored_message import RecordStatus, check_message, pack_record_head
+from tests.store.golden_store import unpack_store
 
 V4, V6 = b"\x7f\0\0\1\0\0\x2a\x9f", bytes(16) + b"\0\0\x2a\x9f"
 NAMES = st.sampled_from((b"UNIQ_KEY", b"KEYS", b"TAGS", b"WAIT", b"UNIQ_KEYS", b"KEY", b"XKEYS", b"", b"KEYS\xc3\xa4"))
