@@ -88,6 +88,19 @@ class StoreServices:
         behind = 0 if index is None else index.behind
         return behind + (0 if self._catch_up is None else self._catch_up.behind_bytes)
 
+    async def wait_indexed(self) -> None:
+        """Return when the index has what was appended before, or while it has no space."""
+        if self._catch_up is not None:
+            await self._catch_up.wait_read(self._appender.wrote_offset)
+
+    def why_not_indexed(self, physical_offset: int) -> str:
+        """Return why the index may lack messages before an offset; empty if it has them all, or builds them at once."""
+        index = self._files.index
+        missing_bytes = 0 if self._catch_up is None else self._catch_up.missing_bytes(physical_offset)
+        shortage = None if index is None else index.writable_or_why()
+        behind = f"the index is {missing_bytes} bytes of the log behind" if missing_bytes else ""
+        return "; ".join(filter(None, (behind, shortage)))
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[trio.Nursery]:
         """Run all services for the block; yield their nursery. Appends are refused once the block has ended.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
+import attrs
 import trio
 
 from rocketpy.protocol.topic_name import LMQ_PREFIX, SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -256,7 +257,17 @@ class MessageStore:
         self.end_burst()
         if self._message_query is None:
             return QueryMessageResult(b"", 0, 0)
-        return await self._message_query.query(topic, key, max_num, begin_timestamp_ms, end_timestamp_ms)
+        why_incomplete = self._services.why_not_indexed(self._appender.wrote_offset)
+        result = await self._message_query.query(topic, key, max_num, begin_timestamp_ms, end_timestamp_ms)
+        return attrs.evolve(result, why_incomplete=why_incomplete)
+
+    async def wait_indexed(self) -> None:
+        """Return when a query finds all that was appended before, or while the index has no space for it.
+
+        After a crash the index is built again while the store serves: that may take long.
+        """
+        self.end_burst()
+        await self._services.wait_indexed()
 
     async def record_at(self, physical_offset: int) -> bytes | None:
         """Return the record at a trusted physical offset, whether or not its queue still exists.

@@ -71,6 +71,8 @@ class QueryMessageResult:
     body: bytes
     index_last_update_timestamp: int
     index_last_update_phyoffset: int
+    why_incomplete: str = ""
+    """Why the index may lack messages that were there before the query; empty if it has them all."""
 
 
 @attrs.frozen(slots=True)

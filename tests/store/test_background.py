@@ -156,10 +156,23 @@ async def test_the_log_is_flushed_on_request(
         assert bench.files.commit_log.flushed_offset == bench.appender.wrote_offset
 
 
+async def test_what_the_index_lacks_is_said_and_can_be_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+    async with bench_with() as bench:
+        bench.put()
+        bench.services.end_burst()
+        end = bench.appender.wrote_offset
+        assert bench.services.why_not_indexed(end) == f"the index is {end} bytes of the log behind"
+        async with bench.services.running():
+            await bench.services.wait_indexed()
+            assert bench.services.why_not_indexed(end) == ""
+
+
 async def test_without_an_index_there_is_no_lag(autojump_clock: trio.testing.MockClock) -> None:
     async with bench_with(message_index_enable=False) as bench:
         async with bench.services.running():
             bench.put()
             bench.services.end_burst()
             assert bench.services.index_behind == 0
+            await bench.services.wait_indexed()
+            assert bench.services.why_not_indexed(1 << 62) == ""
         assert not bench.has_abort_file

@@ -4,7 +4,9 @@ Compatibility: ``QueryMessageProcessor`` (4.9.8). A message id must lead to a re
 own queue points to; RocketMQ returns whatever bytes are at the offset. A slave may send size and digest of a record
 too: it is answered whether the log has that record, which needs no unit. Records that do not fit into one frame are
 omitted; RocketMQ sends them all, and its client closes the connection. Few queries by key run concurrently, because
-each may hold a frame of records; RocketMQ has a thread pool for them with a queue of 20,000.
+each may hold a frame of records; RocketMQ has a thread pool for them with a queue of 20,000. While the index is built
+again after a crash a query waits for what was stored before it; an answer that may lack something says so in its
+remark. RocketMQ answers what it has found.
 """
 
 from __future__ import annotations
@@ -35,7 +37,11 @@ QUERIES_RUNNING_MAX = 4
 QUERIES_WAITING_MAX = 64
 """Queries that may wait for a free slot; they hold no records."""
 
+INDEX_WAIT_SECONDS = 3.0
+"""How long a query waits for an index that is being built again: half the time that Java's admin tools give it."""
+
 _TOO_MANY_QUERIES = f"[OVERLOAD]{QUERIES_RUNNING_MAX + QUERIES_WAITING_MAX} queries by key are running, try again later"
+_NOT_FOUND = "can not find message, maybe time range not correct"
 _REPLIES_WAIT = "[OVERLOAD]too many replies wait for this connection to read them, try again later"
 
 
@@ -45,6 +51,7 @@ class QueryMessageProcessor:
 
     _store: MessageStore
     _default_query_max_num: int
+    _waiting_count: int = attrs.field(init=False, default=0)  # for the index
     _running: trio.CapacityLimiter = attrs.field(init=False, factory=lambda: trio.CapacityLimiter(QUERIES_RUNNING_MAX))
 
     def register(self, dispatcher: Dispatcher) -> None:
@@ -57,8 +64,9 @@ class QueryMessageProcessor:
         header = read_header(request, QueryMessageRequestHeader)
         is_unique = (request.ext_fields or {}).get(UNIQUE_KEY_QUERY, "").lower() == "true"
         max_num = self._default_query_max_num if is_unique else header.max_num
-        if self._running.statistics().tasks_waiting >= QUERIES_WAITING_MAX:
+        if self._running.statistics().tasks_waiting + self._waiting_count >= QUERIES_WAITING_MAX:
             raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_QUERIES)
+        await self._wait_for_index()
         async with self._running:
             if not connection.wants_reading:  # its send buffer is full of earlier responses
                 raise RequestError(ResponseCode.SYSTEM_BUSY, _REPLIES_WAIT)
@@ -70,9 +78,18 @@ class QueryMessageProcessor:
             index_last_update_phyoffset=result.index_last_update_phyoffset,
         )
         if not result.body:
-            remark = "can not find message, maybe time range not correct"
+            remark = f"{_NOT_FOUND}; {result.why_incomplete}" if result.why_incomplete else _NOT_FOUND
             return make_response(request, ResponseCode.QUERY_NOT_FOUND, remark, header=response_header)
-        return make_response(request, header=response_header, body=result.body)
+        return make_response(request, remark=result.why_incomplete or None, header=response_header, body=result.body)
+
+    async def _wait_for_index(self) -> None:
+        """Wait for what was stored before, a limited time and without a slot."""
+        self._waiting_count += 1
+        try:
+            with trio.move_on_after(INDEX_WAIT_SECONDS):
+                await self._store.wait_indexed()
+        finally:
+            self._waiting_count -= 1
 
     async def process_view(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Return the record at a physical offset; or, for a slave that compares its log, whether it has the same."""

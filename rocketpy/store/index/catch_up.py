@@ -66,11 +66,21 @@ class IndexCatchUp:
         self._kernels = kernels
         self._read_log_keys = None if kernels is None else kernels.log_key_reader()
         self._packed: list[bytes] = []  # keys of a window, from the kernel
+        self._progress = trio.lowlevel.ParkingLot()
 
     @property
     def behind_bytes(self) -> int:
         """Bytes of the log that are left to read; 0 once append supplies the messages."""
-        return 0 if self._is_over else max(0, self._commit_log.wrote_offset - self._next_offset)
+        return self.missing_bytes(self._commit_log.wrote_offset)
+
+    def missing_bytes(self, physical_offset: int) -> int:
+        """Return how many bytes of the log before an offset are left to read."""
+        return 0 if self._is_over else max(0, physical_offset - self._next_offset)
+
+    async def wait_read(self, physical_offset: int) -> None:
+        """Return when the log is read up to an offset, or while there is no space for its keys."""
+        while self.missing_bytes(physical_offset) and self._index.writable_or_why() is None:
+            await self._progress.park()
 
     async def step(self) -> bool:
         """Read and index about a millisecond's worth; False when append has taken over.
@@ -83,6 +93,8 @@ class IndexCatchUp:
             return await self._step()
         except ShortageError:
             return True
+        finally:
+            self._progress.unpark_all()
 
     async def _step(self) -> bool:
         if self._index.writable_or_why() is not None:

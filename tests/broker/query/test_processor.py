@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import attrs
 import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.query.processor import QUERIES_RUNNING_MAX, QUERIES_WAITING_MAX
+from rocketpy.broker.query.processor import INDEX_WAIT_SECONDS, QUERIES_RUNNING_MAX, QUERIES_WAITING_MAX
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -156,6 +157,49 @@ async def test_few_queries_read_at_a_time_and_some_more_wait(monkeypatch: pytest
             is_over.set()
         assert max(running) == QUERIES_RUNNING_MAX
         assert [bodies(answer) for answer in answers[3:]] == [["one"]] * (QUERIES_RUNNING_MAX + QUERIES_WAITING_MAX)
+
+
+@pytest.mark.parametrize("key", ["k", "other"])
+async def test_an_answer_that_may_lack_something_says_so_after_a_wait(
+    monkeypatch: pytest.MonkeyPatch, key: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    why = "the index is 77 bytes of the log behind"
+    async with open_message_broker() as broker:
+        await send_keyed(broker, "one", "k", "U")
+        query_message = broker.store.query_message
+
+        async def incomplete(*arguments: object) -> QueryMessageResult:
+            return attrs.evolve(await query_message(*arguments), why_incomplete=why)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(broker.store, "query_message", incomplete)
+        monkeypatch.setattr(broker.store, "wait_indexed", trio.sleep_forever)
+        asked_at = trio.current_time()
+        answer = await broker.ask(query(key))
+        assert trio.current_time() - asked_at == pytest.approx(INDEX_WAIT_SECONDS, abs=0.5)
+    if key == "k":
+        assert bodies(answer) == ["one"]
+        assert answer.remark == why
+    else:
+        assert answer.code == ResponseCode.QUERY_NOT_FOUND
+        assert answer.remark == f"can not find message, maybe time range not correct; {why}"
+
+
+async def test_queries_that_wait_for_the_index_are_limited(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    answers: list[RemotingCommand] = []
+    async with open_message_broker() as broker:
+        await send_keyed(broker, "one", "k", "U")
+        monkeypatch.setattr(broker.store, "wait_indexed", trio.sleep_forever)
+
+        async def ask() -> None:
+            answers.append(await broker.ask(query("k")))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(QUERIES_WAITING_MAX + 3):
+                nursery.start_soon(ask)
+    assert [answer.code for answer in answers].count(ResponseCode.SYSTEM_BUSY) == 3
+    assert [answer.code for answer in answers].count(ResponseCode.SUCCESS) == QUERIES_WAITING_MAX
 
 
 async def test_who_does_not_read_the_answers_gets_no_more(

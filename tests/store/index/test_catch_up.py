@@ -121,6 +121,41 @@ async def test_without_space_for_the_index_it_waits(place: Place) -> None:
     assert len(taken(index)) == 5
 
 
+async def test_a_query_waits_for_what_was_stored_before_it(place: Place) -> None:
+    parts = Parts(place)
+    put_keyed(parts, 60)
+    end = parts.commit_log.wrote_offset
+    parts, catch_up, _ = catch_up_of(parts, window_size=2000)
+    put_keyed(parts, 60, first=60)
+    read_at_return: list[int] = []
+
+    async def wait() -> None:
+        await catch_up.wait_read(end)
+        read_at_return.append(catch_up.missing_bytes(parts.commit_log.wrote_offset))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        assert catch_up.missing_bytes(end) == end
+        while await catch_up.step():
+            await trio.testing.wait_all_tasks_blocked()
+    assert 0 < read_at_return[0] <= parts.commit_log.wrote_offset - end, "not for what came after it"
+    assert catch_up.missing_bytes(end) == 0
+    await catch_up.wait_read(end)
+
+
+async def test_a_query_does_not_wait_for_space(place: Place) -> None:
+    parts = Parts(place)
+    put_keyed(parts, 5)
+    parts, catch_up, index = catch_up_of(parts)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(catch_up.wait_read, parts.commit_log.wrote_offset)
+        await trio.testing.wait_all_tasks_blocked()
+        index.no_space = "the index has no space"
+        await catch_up.step()
+    assert catch_up.missing_bytes(1) == 1
+
+
 async def test_cold_bytes_are_read_by_the_worker() -> None:
     disk = SimDisk()
     place = Place(disk, "/store")

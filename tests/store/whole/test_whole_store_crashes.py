@@ -88,11 +88,11 @@ async def check(store: MessageStore, witness: Witness, random: Random, *, promis
     assert found == witness.sent[: len(found)]
     del witness.sent[len(found) :]
     witness.written = witness.synced = len(found)
-    while store.index_behind:
-        await trio.sleep(0.01)
+    await store.wait_indexed()
     for body in random.sample(found, min(len(found), LOOKED_UP)):
         result_of_key = await store.query_message("T", body.decode().rstrip("."), 64, 0, 1 << 62)
         assert body in [message.body for message in decode_messages(result_of_key.body)]
+        assert result_of_key.why_incomplete == ""
 
 
 def died(error: BaseException) -> bool:
