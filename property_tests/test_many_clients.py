@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from property_tests.hunts import skip_where_compiled
 from property_tests.many_clients import QUEUES, Load, LoadBroken
 from rocketpy.broker.delay.delivery import ScheduleMessageService
 from rocketpy.broker.delay.levels import DelayLevels
@@ -60,6 +61,7 @@ def _never_comes_back(deliver: Function) -> Function:
 def test_planted_bugs_are_found(
     monkeypatch: pytest.MonkeyPatch, owner: object, name: str, change: Callable[[Function], Function]
 ) -> None:
+    skip_where_compiled(owner)
     monkeypatch.setattr(owner, name, change(getattr(owner, name)))
     with pytest.raises(LoadBroken, match="run 0: "):
         Load(0).run()

@@ -94,6 +94,9 @@ _FOLDERS = {Path("tests", *Path(source).parts[1:-1]) for source in hatch_build.A
 COMPILED_PACKAGES = sorted(str(folder) for folder in _FOLDERS if not _FOLDERS.intersection(folder.parents))
 """The tests of what is compiled: packages, because a module's neighbours call it."""
 
+WITHOUT_BUGS = () if WHY_ONE_BUILD else ("-k", "not planted and not bug")
+"""Planted bugs show what the machines find: once is enough, in plain Python, where every function can be replaced."""
+
 MEASURES_COVERAGE = TIER == "deep"
 """It makes the unit tests take three times as long, and finds nothing that they do not."""
 
@@ -127,7 +130,13 @@ STAGES = (
     Stage("types", (tool("mypy"),), by_default=False),
     Stage("compile", ((sys.executable, "hatch_build.py", "all"),), by_default=False),
     unit_stage(),
-    Stage("properties", side_by_side=(pytest(*ABOUT_THE_STORE), pytest("property_tests", *NOT_ABOUT_THE_STORE))),
+    Stage(
+        "properties",
+        side_by_side=(
+            pytest(*ABOUT_THE_STORE, *WITHOUT_BUGS),
+            pytest("property_tests", *NOT_ABOUT_THE_STORE, *WITHOUT_BUGS),
+        ),
+    ),
     Stage(
         "processes",
         side_by_side=(
@@ -144,7 +153,7 @@ STAGES = (
     Stage("unit-pure", (pytest(*COMPILED_PACKAGES),), by_default=False, variables=PURE),
     Stage(
         "properties-pure",
-        (pytest("property_tests", "-k", "not planted and not bug"),),
+        (pytest("property_tests"),),
         by_default=False,
         variables=PURE | {"ROCKETPY_TIER": "dev", "ROCKETPY_SAME_EXAMPLES": str(int(TIER == "ci"))},
     ),
