@@ -1,21 +1,30 @@
 """Whatever dies and whenever: once the index has caught up with the log, a key leads to all of its messages.
 
-The log is a list that survives everything (recovery of the log has its own tests). The index may lose what it likes in
-a crash, but it must know from where on the log has to be read again, and never lead to a message without the key.
+The log is a list that survives everything but a cut (recovery of the log has its own tests). The index may lose what it
+likes in a crash, but it must know from where on the log has to be read again, and never lead to a message without the
+key. After a kill it believes the note of its last file, as long as that is this very file, and loses nothing.
+
+Planted bugs in what believes the note are found by the same machine.
 """
 
 from __future__ import annotations
 
+import enum
 import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
+import pytest
 import trio
 import trio.testing
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from property_tests.hunts import Bug, Function, PromiseBroken, play, play_with_bug
 from rocketpy.clock import ManualClock
-from rocketpy.store.index.file import IndexLayout
-from rocketpy.store.index.file_list import IndexFileList
+from rocketpy.store.index.file import HEADER_SIZE, IndexLayout
+from rocketpy.store.index.file_list import IndexFileList, NotedIndexFile
+from rocketpy.store.index.hash import hash_index_key
 from rocketpy.store.index.kernels import IndexKernels, index_kernels
 from rocketpy.store.index.service import IndexService
 from rocketpy.store.recovery.checkpoint import load_checkpoint
@@ -27,12 +36,20 @@ LAYOUT = IndexLayout(slot_count=2, entry_count=6)
 EVER = (0, 1 << 62)
 
 
+class Promise(enum.Enum):
+    """The sentences that hold."""
+
+    KEYS_LEAD = "a key leads to all messages that have it, and to no other"
+    NOTE_COUNTS = "after a kill the note is believed, so that nothing is read again"
+
+
 class IndexCrashMachine(RuleBasedStateMachine):
     kernels: IndexKernels | None = None
 
     def __init__(self) -> None:
         super().__init__()
-        self.disk = SimDisk()
+        self.note: NotedIndexFile | None = None
+        self.disk = SimDisk(sector_size=64)  # a file is longer than a sector
         self.clock = ManualClock()
         self.log: list[tuple[str, list[bytes], int, int]] = []
         self.open(is_clean=True)
@@ -45,9 +62,26 @@ class IndexCrashMachine(RuleBasedStateMachine):
         self.index = IndexService(
             files=files, disk=self.disk, run_blocking=run_in_turn, query_count_max=1_000, kernels=self.kernels
         )
-        self.index.load(is_clean=is_clean)
+        self.why = self.index.load(
+            is_clean=is_clean, log_end_offset=self.log_end, noted=self.note, leads_to=self.leads_to
+        )
+        for _ in self.index.repair():
+            pass
         begin = self.index.end_physical_offset
         self.index.pending += [work for work in self.log if work[2] >= begin]
+        self.note = self.index.noted_file
+
+    @property
+    def log_end(self) -> int:
+        return 100 * (len(self.log) + 1)
+
+    def leads_to(self, physical_offset: int, key_hash: int) -> bool:
+        return any(
+            key_hash == hash_index_key("T", key.decode())
+            for _, keys, offset, _ in self.log
+            if offset == physical_offset
+            for key in keys
+        )
 
     def restart(self, *, has_power: bool, seed: int) -> None:
         if has_power:
@@ -55,6 +89,8 @@ class IndexCrashMachine(RuleBasedStateMachine):
         else:
             self.disk.lose_power(random.Random(seed).randrange)
         self.open(is_clean=False)
+        if has_power and self.why:
+            raise PromiseBroken(Promise.NOTE_COUNTS, self.why)
 
     @rule(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=3, unique=True), milliseconds=st.integers(0, 2_000))
     def put(self, keys: list[str], milliseconds: int) -> None:
@@ -90,6 +126,37 @@ class IndexCrashMachine(RuleBasedStateMachine):
         self.restart(has_power=has_power, seed=seed)
 
     @rule()
+    def write_note(self) -> None:
+        self.note = self.index.noted_file
+
+    @rule(count=st.integers(1, 4), keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=2, unique=True))
+    def kill_and_cut_the_log(self, count: int, keys: list[str]) -> None:
+        """Other messages will be where the index has those that were cut."""
+        self.disk.kill_process()
+        del self.log[-count:]
+        self.open(is_clean=False)
+        self.put(keys, 0)
+
+    @rule()
+    def kill_and_copy_while_it_was_written(self) -> None:
+        """A copy that a tool made of a live file: its header is newer than its slots."""
+        self.disk.kill_process()
+        for name in self.disk.list_directory("/index"):
+            path = f"/index/{name}"
+            file = self.disk.open(path, read_only=True)
+            content = file.read(0, LAYOUT.file_size)
+            file.close()
+            self.disk.unlink(path)
+            copy = self.disk.open(path, create=True)
+            copy.reserve(0, LAYOUT.file_size)
+            copy.write(0, content[:HEADER_SIZE] + bytes(LAYOUT.entries_position - HEADER_SIZE))
+            copy.write(LAYOUT.entries_position, content[LAYOUT.entries_position :])
+            copy.close()
+        self.checkpoint.index_msg_timestamp_ms = 0  # nothing is known of copies
+        self.checkpoint.flush()
+        self.open(is_clean=False)
+
+    @rule()
     def end_in_order(self) -> None:
         self.index.flush()
         self.checkpoint.flush()
@@ -107,7 +174,9 @@ class IndexCrashMachine(RuleBasedStateMachine):
             return  # a query would build what is pending, and the rules could not die in the middle of it
         for key in KEYS:
             expected = [offset for _, keys, offset, _ in self.log if key.encode() in keys]
-            assert sorted(set(trio.run(ask, key))) == expected
+            found = sorted(set(trio.run(ask, key)))
+            if found != expected:
+                raise PromiseBroken(Promise.KEYS_LEAD, f"key {key} leads to {found}, expected {expected}")
 
     def teardown(self) -> None:
         self.index.build()
@@ -120,3 +189,125 @@ class KernelsCrashMachine(IndexCrashMachine):
 
 TestIndexCrash = IndexCrashMachine.TestCase
 TestIndexCrashWithKernels = KernelsCrashMachine.TestCase
+
+
+# ---- planted bugs ---------------------------------------------------------------------------------------------------
+
+
+def _forgets_boots(identity: Function) -> Function:
+    return lambda self, path: identity(self, path).partition("/")[2]
+
+
+def _names_for_files(identity: Function) -> Function:
+    return lambda self, path: f"{identity(self, path).partition('/')[0]}{path}"
+
+
+def _nothing_to_do(repair: Function) -> Function:
+    return lambda self: iter(())
+
+
+def _no_end(load: Function) -> Function:
+    def believes(self: Any, *, log_end_offset: int, **others: Any) -> str:
+        why: str = load(self, log_end_offset=1 << 62, **others)
+        return why
+
+    return believes
+
+
+def _already_synced(load: Function) -> Function:
+    def forgets(self: Any, **arguments: Any) -> str:
+        why: str = load(self, **arguments)
+        self.unsynced.clear()
+        return why
+
+    return forgets
+
+
+def _believes_all(objection: Function) -> Function:
+    return lambda *_: ""
+
+
+Script: TypeAlias = Callable[[IndexCrashMachine], None]
+
+
+def lose_power_often(machine: IndexCrashMachine) -> None:
+    for seed in range(30):
+        machine.put(["a", "b"], 5)
+        machine.build()
+        machine.write_note()
+        machine.crash(False, seed)
+        machine.build()
+        machine.keys_lead_to_their_messages()
+
+
+def copy_a_live_file(machine: IndexCrashMachine) -> None:
+    machine.put(["a"], 5)
+    machine.put(["b"], 5)
+    machine.build()
+    machine.write_note()
+    machine.kill_and_copy_while_it_was_written()
+
+
+def kill_in_each_call(machine: IndexCrashMachine) -> None:
+    for call in range(1, 8):
+        machine.put(["a"], 5)
+        machine.build()
+        machine.write_note()
+        machine.put(["a", "b"], 5)
+        machine.die_while_building(call, True, 0)
+        machine.build()
+        machine.keys_lead_to_their_messages()
+
+
+def cut_the_log(machine: IndexCrashMachine) -> None:
+    for _ in range(6):
+        machine.put(["a"], 5)
+    machine.run_for_a_while()  # the first file is full and synced
+    machine.write_note()
+    machine.kill_and_cut_the_log(4, ["c"])
+
+
+def stop_after_a_kill(machine: IndexCrashMachine) -> None:
+    for _ in range(4):
+        machine.put(["a", "b"], 5)
+    machine.build()  # more than one file, and none is synced
+    machine.write_note()
+    machine.crash(True, 0)
+    machine.end_in_order()
+
+
+SCRIPTS: Sequence[Script] = (
+    lose_power_often,
+    copy_a_live_file,
+    kill_in_each_call,
+    cut_the_log,
+    stop_after_a_kill,
+)
+BUGS: Mapping[str, tuple[Bug, Script]] = {
+    "the boot is ignored": (Bug(SimDisk, "identity", _forgets_boots, (Promise.KEYS_LEAD,)), lose_power_often),
+    "the file may be a copy": (Bug(SimDisk, "identity", _names_for_files, (Promise.KEYS_LEAD,)), copy_a_live_file),
+    "a torn burst is left as it is": (
+        Bug(IndexFileList, "repair", _nothing_to_do, (Promise.KEYS_LEAD,)),
+        kill_in_each_call,
+    ),
+    "a cut of the log is not noticed": (Bug(IndexFileList, "load", _no_end, (Promise.KEYS_LEAD,)), cut_the_log),
+    "full files that were kept are not synced": (
+        Bug(IndexFileList, "load", _already_synced, (Promise.KEYS_LEAD,)),
+        stop_after_a_kill,
+    ),
+    "the index may disagree": (
+        Bug(IndexFileList, "_objection", _believes_all, (Promise.KEYS_LEAD,)),
+        copy_a_live_file,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_bug_about_the_note_is_found(name: str) -> None:
+    bug, script = BUGS[name]
+    play_with_bug(IndexCrashMachine, script, bug)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts_find_nothing_without_a_bug(script: Script) -> None:
+    play(IndexCrashMachine, script)

@@ -12,6 +12,7 @@ codec of a record is :mod:`rocketpy.protocol.stored_message`; here is the part t
     <root>/checkpoint                               three timestamps in 4096 bytes
     <root>/abort                                    present while a broker runs, and after it was killed
     <root>/orderly-end                              ours: where log and queues ended, after a clean shutdown
+    <root>/recovery-note                            ours: what a start may trust after a kill
     <root>/failed-sync                              ours: a sync failed in the last run
     <root>/recovering                               ours: a recovery is in progress, or was killed
     <root>/cut                                      ours: an order to cut the log where it parts from a master's
@@ -34,6 +35,7 @@ CHECKPOINT_FILE = "checkpoint"
 ABORT_FILE = "abort"
 LOCK_FILE = "lock"
 ORDERLY_END_FILE = "orderly-end"
+RECOVERY_NOTE_FILE = "recovery-note"
 FAILED_SYNC_FILE = "failed-sync"
 RECOVERING_FILE = "recovering"
 CUT_FILE = "cut"

@@ -389,4 +389,5 @@ class MessageStore:
 
     def runtime_info(self) -> dict[str, str]:
         """Return the store's entries of GET_BROKER_RUNTIME_INFO, under RocketMQ's names."""
-        return self.figures.runtime_info()
+        recovery = self._files.report.after_a_crash or "the last run was shut down cleanly, or this store is new"
+        return self.figures.runtime_info() | {"lastRecovery": recovery}

@@ -226,9 +226,10 @@ def _sync_runner(
 
 async def _recover(files: StoreFiles, recovery: Iterator[None], reports: StoreReports) -> None:
     """Recover in slices, then begin to append."""
+    began = trio.current_time()
     await _in_slices(recovery, lambda: reports.recovering(*files.recovery_progress))
+    files.begin(seconds=trio.current_time() - began)
     reports.recovered(files.report)
-    files.begin()
 
 
 async def _in_slices(work: Iterator[None], report_progress: Callable[[], None]) -> None:

@@ -139,6 +139,14 @@ class Disk(Protocol):
         """Return when the contents were last modified."""
         ...
 
+    def identity(self, path: str) -> str:
+        """Return a word that is the same only while the page cache has what was written to this very file.
+
+        It is another one after a loss of power, and for a copy, a file that replaced this one, or a disk that was
+        detached; empty if the system does not tell that. A process that is killed does not change it.
+        """
+        ...
+
     def list_directory(self, path: str) -> list[str]:
         """Return the names in a directory, sorted; an empty list if there is no such directory."""
         ...

@@ -64,6 +64,18 @@ class OsDisk:
         """Return the modification time."""
         return self._status(path).st_mtime_ns // 1_000_000
 
+    def identity(self, path: str) -> str:
+        """Return boot id, device, how often that was attached, and inode."""
+        status = self._status(path)
+        boot_id = _first_line("/proc/sys/kernel/random/boot_id")
+        if not boot_id:
+            return ""
+        device = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
+        block_device = f"/sys/dev/block/{device}"
+        # A partition has no number of its own; a file system without a block device has none at all.
+        attached = _first_line(f"{block_device}/diskseq") or _first_line(f"{block_device}/../diskseq") or "0"
+        return f"{boot_id}/{device}/{attached}/{status.st_ino}"
+
     def list_directory(self, path: str) -> list[str]:
         """Return the names, sorted."""
         try:
@@ -173,3 +185,12 @@ class OsDisk:
                 os.close(descriptor)
         except OSError as failure:
             raise store_error(failure, "cannot sync directory", path) from failure
+
+
+def _first_line(path: str) -> str:
+    """Return the first word of a file of the kernel's; empty if there is no such file."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.readline().strip()
+    except OSError:
+        return ""

@@ -40,6 +40,7 @@ from rocketpy.store.files.mapped_file_queue import MappedFileQueue
 from rocketpy.store.log.commit_log import first_store_timestamp
 from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint, load_checkpoint
 from rocketpy.store.recovery.marker_files import AbortFile
+from rocketpy.store.recovery.recovery_note import RecoveryNoteFile
 
 KEPT_TAILS_MAX = 16
 """Directories of kept bytes: while there are so many, a person must look at them before more is cut."""
@@ -205,6 +206,7 @@ class TailCut:
         last = files.find(order.offset - 1)
         assert last is not None, "the log begins before the offset, and nothing was cut that lies before it"
         try:
+            RecoveryNoteFile(disk, f"{root}/{layout.RECOVERY_NOTE_FILE}").remove()  # it knows the log as it was
             abort_file = AbortFile(disk, f"{root}/{layout.ABORT_FILE}")
             if not abort_file.exists():
                 abort_file.create()

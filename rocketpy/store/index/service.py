@@ -29,6 +29,7 @@ Compose::
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import attrs
 import trio
@@ -39,7 +40,7 @@ from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.index.file import IndexFile, IndexHeader, select_physical_offsets
-from rocketpy.store.index.file_list import IndexFileList
+from rocketpy.store.index.file_list import IndexFileList, LeadsTo, NotedIndexFile, leads_anywhere
 from rocketpy.store.index.hash import hash_index_key
 from rocketpy.store.index.hashed_keys import Keys, PackedKeys, count_keys, hashed_keys
 from rocketpy.store.index.kernels import KERNELS, KEY_SIZE, IndexKernels
@@ -154,11 +155,28 @@ class IndexService:
 
     # ---- start and end --------------------------------------------------------------------------------------------
 
-    def load(self, *, is_clean: bool, log_end_offset: int = _FOREVER) -> None:
+    @property
+    def noted_file(self) -> NotedIndexFile | None:
+        """The last file, as :attr:`IndexFileList.noted_file` names it."""
+        return self._files.noted_file
+
+    def load(
+        self,
+        *,
+        is_clean: bool,
+        log_end_offset: int = _FOREVER,
+        noted: NotedIndexFile | None = None,
+        leads_to: LeadsTo = leads_anywhere,
+    ) -> str:
         """Find the files, and delete those that may be wrong: see :meth:`IndexFileList.load`. Blocks."""
-        self._files.load(is_clean=is_clean, log_end_offset=log_end_offset)
+        why = self._files.load(is_clean=is_clean, log_end_offset=log_end_offset, noted=noted, leads_to=leads_to)
         if is_clean and self._files:
             self._complete_to = self.end_physical_offset
+        return why
+
+    def repair(self) -> Iterator[None]:
+        """Repair what a kill has left, when a note was believed; yields about every 10 ms. Blocks."""
+        yield from self._files.repair()
 
     def flush(self) -> None:
         """Build everything and make it durable: for a clean shutdown. Blocks. A shortage leaves keys unbuilt."""

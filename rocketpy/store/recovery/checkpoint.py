@@ -34,7 +34,7 @@ from __future__ import annotations
 import os.path
 import struct
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from operator import xor
 
@@ -80,6 +80,8 @@ class StoreCheckpoint:
     """None while nothing is known: a store without checkpoint, or a Java broker's."""
     removed_unit_count: int = attrs.field(default=0, init=False)
     """Units that went with deleted queues in this run: a caller that counted earlier subtracts what went since."""
+    flushed: Callable[[], None] = attrs.field(default=lambda: None, init=False)
+    """Called when a flush has made the file durable, in the same thread."""
     _writing: threading.Lock = attrs.field(factory=threading.Lock, init=False)  # the last to write knows the most
     _is_named: bool = attrs.field(default=False, init=False)  # the file's entry in its directory is durable
 
@@ -117,6 +119,7 @@ class StoreCheckpoint:
             return False
         finally:
             file.close()
+        self.flushed()
         return True
 
     def units_removed(self, count: int) -> None:

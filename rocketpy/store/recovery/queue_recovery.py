@@ -54,15 +54,18 @@ class QueueRecovery:
 
     # ---- what is there --------------------------------------------------------------------------------------------
 
-    def recover(self, *, is_clean: bool, file_size: int) -> None:
+    def recover(self, *, is_clean: bool, file_size: int, was_only_killed: bool = False) -> None:
         """Find the end: after the last valid unit. ``file_size`` is what files of this store usually have.
 
-        After a clean shutdown everything before the end is valid, so bisection finds it. After a crash any page may be
-        missing: the last three files are walked up to the first unit that is not valid.
+        After a clean shutdown everything before the end is valid, so bisection finds it; after a kill too, but a part
+        of the next unit may be there. After a loss of power any page may be missing: the last three files are walked up
+        to the first unit that is not valid.
         """
         queue, files = self.queue, self.queue.files
         queue.min_offset = files.min_offset // UNIT_SIZE
-        end, units, is_clear = find_end(list(files), is_clean=is_clean)
+        end, units, is_clear = find_end(list(files), is_clean=is_clean or was_only_killed)
+        if was_only_killed and not is_clean:
+            is_clear = is_clear and self._is_no_unit_begun(end)
         if files:
             # The last file may be short: a recovery was killed between the two truncates of _clear_from. After a
             # clean shutdown no crash of ours can have cut it, so a short single file keeps its length.
@@ -80,6 +83,13 @@ class QueueRecovery:
         queue.flushed_offset = queue.max_offset
         first = queue.max_offset - len(units) // UNIT_SIZE
         self._found = FoundUnits(first, units, queue.max_offset, queue.max_offset if is_clear else None)
+
+    def _is_no_unit_begun(self, position: int) -> bool:
+        """Whether no byte of a unit is there at the end of the queue: a kill may have ended the write of one."""
+        mapped_file = self.queue.files.find(position)
+        if mapped_file is None:
+            return True
+        return not any(mapped_file.file().read(position - mapped_file.base_offset, UNIT_SIZE))
 
     def unit_at(self, queue_offset: int) -> Unit:
         """Return (physical offset, size, tags code) of a unit, from memory if it is one of the last."""

@@ -56,6 +56,21 @@ class RecoveryReport:
     first_unit_offset: int | None  # the physical offset of the first such unit's record
     removed_files: int
     why: str  # why the bytes at the end of the log are no record, if they look like a damaged one
+    index_begin_offset: int = 0  # from here on the log is read again for the index
+    is_crash: bool = False  # the last run ended without a clean shutdown
+    note_objection: str = ""  # then: why its recovery note was not believed, empty if it was
+    seconds: float = 0.0  # from the lock to the first message that may be appended
+
+    @property
+    def after_a_crash(self) -> str:
+        """What recovery believed and read after a crash, in one sentence; empty after a clean shutdown."""
+        if not self.is_crash:
+            return ""
+        walked = f"{self.end_offset - self.scanned_from} bytes of the log were read in {self.seconds:.2f} s"
+        left = self.end_offset - self.index_begin_offset
+        if self.note_objection:
+            return f"{walked}; the recovery note is not believed: {self.note_objection}; {left} bytes are left to index"
+        return f"{walked}; the recovery note says that only the process has ended; {left} bytes are left to index"
 
 
 class StoreRecovery:
@@ -74,6 +89,7 @@ class StoreRecovery:
         bit_map_of: BitMapOf | None = None,
         is_multi_dispatch: bool = False,
         mark: RecoveryMark,
+        was_only_killed: bool = False,
     ) -> None:
         self._disk = disk
         self._commit_log = commit_log
@@ -93,6 +109,7 @@ class StoreRecovery:
         self._check_crc = check_crc
         self._rewrite = rewrite  # pages that a failed sync marked as clean are made dirty again
         self._mark = mark
+        self._was_only_killed = was_only_killed  # no loss of power: units of queues have no holes
         self._trusts_clear = True  # what reads as zeros, or is missing, is so on the disk too
         self._progress: LogScanner | None = None
         self.report = RecoveryReport(0, 0, 0, 0, 0, None, 0, "")
@@ -165,7 +182,7 @@ class StoreRecovery:
     def _recover_queues(self) -> Iterator[None]:
         file_size = self._queues.usual_file_size
         for count, recovery in enumerate(self._recoveries):
-            recovery.recover(is_clean=self.is_clean, file_size=file_size)
+            recovery.recover(is_clean=self.is_clean, file_size=file_size, was_only_killed=self._was_only_killed)
             if count % _QUEUES_PER_SLICE == 0:
                 yield
 

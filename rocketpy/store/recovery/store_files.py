@@ -10,6 +10,9 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterator
 
+import attrs
+
+from rocketpy.protocol.stored_message import RECORD_SIZE_MAX, RecordStatus, check_message
 from rocketpy.store import layout
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.descriptor_budget import DescriptorBudget, descriptor_budget
@@ -19,6 +22,7 @@ from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.ha.tail_cut import CutReport
 from rocketpy.store.index.file import IndexLayout
 from rocketpy.store.index.file_list import IndexFileList
+from rocketpy.store.index.hash import hash_index_key
 from rocketpy.store.index.service import IndexService
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.log.directories import LogDirectories
@@ -37,6 +41,7 @@ from rocketpy.store.recovery.marker_files import (
     persist_orderly_end,
 )
 from rocketpy.store.recovery.recovery import RecoveryReport, StoreRecovery
+from rocketpy.store.recovery.recovery_note import RecoveryNote, RecoveryNoteFile
 from rocketpy.store.retention import RetentionPolicy, disk_usage
 from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
 
@@ -60,6 +65,7 @@ class StoreFiles:
         self.abort_file = AbortFile(disk, os.path.join(config.root, layout.ABORT_FILE))
         self.failed_sync_mark = FailedSyncMark(disk, os.path.join(config.root, layout.FAILED_SYNC_FILE))
         self._recovery_mark = RecoveryMark(disk, os.path.join(config.root, layout.RECOVERING_FILE))
+        self._note_file = RecoveryNoteFile(disk, os.path.join(config.root, layout.RECOVERY_NOTE_FILE))
         self._orderly_end_path = os.path.join(config.root, layout.ORDERLY_END_FILE)
         self.checkpoint = load_checkpoint(disk, os.path.join(config.root, layout.CHECKPOINT_FILE))
         self.open_files = OpenFiles(disk=disk, open_max=budget.open_files_max)
@@ -115,6 +121,7 @@ class StoreFiles:
 
     def recover(self, tags_code: TagsCodeOf, bit_map_of: BitMapOf | None = None) -> Iterator[None]:
         """Recover, yielding about every 10 ms. Blocks."""
+        note = self._read_note()
         self._orderly_end = load_orderly_end(self._disk, self._orderly_end_path)
         self._recovery = recovery = StoreRecovery(
             disk=self._disk,
@@ -129,21 +136,66 @@ class StoreFiles:
             bit_map_of=bit_map_of,
             is_multi_dispatch=self._config.enable_multi_dispatch,
             mark=self._recovery_mark,
+            was_only_killed=isinstance(note, RecoveryNote),
         )
         yield from recovery.run()
         self._recovery = None
         self._report, self._was_clean = recovery.report, recovery.is_clean
+        why = self._load_index(note)
         if self.index is not None:
-            self.index.load(is_clean=self._was_clean, log_end_offset=self.report.end_offset)
+            yield from self.index.repair()
+        if not self._was_clean:
+            self._report = attrs.evolve(self.report, is_crash=True, note_objection=why)
+        self._report = attrs.evolve(self.report, index_begin_offset=self.index_begin_offset)
 
-    def begin(self) -> None:
-        """Make the abort file, durable, and let the log be appended to.
+    def _read_note(self) -> RecoveryNote | str:
+        """Return the note of the last run if it is to be believed, else why not."""
+        if self.failed_sync_mark.exists():
+            return "a sync failed in the last run"
+        if self._recovery_mark.exists():
+            return "a recovery was killed since"
+        return self._note_file.read(self.checkpoint.ends)
+
+    def _load_index(self, note: RecoveryNote | str) -> str:
+        """Find the files of the index; return why the note is not believed, empty if it is."""
+        why = note if isinstance(note, str) else ""
+        if self.index is None:
+            return why
+        noted = None if isinstance(note, str) else note.index
+        objection = self.index.load(
+            is_clean=self._was_clean,
+            log_end_offset=self.report.end_offset,
+            noted=noted,
+            leads_to=self._leads_to,
+        )
+        if noted is None and not why:
+            why = "it was written before there was an index"
+        return why or objection
+
+    def _leads_to(self, physical_offset: int, key_hash: int) -> bool:
+        """Whether the log has a message with a key of a hash at an offset; also if that was deleted since."""
+        if physical_offset < self.commit_log.min_offset:
+            return True
+        mapped_file = self.commit_log.files.find(physical_offset)
+        if mapped_file is None:
+            return False
+        position = physical_offset - mapped_file.base_offset
+        file = mapped_file.file()
+        size = int.from_bytes(file.read(position, 4), "big")
+        content = file.read(position, min(size, RECORD_SIZE_MAX))
+        record = check_message(content, 0, len(content), check_crc=False, read_body=False)
+        if record.status is not RecordStatus.MESSAGE or record.physical_offset != physical_offset:
+            return False
+        return key_hash in {hash_index_key(record.topic, key.decode("utf-8", "replace")) for key in record.index_keys()}
+
+    def begin(self, *, seconds: float = 0.0) -> None:
+        """Make the abort file, durable, and let the log be appended to; ``seconds`` is how long recovery took.
 
         A store that comes from a Java broker's clean shutdown gets our checkpoint first: from then on a missing abort
         file alone does not count as a clean shutdown. A new store has no checkpoint yet, and does not count as cleanly
         shut down without one.
         """
-        report = self.report
+        self._report = report = attrs.evolve(self.report, seconds=seconds)
         checkpoint = self.checkpoint
         if checkpoint.ends is None and self._was_clean and not report.unit_count:
             checkpoint.ends = DurableEnds(report.end_offset, report.end_offset, self.queues.unit_count)
@@ -153,6 +205,10 @@ class StoreFiles:
         self._recovery_mark.remove()
         self.abort_file.create()
         self.failed_sync_mark.remove()
+        # From here on each checkpoint is followed by a note. The one before goes first: it knows nothing of this run.
+        self._note_file.remove()
+        checkpoint.flushed = self._write_note
+        self._write_note()
         timestamp_ms = max(report.timestamp_ms, checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms)
         self.commit_log.open_at(
             report.end_offset,
@@ -160,13 +216,22 @@ class StoreFiles:
             allocator=self.allocate_files,
         )
 
+    def _write_note(self) -> None:
+        """Note what a start may trust after a kill. In a worker thread, or before the store is open."""
+        self._note_file.write(self.checkpoint.ends, None if self.index is None else self.index.noted_file)
+
     def _index_end(self) -> int:
         if self.index is None:
             return -2
         return self.index.end_physical_offset if self.index.statistics().file_count else -1
 
     def persist_orderly_end(self) -> None:
-        """Note where everything ends, for the next start: when all of it is durable, before the abort file goes."""
+        """Note where everything ends, for the next start: when all of it is durable, before the abort file goes.
+
+        The note for a start after a kill is of no use then, and another broker may have the store next.
+        """
+        self.checkpoint.flushed = _nothing
+        self._note_file.remove()
         commit_log = self.commit_log
         noted = OrderlyEnd(
             commit_log.wrote_offset,
@@ -185,6 +250,10 @@ class StoreFiles:
         if self.index is not None:
             self.index.close()
         self.open_files.close_all()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _queue_table(

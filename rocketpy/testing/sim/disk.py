@@ -73,6 +73,7 @@ class SimDisk:
         self._pending: list[Change] = []  # what lies between the two, in order
         self._inodes: dict[int, SimInode] = {}  # by number; one without a name lasts until the process ends
         self._inode_count = 1
+        self._boot_count = 1
         self._open_files: set[SimFile] = set()
         self._locks: dict[str, SimLock] = {}
         self._failed_syncs: set[SimInode] = set()
@@ -96,6 +97,7 @@ class SimDisk:
             tuple(self._pending),
             {number: inode.state() for number, inode in self._inodes.items()},
             self._sector_size,
+            self._boot_count,
         )
 
     def peek(self, directory: str) -> dict[str, bytes]:
@@ -215,6 +217,12 @@ class SimDisk:
         """Return when it was written last, by the disk's clock."""
         self.count_call("modified_timestamp_ms", path)
         return self._inode(path).modified_timestamp_ms
+
+    def identity(self, path: str) -> str:
+        """Return boots so far, and the file's number."""
+        self.count_call("identity", path)
+        self._inode(path)
+        return f"{self._boot_count}/{self._now.files[path]}"
 
     def list_directory(self, path: str) -> list[str]:
         """Return the names in order."""
@@ -395,6 +403,7 @@ class SimDisk:
         self._inodes = {number: SimInode(state=each) for number, each in state.inodes.items()}
         self._inode_count = max(self._inode_count, state.inode_count)
         self._sector_size = state.sector_size
+        self._boot_count = state.boot_count
 
     def _forget_nameless(self) -> None:
         """Forget files that nothing can lead to any more."""

@@ -114,6 +114,8 @@ class DiskState:
 
     inodes: Mapping[int, InodeState]
     sector_size: int
+    boot_count: int = 1
+    """How often the machine was started."""
 
     @property
     def inode_count(self) -> int:
@@ -139,18 +141,18 @@ class DiskState:
             )
             for number in tree.files.values()
         }
-        return self.clean(tree, inodes, self.sector_size)
+        return self.clean(tree, inodes, self.sector_size, boot_count=self.boot_count + 1)
 
     @classmethod
-    def clean(cls, tree: Tree, inodes: Mapping[int, InodeState], sector_size: int) -> DiskState:
+    def clean(cls, tree: Tree, inodes: Mapping[int, InodeState], sector_size: int, *, boot_count: int = 1) -> DiskState:
         """Return a disk on which everything is durable."""
-        return cls(tree.files, tree.directories, tree.files, tree.directories, (), inodes, sector_size)
+        return cls(tree.files, tree.directories, tree.files, tree.directories, (), inodes, sector_size, boot_count)
 
     @cached_property
     def fingerprint(self) -> int:
         """Equal for disks that look the same, and for others different except by an accident of 64 bits."""
         files = frozenset((path, self.inodes[number].fingerprint) for path, number in self.files.items())
-        return hash((files, frozenset(self.directories)))
+        return hash((files, frozenset(self.directories), self.boot_count))
 
     def path_of(self, inode: int) -> str:
         """Return a name of a file, now, or on the disk, or in between."""

@@ -95,7 +95,10 @@ class LegalDisks:
                     {number: each.sectors for number, each in of_each.items() if each.sectors},
                 )
                 inodes = {number: each.state for number, each in of_each.items()}
-                yield survival, DiskState.clean(tree, inodes, self.state.sector_size)
+                yield (
+                    survival,
+                    DiskState.clean(tree, inodes, self.state.sector_size, boot_count=self.state.boot_count + 1),
+                )
 
     def _trees(self) -> Iterator[tuple[frozenset[int], Tree]]:
         """Yield every tree of names once, with changes that lead to it."""

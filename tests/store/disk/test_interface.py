@@ -188,6 +188,27 @@ class TestDirectory:
         assert disk.modified_timestamp_ms(f"{root}/a") > 1_600_000_000_000
 
 
+class TestIdentity:
+    def test_it_stays_while_the_file_is_written_to(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/a", create=True)
+        before = disk.identity(f"{root}/a")
+        assert before
+        assert " " not in before
+        file.write(0, b"x")
+        file.sync()
+        file.close()
+        assert disk.identity(f"{root}/a") == before
+        disk.rename(f"{root}/a", f"{root}/b")
+        assert disk.identity(f"{root}/b") == before
+
+    def test_no_other_file_has_it(self, disk: Disk, root: str) -> None:
+        for name in "ab":
+            disk.open(f"{root}/{name}", create=True).close()
+        assert disk.identity(f"{root}/a") != disk.identity(f"{root}/b")
+        with pytest.raises(StoreError, match=f"{root}/c"):
+            disk.identity(f"{root}/c")
+
+
 class TestLock:
     def test_one_holds_it_at_a_time(self, disk: Disk, root: str) -> None:
         lock = disk.lock(f"{root}/lock")

@@ -104,6 +104,9 @@ def _severe(inspection: StoreInspection) -> tuple[Finding, ...]:
 def _apply(disk: Disk, inspection: StoreInspection, plan: RepairPlan, kept: KeptPieces) -> None:
     filling = LogFilling(inspection.opened, inspection.continuity, inspection.needed, plan.holes)
     context = RepairContext(disk, inspection.inventory.root, kept, filling)
+    note_path = inspection.inventory.path_in_root(layout.RECOVERY_NOTE_FILE)
+    if disk.exists(note_path):
+        kept.move(note_path, "it vouches for the files as they were before the repair")
     for directory in inspection.inventory.commit_log_paths:
         if disk.exists(directory + STAGING_SUFFIX):  # of a repair that died
             disk.unlink(directory + STAGING_SUFFIX)

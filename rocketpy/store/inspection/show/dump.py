@@ -26,6 +26,7 @@ from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.queue.extension import is_ext_address, read_ext_unit
 from rocketpy.store.recovery import marker_files
 from rocketpy.store.recovery.checkpoint import load_checkpoint
+from rocketpy.store.recovery.recovery_note import NOTE_FIELDS
 
 _BODY_SHOWN = 100
 _CHUNK_UNITS = 4096
@@ -45,6 +46,7 @@ class FileKind(enum.Enum):
     INDEX = "IndexFile"
     CHECKPOINT = "checkpoint"
     ORDERLY_END = "orderly-end"
+    RECOVERY_NOTE = "recovery-note"
     MARKER = "marker"
     TABLE = "JSON"
 
@@ -131,6 +133,8 @@ class StoreDump:
             yield from self._checkpoint(path)
         elif kind is FileKind.ORDERLY_END:
             yield _orderly_end(self._opened.read(path, 0, 4096).decode("utf-8", "replace"))
+        elif kind is FileKind.RECOVERY_NOTE:
+            yield _recovery_note(self._opened.read(path, 0, 4096).decode("utf-8", "replace"))
         elif kind is FileKind.TABLE:
             yield self._table(path)
 
@@ -327,18 +331,28 @@ def kind_of(path: str, opened: ReadOnlyFiles) -> FileKind | None:
         return FileKind.CHECKPOINT
     if name.removesuffix(".bak") == layout.ORDERLY_END_FILE:
         return FileKind.ORDERLY_END
+    if name == layout.RECOVERY_NOTE_FILE:
+        return FileKind.RECOVERY_NOTE
     if name.removesuffix(".bak").endswith(".json"):
         return FileKind.TABLE
     return FileKind.MARKER if name in _MARKERS else None
 
 
 def _orderly_end(text: str) -> Item:
-    """Return the words of the line by their names; older or newer versions may have fewer or more."""
+    return _words_of_line("orderly-end", marker_files.FIELDS, text)
+
+
+def _recovery_note(text: str) -> Item:
+    return _words_of_line("recovery-note", NOTE_FIELDS, text)
+
+
+def _words_of_line(kind: str, names: Sequence[str], text: str) -> Item:
+    """Return the words of a line by their names; older or newer versions may have fewer or more."""
     words = text.split()
-    fields: dict[str, object] = dict(zip(marker_files.FIELDS, words, strict=False))
-    if len(words) > len(marker_files.FIELDS):
-        fields["more"] = " ".join(words[len(marker_files.FIELDS) :])
-    return Item("orderly-end", fields)
+    fields: dict[str, object] = dict(zip(names, words, strict=False))
+    if len(words) > len(names):
+        fields["more"] = " ".join(words[len(names) :])
+    return Item(kind, fields)
 
 
 def _numbered_kind(path: str, opened: ReadOnlyFiles) -> FileKind:

@@ -1,0 +1,116 @@
+"""A broker that is killed under load with a long log reads only the end of it again, and has everything.
+
+The log is written by the store alone, in a process of its own: over the network it would take ten times as long.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rocketpy.store.disk.os_disk import OsDisk
+from rocketpy.store.recovery.checkpoint import load_checkpoint
+from rocketpy.store.services.flush_consume_queue import CHECKPOINT_SECONDS
+from tests.blackbox.lives import OurLives
+from tests.blackbox.processes import REPOSITORY
+from tests.blackbox.store_under_load import BURST, QUEUES, TOPIC
+from tests.blackbox.wire import SUCCESS, Wire
+
+pytestmark = pytest.mark.blackbox
+
+MESSAGES = 150_000  # of 1 KiB
+GET_BROKER_RUNTIME_INFO = 28
+INDEX_TIMEOUT_S = 60.0
+WALK_MAX = 64 << 20
+MORE_MAX = 2 * BURST
+"""Messages that may be written after the last line that the killed program has printed."""
+FIELDS = {
+    "mapped_file_size_commit_log": 64 << 20,
+    "mapped_file_size_consume_queue": 1_200_000,
+    "max_hash_slot_num": 100_000,
+    "max_index_num": 1_000_000,
+}
+SETTINGS = {
+    "mappedFileSizeCommitLog": FIELDS["mapped_file_size_commit_log"],
+    "mappedFileSizeConsumeQueue": FIELDS["mapped_file_size_consume_queue"],
+    "maxHashSlotNum": FIELDS["max_hash_slot_num"],
+    "maxIndexNum": FIELDS["max_index_num"],
+}
+
+
+def fill_until_killed(store: Path) -> tuple[int, int, float]:
+    """Fill a store and kill its process, when some of it is durable, however busy the disk is.
+
+    Return the messages that it said were written, up to where they were durable, and the bytes of a second.
+    """
+    settings = [f"{name}={value}" for name, value in FIELDS.items()]
+    command = [sys.executable, "-m", "tests.blackbox.store_under_load", str(store), *settings]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            begun, count = time.monotonic(), 0
+            while count < MESSAGES or durable_offset(store) < WALK_MAX:
+                line = process.stdout.readline()
+                assert line, "the program has ended"
+                count = int(line)
+            seconds, durable = time.monotonic() - begun, durable_offset(store)
+        finally:
+            process.kill()
+        # What it had said before it was killed counts; the last line may be half.
+        rest = process.stdout.read().split(b"\n")[:-1]
+    return (int(rest[-1]) if rest else count), durable, count * 1024 / seconds
+
+
+def durable_offset(store: Path) -> int:
+    """Return up to where the checkpoint says that log and queues are durable."""
+    ends = load_checkpoint(OsDisk(), str(store / "checkpoint")).ends
+    return 0 if ends is None else ends.durable_offset
+
+
+def test_a_kill_under_load_costs_a_walk_of_what_came_since(tmp_path: Path) -> None:
+    lives = OurLives(tmp_path)
+    count, durable, rate = fill_until_killed(lives.store)
+    try:
+        address = lives.live(SETTINGS)
+        sentence = last_recovery(address)
+        walked, left = map(int, re.findall(r"(\d+) bytes", sentence))
+        assert "only the process has ended" in sentence
+        assert walked <= WALK_MAX + CHECKPOINT_SECONDS * rate, sentence
+        assert walked <= (count + MORE_MAX) * 1024 - durable, f"expected to begin at {durable}: {sentence}"
+        assert left < 40 << 20, sentence
+        check_messages(address, count)
+    finally:
+        lives.kill()
+
+
+def last_recovery(address: str) -> str:
+    """Return what the runtime info says of the recovery."""
+    with Wire(address) as wire:
+        table = wire.request(GET_BROKER_RUNTIME_INFO, {}).body.decode()
+    (sentence,) = re.findall(r'"lastRecovery":"([^"]*)"', table)
+    return str(sentence)
+
+
+def check_messages(address: str, count: int) -> None:
+    """All messages up to ``count`` are in their queues, and a key of any of them leads to it."""
+    with Wire(address) as wire:
+        ends = [wire.max_offset(TOPIC, queue_id) for queue_id in range(QUEUES)]
+        assert count <= sum(ends) <= count + MORE_MAX
+        deadline = time.monotonic() + INDEX_TIMEOUT_S
+        for number in [*range(0, count, count // 20), *range(count - 300, count, 7)]:
+            wanted = b"%d" % number
+            while [each.body.split()[0] for each in wire.query(TOPIC, f"key-{number}")] != [wanted]:
+                assert time.monotonic() < deadline, f"the index has no message {number}"
+                time.sleep(0.01)
+        for queue_id, end in enumerate(ends):
+            for first in (0, end - 32):
+                records = wire.pull_all(TOPIC, queue_id, first, first + 32)
+                expected = range(queue_id + QUEUES * first, queue_id + QUEUES * (first + 32), QUEUES)
+                assert [int(each.body.split()[0]) for each in records] == list(expected)
+        assert wire.send(TOPIC, 0, b"next").code == SUCCESS
