@@ -41,7 +41,9 @@ KERNELS = (
     "rocketpy/protocol/kernels/index_hashes.py",
     "rocketpy/protocol/kernels/log_keys.py",
     "rocketpy/protocol/kernels/mapped_words.py",
+    "rocketpy/protocol/kernels/pull.py",
     "rocketpy/protocol/kernels/record.py",
+    "rocketpy/protocol/kernels/selector.py",
     "rocketpy/protocol/kernels/send_form.py",
     "rocketpy/protocol/kernels/send_header.py",
     "rocketpy/protocol/kernels/send_ok.py",
@@ -81,6 +83,7 @@ HOT_MODULES = (
     "rocketpy/store/queue/consume_queue.py",
     "rocketpy/store/read/message_reader.py",
     "rocketpy/store/read/queue_messages.py",
+    "rocketpy/store/read/record_spans.py",
 )
 ALL = (*KERNELS, *HOT_MODULES)
 COMPILER = ("mypy==2.4.*", "setuptools>=70")

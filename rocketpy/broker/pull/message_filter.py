@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from rocketpy import BUILD
 from rocketpy.protocol.properties import PROPERTY_RETRY_TOPIC
 from rocketpy.protocol.stored_message import decode_record_properties
 from rocketpy.store.queue.extension import CqExtUnit
 from rocketpy.store.results import MessageFilter
 
 if TYPE_CHECKING:  # the import takes milliseconds, and most brokers start without a filter
-    from rocketpy.protocol.selector.sql92 import Sql92Selector
+    from rocketpy.protocol.selector.sql92 import Judge, Sql92Selector
+    from rocketpy.protocol.selector.sql92_tree import Node
 
 SelectorOf = Callable[[str, str], "Sql92Selector | None"]
 """Return the selector for a topic and a group, None when the group consumes every message of the topic."""
@@ -37,6 +39,11 @@ class Sql92MessageFilter:
     bit_map_size: int = 0
     born_timestamp_ms: int = 0
     needs_record: bool = attrs.field(default=True, init=False)
+
+    @property
+    def judge(self) -> Judge | None:
+        """The kernel that decides for many records at once, if it is compiled and has what the expression says."""
+        return self.selector.judge(_kernel_judge) if BUILD.has_kernels else None
 
     def is_matched_by_consume_queue(self, tags_code: int, ext: CqExtUnit | None) -> bool:
         """Return False if the bit map lacks a bit of this filter; True means that the record decides."""
@@ -77,3 +84,9 @@ class RetryMessageFilter:
         topic = properties.get(PROPERTY_RETRY_TOPIC)
         selector = None if topic is None else self.selector_of(topic, self.group)
         return selector is None or selector.matches(properties)
+
+
+def _kernel_judge(root: Node) -> Judge | None:
+    from rocketpy.protocol.selector.sql92_kernel import kernel_judge  # slow as well, and done once for a selector
+
+    return kernel_judge(root)

@@ -38,22 +38,33 @@ CACHED_TEXTS: Final = 100
 Properties = Mapping[str, str]
 _Evaluate = Callable[[Properties], Value | None]
 _Decide = Callable[[Properties], bool | None]
+Judge = Callable[[bytes, bytes, int], bytes]
+"""Return a byte for each of some units: 1 if its record is wanted, 2 if :meth:`Sql92Selector.matches` must decide."""
 
 
 class Sql92Selector:
     """A compiled selector."""
 
-    __slots__ = ("_tree", "evaluate", "text")
+    __slots__ = ("_is_judge_made", "_judge", "_tree", "evaluate", "text")
 
     def __init__(self, text: str, root: tree.Node) -> None:
         self.text = text
         self.evaluate: _Decide = _decision(root)
         """Return TRUE, FALSE or None (NULL) for the properties of a message; EvaluationError where Java throws."""
+        self._judge: Judge | None = None
+        self._is_judge_made = False
         self._tree = root
 
     def __str__(self) -> str:
         """Return the expression with every parenthesis, as Java prints it."""
         return str(self._tree)
+
+    def judge(self, make: Callable[[tree.Node], Judge | None]) -> Judge | None:
+        """Return the selector as a kernel, which ``make`` has made of it when it was first asked for, or None."""
+        if not self._is_judge_made:
+            self._judge = make(self._tree)
+            self._is_judge_made = True
+        return self._judge
 
     def matches(self, properties: Properties) -> bool:
         """Return whether a message with these properties is wanted."""

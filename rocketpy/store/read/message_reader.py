@@ -29,6 +29,7 @@ from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.queue.extension import ConsumeQueueExt, CqExtUnit, is_ext_address, read_ext_unit
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.read.queue_scan import GAP_MAX, RECORD_HEAD_CHECK, RECORD_HEAD_CHECK_FORMAT, QueueScan, ReadLimits
+from rocketpy.store.read.record_spans import SPAN_KERNELS, Judge, RecordSpans, SpanKernels
 from rocketpy.store.read.steps import Steps
 from rocketpy.store.results import GetMessageResult, GetMessageStatus, ListedUnit, MessageFilter, QueueListing
 
@@ -62,11 +63,15 @@ class MessageReader:
         limits: ReadLimits,
         corrects_offsets: bool,
         busy_seconds: Callable[[], float] = time.thread_time,
+        span_kernels: SpanKernels | None = SPAN_KERNELS,
     ) -> None:
         self._commit_log = commit_log
         self._queues = queues
         self._limits = limits
         self._busy_seconds = busy_seconds  # processor time of this thread, which bounds filtering
+        self._spans: RecordSpans | None = None
+        if span_kernels is not None:
+            self._spans = RecordSpans(commit_log=commit_log, kernels=span_kernels, busy_seconds=busy_seconds)
         self._corrects_offsets = corrects_offsets  # a slave does not, unless offsetCheckInSlave
 
     # ---- messages of a queue --------------------------------------------------------------------------------------
@@ -99,6 +104,19 @@ class MessageReader:
         if not units:
             return None
         count = len(units) // UNIT_SIZE
+        if self._spans is not None:
+            records = self._spans.plain(units, limits)
+            if records is None:
+                return None
+            return GetMessageResult(
+                GetMessageStatus.FOUND,
+                queue_offset + count,
+                queue.min_offset,
+                max_offset,
+                records[0],
+                count,
+                last_record_size=records[1],
+            )
         fields = _columns(count).unpack(units)
         offsets, sizes = fields[::3], fields[1::3]
         begin, body_size, log_end = offsets[0], sum(sizes), commit_log.wrote_offset
@@ -141,6 +159,24 @@ class MessageReader:
             count,
             last_record_size=sizes[-1],
         )
+
+    def get_judged_nowait(
+        self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, message_filter: MessageFilter
+    ) -> GetMessageResult | None:
+        """Fast path of :meth:`get_message` for a filter that a kernel evaluates; None as :meth:`get_plain_nowait`."""
+        judge: Judge | None = getattr(message_filter, "judge", None)
+        if judge is None or self._spans is None:
+            return None
+        try:
+            queue = self._queues.topics[topic][queue_id]
+        except KeyError:
+            return None
+        # An extension may know that a message does not match, without a look at its record.
+        if queue.ext is not None or max_msg_nums < 1 or not queue.min_offset <= queue_offset < queue.max_offset:
+            return None
+        count_max = min(max_msg_nums, self._limits.count_in_memory)
+        end_offset = queue_offset + queue.locate(queue_offset, max(_UNITS_MAX, count_max))[2] // UNIT_SIZE
+        return self._spans.judged(queue, queue_offset, end_offset, count_max, self._limits, judge, message_filter)
 
     def get_message(
         self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, message_filter: MessageFilter | None

@@ -62,6 +62,8 @@ class QueueMessages:
         result = None
         if message_filter is None:
             result = self._reader.get_plain_nowait(topic, queue_id, queue_offset, max_msg_nums)
+        elif message_filter.needs_record:
+            result = self._reader.get_judged_nowait(topic, queue_id, queue_offset, max_msg_nums, message_filter)
         if result is None:
             result = read_nowait(self._reader.get_message(topic, queue_id, queue_offset, max_msg_nums, message_filter))
         if result is not None:

@@ -35,7 +35,7 @@ on the event loop, which serves all connections. An ordinary selector takes 30 m
 JUDGED_BYTES_MAX = 8 << 20
 """Limit of the record bytes that one read filters, because they have to be read and copied first."""
 
-_LONG_RECORD_SIZE = 4096
+LONG_RECORD_SIZE = 4096
 """The properties of a longer record may take milliseconds to filter, so the clock is read after each of these."""
 
 _UNITS_TO_JUDGE = 64
@@ -210,7 +210,7 @@ class QueueScan:
                 self.message_count += 1
                 self._body_size += len(record)
             self._judged_bytes += end - begin
-            if count & 3 and end - begin < _LONG_RECORD_SIZE:
+            if count & 3 and end - begin < LONG_RECORD_SIZE:
                 continue  # reading the clock has a cost too, so not after each short record
             if busy_seconds() > ends_at or self._judged_bytes > JUDGED_BYTES_MAX:
                 self.next_offset = self.end_offset = queue_offset + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from rocketpy import BUILD
 from rocketpy.broker.pull.message_filter import RetryMessageFilter, Sql92MessageFilter
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.selector.sql92 import Sql92Selector, compile_sql92
@@ -71,3 +72,8 @@ def test_the_retry_topic_may_have_tags_of_its_own() -> None:
     (code,) = subscription.code_set
     assert again.is_matched_by_consume_queue(code, None)
     assert not again.is_matched_by_consume_queue(code + 1, None)
+
+
+def test_an_sql92_filter_has_a_kernel_where_they_are_compiled() -> None:
+    assert (Sql92MessageFilter(compile_sql92("a = 1")).judge is not None) == BUILD.has_kernels
+    assert Sql92MessageFilter(compile_sql92("a > b")).judge is None

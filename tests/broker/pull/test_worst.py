@@ -100,7 +100,7 @@ async def test_pulls_that_come_together_are_served_in_turns(broker: MessageBroke
         broker.use_general_path()
     await send_many(broker, 2000, Message(TOPIC, b"x", properties={"a": "0"}))
     connection = broker.connect()
-    connection.receive(encode_frame(pull(subscription="a > 1", expression_type="SQL92")) * 60)
+    connection.receive(encode_frame(pull(subscription="a > 1.5", expression_type="SQL92")) * 60)
     turns = 0
     with broker.dispatcher.burst:
         while True:
@@ -113,7 +113,7 @@ async def test_pulls_that_come_together_are_served_in_turns(broker: MessageBroke
 
 async def test_held_pulls_that_judge_what_has_arrived_are_served_in_slices(broker: MessageBroker) -> None:
     """Sixty of them in one queue, and eight hundred messages for each to judge."""
-    subscribe(broker, SubscriptionData(TOPIC, "a > 1", 1, expression_type="SQL92"))
+    subscribe(broker, SubscriptionData(TOPIC, "a > 1.5", 1, expression_type="SQL92"))
     connections = [broker.connect() for _ in range(60)]
     request = pull(sys_flag=SUSPEND, sub_version=1)
     for connection in connections:

@@ -1,0 +1,225 @@
+"""Pulls by the kernels find what the general path finds, or leave it to that path: damage, limits, cold bytes."""
+
+from __future__ import annotations
+
+import struct
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocketpy import BUILD
+from rocketpy.protocol.kernels import pull as kernel
+from rocketpy.protocol.selector.sql92 import Judge, Sql92Selector, compile_sql92
+from rocketpy.protocol.selector.sql92_grammar import parse
+from rocketpy.protocol.selector.sql92_kernel import kernel_selector
+from rocketpy.protocol.stored_message import decode_record_properties
+from rocketpy.store.queue.extension import CqExtUnit
+from rocketpy.store.read.message_reader import MessageReader
+from rocketpy.store.read.queue_scan import ReadLimits
+from rocketpy.store.read.record_spans import SPAN_KERNELS, SpanKernels
+from rocketpy.store.results import GetMessageResult, GetMessageStatus
+from rocketpy.testing.sim.disk import SimDisk
+from tests.store.parts import LIMITS, Parts, Place
+
+KERNELS = SpanKernels(kernel.span_of, kernel.are_records, kernel.records_of)
+TEXTS = [b"n\x010", b"n\x015", b"n\x01-7", b"n\x01x", b"m\x015", b"n\x015\x02n\x011"]
+UNIT = struct.Struct(">qiq")
+
+
+@attrs.frozen
+class Filter:
+    """An SQL92 selector, with its kernel unless that is left out."""
+
+    selector: Sql92Selector
+    judge: Judge | None
+    needs_record: bool = True
+
+    @classmethod
+    def of(cls, text: str, *, has_kernel: bool = True) -> Filter:
+        as_kernel = kernel_selector(parse(text))
+        assert as_kernel is not None
+        return cls(compile_sql92(text), as_kernel.judge if has_kernel else None)
+
+    def is_matched_by_consume_queue(self, tags_code: int, ext: CqExtUnit | None) -> bool:
+        return True
+
+    def is_matched_by_commit_log(self, record: bytes) -> bool:
+        return self.selector.matches(decode_record_properties(record))
+
+
+def reader_of(parts: Parts, limits: ReadLimits = LIMITS, kernels: SpanKernels | None = KERNELS) -> MessageReader:
+    return MessageReader(
+        commit_log=parts.commit_log,
+        queues=parts.queues,
+        limits=limits,
+        corrects_offsets=True,
+        busy_seconds=lambda: 0.0,
+        span_kernels=kernels,
+    )
+
+
+def filled(count: int = 120, *, other: int = 0, gap: int = 10, **settings: object) -> Parts:
+    """A store with messages of one queue; ``other`` of each so many is followed by one of another queue."""
+    parts = Parts(
+        Place(SimDisk(), "/store"),
+        **{"log_file_size": 1 << 15, "queue_file_size": 1000, "message_size_max": 1 << 15, **settings},  # type: ignore[arg-type]
+    )
+    for number in range(count):
+        parts.put(b"%d " % number * (number % 7), properties=TEXTS[number % len(TEXTS)])
+        if other and not number % other:
+            parts.put(b"-" * gap, "Other")
+    parts.appender.end_burst()
+    return parts
+
+
+def same(found: GetMessageResult | None, expected: GetMessageResult) -> bool:
+    """Compare a result of the fast path, if there is one; return whether there is."""
+    if found is None:
+        return False
+    assert found == attrs.evolve(expected, last_record_size=found.last_record_size)
+    if found.last_record_size:
+        (size,) = struct.unpack_from(">i", found.body, len(found.body) - found.last_record_size)
+        assert size == found.last_record_size
+    return True
+
+
+@pytest.mark.parametrize(("other", "gap"), [(0, 0), (1, 10), (3, 10), (5, 9000)])
+def test_messages_are_those_of_the_general_path(other: int, gap: int) -> None:
+    parts = filled(other=other, gap=gap)
+    reader, answered = reader_of(parts), 0
+    for offset in range(-1, 122):
+        for asked in (-7, 0, 1, 5, 32, 64, 1 << 31):
+            found = reader.get_plain_nowait("TopicTest", 0, offset, asked)
+            answered += same(found, parts.get(offset, max_msg_nums=asked))
+    assert answered > (150 if gap > 5000 else 450)
+
+
+@pytest.mark.parametrize("other", [0, 1, 3])
+@pytest.mark.parametrize(
+    "text", ["n = 5", "n > 0", "n IS NULL", "n IS NOT NULL", "m = 5 OR n = 0", "n = 99", "n < 9", "n IN ('x')"]
+)
+def test_messages_that_a_selector_wants_are_those_of_the_general_path(text: str, other: int) -> None:
+    """Of numbers with a sign and of texts that are none the kernel decides nothing."""
+    parts = filled(other=other)
+    reader, answered = reader_of(parts), 0
+    plain = Filter.of(text, has_kernel=False)
+    for offset in range(-1, 122, 3):
+        for asked in (-7, 0, 1, 5, 32, 64, 1 << 31):
+            found = reader.get_judged_nowait("TopicTest", 0, offset, asked, Filter.of(text))
+            answered += same(found, parts.get(offset, max_msg_nums=asked, message_filter=plain))
+    assert answered > 100
+
+
+def test_limits_of_bytes_are_the_general_path_s() -> None:
+    limits = attrs.evolve(LIMITS, bytes_in_memory=1000)
+    parts = filled(limits=limits)
+    reader = reader_of(parts, limits)
+    for asked in (1, 2, 5, 32):
+        expected = parts.get(0, max_msg_nums=asked)
+        assert same(reader.get_plain_nowait("TopicTest", 0, 0, asked), expected) is (asked < 32)
+        wants_all = parts.get(0, max_msg_nums=asked, message_filter=Filter.of("TRUE", has_kernel=False))
+        assert same(reader.get_judged_nowait("TopicTest", 0, 0, asked, Filter.of("TRUE")), wants_all) is (asked < 32)
+
+
+def test_messages_far_from_the_end_of_the_log_are_left_to_the_general_path() -> None:
+    limits = attrs.evolve(LIMITS, memory_bytes=2000)
+    parts = filled(limits=limits)
+    reader = reader_of(parts, limits)
+    assert reader.get_plain_nowait("TopicTest", 0, 0, 1) is None
+    assert reader.get_judged_nowait("TopicTest", 0, 0, 1, Filter.of("TRUE")) is None
+    assert reader.get_judged_nowait("TopicTest", 0, 119, 1, Filter.of("TRUE")) is not None
+
+
+def test_a_filter_without_a_kernel_is_left_to_the_general_path() -> None:
+    parts = filled()
+    wants_all = Filter.of("TRUE", has_kernel=False)
+    assert reader_of(parts).get_judged_nowait("TopicTest", 0, 0, 1, wants_all) is None
+    assert reader_of(parts, kernels=None).get_judged_nowait("TopicTest", 0, 0, 1, Filter.of("TRUE")) is None
+    assert reader_of(parts).get_judged_nowait("Unknown", 0, 0, 1, Filter.of("TRUE")) is None
+
+
+def test_a_queue_with_an_extension_is_left_to_the_general_path() -> None:
+    """It may know that a message does not match, without a look at its record."""
+    parts = filled()
+    parts.queues.find("TopicTest", 0).ext = object()  # type: ignore[assignment]
+    assert reader_of(parts).get_judged_nowait("TopicTest", 0, 0, 1, Filter.of("TRUE")) is None
+
+
+def test_long_records_are_left_to_the_path_that_looks_at_the_clock_after_each() -> None:
+    parts = Parts(Place(SimDisk(), "/store"), log_file_size=1 << 16, message_size_max=1 << 15)
+    parts.put_all([b"x" * 5000] * 2)
+    assert reader_of(parts).get_judged_nowait("TopicTest", 0, 0, 2, Filter.of("TRUE")) is None
+
+
+def test_a_selector_that_takes_too_long_ends_the_result() -> None:
+    parts = filled()
+    seconds = iter(range(100))
+    reader = MessageReader(
+        commit_log=parts.commit_log,
+        queues=parts.queues,
+        limits=LIMITS,
+        corrects_offsets=True,
+        busy_seconds=lambda: float(next(seconds)),
+        span_kernels=KERNELS,
+    )
+    result = reader.get_judged_nowait("TopicTest", 0, 0, 4, Filter.of("n = 99"))
+    assert result is not None
+    assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 4)
+
+
+@pytest.mark.parametrize("what", ["log", "queue"])
+def test_cold_bytes_are_not_waited_for(what: str) -> None:
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    parts = Parts(place)
+    parts.put_all([b"1", b"2"])
+    reader = reader_of(parts)
+    assert reader.get_judged_nowait("TopicTest", 0, 0, 2, Filter.of("TRUE")) is not None
+    disk.evict(place.log_file() if what == "log" else place.queue_file("TopicTest", 0))
+    assert reader.get_plain_nowait("TopicTest", 0, 0, 2) is None
+    assert reader.get_judged_nowait("TopicTest", 0, 0, 2, Filter.of("TRUE")) is None
+
+
+@given(
+    number=st.integers(0, 9),
+    field=st.integers(0, 1),
+    value=st.one_of(st.integers(-300, 3000), st.sampled_from([-1, 0, 1, 2**31 - 1, -(2**31), 2**62, 2**63 - 1])),
+)
+@settings(deadline=None)
+def test_a_unit_that_lies_is_left_to_the_general_path(number: int, field: int, value: int) -> None:
+    """Or it names a record of another queue, which both return."""
+    parts = filled(10, other=1)
+    path = parts.place.queue_file("TopicTest", 0)
+    unit = list(UNIT.unpack_from(parts.place.read(path), number * UNIT.size))
+    unit[field] = value if field == 0 else max(-(2**31), min(2**31 - 1, value))
+    parts.place.write(path, UNIT.pack(*unit), number * UNIT.size)
+    reader = reader_of(parts)
+    for offset in (0, number):
+        expected = parts.get(offset)
+        same(reader.get_plain_nowait("TopicTest", 0, offset, 32), expected)
+        judged = reader.get_judged_nowait("TopicTest", 0, offset, 32, Filter.of("TRUE"))
+        same(judged, parts.get(offset, message_filter=Filter.of("TRUE", has_kernel=False)))
+
+
+@given(position=st.integers(0, 2000), wrong=st.binary(min_size=1, max_size=40), text=st.sampled_from(["TRUE", "n = 5"]))
+@settings(deadline=None)
+def test_a_damaged_log_is_read_as_by_the_general_path(position: int, wrong: bytes, text: str) -> None:
+    parts = filled(10)
+    parts.place.write(parts.place.log_file(), wrong, position)
+    reader = reader_of(parts)
+    same(reader.get_plain_nowait("TopicTest", 0, 0, 32), parts.get(0))
+    judged = reader.get_judged_nowait("TopicTest", 0, 0, 32, Filter.of(text))
+    same(judged, parts.get(0, message_filter=Filter.of(text, has_kernel=False)))
+
+
+def test_records_in_two_log_files_are_left_to_the_general_path() -> None:
+    parts = Parts(Place(SimDisk(), "/store"))
+    parts.put_all([b"a" * 3000, b"b" * 3000, b"c" * 3000])
+    assert reader_of(parts).get_plain_nowait("TopicTest", 0, 0, 3) is None
+    assert reader_of(parts).get_plain_nowait("TopicTest", 0, 0, 2) is not None
+
+
+def test_the_kernels_are_used_where_they_are_compiled() -> None:
+    assert (SPAN_KERNELS is not None) == BUILD.has_kernels
