@@ -31,12 +31,12 @@ from rocketpy.testing.sim.disk import SimDisk
 # ---- the changes: each takes the right function and returns the wrong one -------------------------------------------
 
 
-def _answers_first(flush: Function) -> Function:
-    async def _flush(self: Any) -> None:
-        self._answer(PutMessageStatus.PUT_OK, len(self._requests))
-        await flush(self)
+def _answers_first(begin: Function) -> Function:
+    def begin_wanted(self: Any) -> None:
+        self._answer(PutMessageStatus.PUT_OK, self._take(len(self._requests)))
+        begin(self)
 
-    return _flush
+    return begin_wanted
 
 
 def _without_directory_sync(init: Function) -> Function:
@@ -190,7 +190,7 @@ class _Rewrites:
 PLANTED: Mapping[str, PlantedBug] = {
     "acknowledge before sync": PlantedBug(
         "GroupCommitService answers waiting requests before the sync",
-        [(GroupCommitService, "_flush", _answers_first)],
+        [(GroupCommitService, "begin_wanted", _answers_first)],
     ),
     "skip a directory sync": PlantedBug(
         "a new CommitLog file has its name, but the name is not durable before records go into it",

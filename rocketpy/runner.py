@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
+from outcome import Outcome
+
 T = TypeVar("T")
 
 
@@ -17,6 +19,17 @@ class RunBlocking(Protocol):
 
     def __call__(self, function: Callable[..., T], /, *arguments: object) -> Awaitable[T]:
         """Wait for ``function(*arguments)``. A cancellation waits for it too."""
+        ...
+
+
+class BeginBlocking(Protocol):
+    """Begins a call off the event loop and returns at once; ``then`` gets its outcome later, on the loop.
+
+    For callers that go on at the end of a call without a task's wake-up. ``then`` must not raise.
+    """
+
+    def __call__(self, function: Callable[[], T], then: Callable[[Outcome[T]], None], /) -> None:
+        """Begin ``function()``. Nothing cancels it."""
         ...
 
 

@@ -14,7 +14,7 @@ from typing import cast
 import trio
 
 from rocketpy.errors import ShortageError
-from rocketpy.runner import RunBlocking
+from rocketpy.runner import BeginBlocking, RunBlocking
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.environment import StoreEnvironment
@@ -49,7 +49,7 @@ class StoreServices:
         files: StoreFiles,
         appender: MessageAppender,
         environment: StoreEnvironment,
-        run_sync: RunBlocking,
+        begin_sync: BeginBlocking | None,
         flush_replies: Callable[[], None],
         report_full: Callable[[str | None], None],
     ) -> None:
@@ -61,7 +61,7 @@ class StoreServices:
             files=files,
             appender=appender,
             run_blocking=run_blocking,
-            run_sync=run_sync,
+            begin_sync=begin_sync,
             flush_replies=flush_replies,
         )
         self.end_burst = self._log_flush.end_burst

@@ -26,7 +26,7 @@ import trio
 from rocketpy.clock import Clock
 from rocketpy.protocol.java_hash import tags_code as hash_of_tags
 from rocketpy.protocol.properties import PROPERTY_TAGS
-from rocketpy.runner import RunBlocking
+from rocketpy.runner import BeginBlocking, RunBlocking
 from rocketpy.store import layout
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.append.options import AppendOptions
@@ -46,7 +46,7 @@ from rocketpy.store.queue.record_units import RecordUnits, TagsCodeOf
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.status import NO_REPORTS, StoreReports
 
-OpenRunner: TypeAlias = Callable[[str], AbstractAsyncContextManager[RunBlocking]]
+OpenRunner: TypeAlias = Callable[[str], AbstractAsyncContextManager[BeginBlocking]]
 """Opens a runner of blocking calls with a dedicated thread of the given name."""
 
 _SLAVE = "the broker is a slave: only its master appends"
@@ -95,13 +95,13 @@ async def open_message_store(
             bit_map_of=bit_map_of,
             may_be_named=may_be_named,
         )
-        async with _sync_runner(config, run_blocking, open_runner) as run_sync:
+        async with _sync_runner(config, open_runner) as begin_sync:
             services = StoreServices(
                 config,
                 files=files,
                 appender=appender,
                 environment=environment,
-                run_sync=run_sync,
+                begin_sync=begin_sync,
                 flush_replies=flush_replies or _nothing,
                 report_full=reports.full,
             )
@@ -216,11 +216,11 @@ def _locked(config: MessageStoreConfig, disk: Disk) -> Iterator[None]:
 
 
 def _sync_runner(
-    config: MessageStoreConfig, run_blocking: RunBlocking, open_runner: OpenRunner | None
-) -> AbstractAsyncContextManager[RunBlocking]:
+    config: MessageStoreConfig, open_runner: OpenRunner | None
+) -> AbstractAsyncContextManager[BeginBlocking | None]:
     """Return the runner of group commit's syncs: a dedicated thread under SYNC_FLUSH, if one can be opened."""
     if open_runner is None or not config.is_sync_flush:
-        return nullcontext(run_blocking)
+        return nullcontext()
     return open_runner("GroupCommitService")
 
 

@@ -64,7 +64,7 @@ async def bench_with(**settings: object) -> AsyncIterator[Bench]:
         files=files,
         appender=appender,
         environment=environment,
-        run_sync=run_in_turn,
+        begin_sync=None,
         flush_replies=lambda: None,
         report_full=lambda why: None,
     )

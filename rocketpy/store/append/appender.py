@@ -109,7 +109,7 @@ class MessageAppender:
         self._touched: list[ConsumeQueue] = []  # with pending units
         self.burst_timestamp_ms = commit_log.wrote_timestamp_ms
         self.counts = BurstCounts(clock)
-        self._written: Callable[[], None] | None = None
+        self._written: list[Callable[[], None]] = []
         self._burst_took: Callable[[float], None] | None = None
         self._monotonic: Callable[[], float] = float
 
@@ -270,14 +270,14 @@ class MessageAppender:
         if self._message_arriving is not None:
             for queue in touched:
                 self._message_arriving(queue.topic, queue.queue_id, queue.max_offset)
-        if self._written is not None:
-            self._written()
+        for written in self._written:
+            written()
         if self._burst_took is not None:
             self._burst_took(self._monotonic() - began)
 
     def watch_log(self, written: Callable[[], None]) -> None:
         """Call back at the end of each burst that wrote, whichever caller ended it: the log has grown in its files."""
-        self._written = written
+        self._written.append(written)
 
     def append_records(
         self,

@@ -12,7 +12,7 @@ from typing import cast
 
 import trio
 
-from rocketpy.runner import RunBlocking
+from rocketpy.runner import BeginBlocking, RunBlocking
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.append.transient_store_pool import TransientStorePool
 from rocketpy.store.config import MessageStoreConfig
@@ -34,9 +34,10 @@ class LogFlush:
         files: StoreFiles,
         appender: MessageAppender,
         run_blocking: RunBlocking,
-        run_sync: RunBlocking,
+        begin_sync: BeginBlocking | None = None,
         flush_replies: Callable[[], None],
     ) -> None:
+        """``begin_sync`` begins the syncs of SYNC_FLUSH; without it they are calls of ``run_blocking``."""
         self._commit_log = files.commit_log
         # end_flush gets only ranges that begin_flush of the same log has returned.
         source = cast("FlushSource[LogFlushRange]", files.commit_log)
@@ -48,11 +49,13 @@ class LogFlush:
             self.group_commit = GroupCommitService(
                 commit_log=source,
                 checkpoint=files.checkpoint,
-                run_blocking=run_sync,
+                run_blocking=run_blocking,
+                begin_blocking=begin_sync,
                 sync_flush_timeout_ms=config.sync_flush_timeout,
                 end_burst=appender.end_burst,
                 flush_replies=flush_replies,
             )
+            appender.watch_log(self.group_commit.begin_wanted)
             return
         self.flush_real_time = flush = _flush_real_time(config, files, source, run_blocking)
         if appender.pool is not None:

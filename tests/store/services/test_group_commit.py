@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import attrs
+import outcome
 import pytest
 import trio
 import trio.testing
@@ -213,3 +214,148 @@ async def test_cancelled_it_waits_for_its_sync(bench: Bench) -> None:
         nursery.cancel_scope.cancel()
         bench.may_sync.set()
     assert bench.log.ends == [True]
+
+
+async def test_cancelled_before_its_sync_is_called_it_gives_the_range_back(bench: Bench) -> None:
+    service = bench.service()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service.run)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+        bench.put(service, "a")
+        bench.log.end_burst()
+        service.begin_wanted()
+    assert bench.log.ends == [False]
+    assert (bench.log.sync_count, bench.answers) == (0, [])
+
+
+# ---- with a thread of its own ----------------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class Thread:
+    """Calls that are begun and end when a test says so."""
+
+    bench: Bench
+    calls: list[tuple[Callable[[], None], Callable[[outcome.Outcome[None]], None]]] = attrs.Factory(list)
+
+    def __enter__(self) -> GroupCommitService:
+        return GroupCommitService(
+            commit_log=self.bench.log,
+            checkpoint=self.bench.checkpoint,
+            run_blocking=self.bench.run_blocking,
+            begin_blocking=self.begin,
+            sync_flush_timeout_ms=5_000,
+            end_burst=self.bench.log.end_burst,
+            flush_replies=lambda: self.bench.answers.append("flush"),
+        )
+
+    def __exit__(self, *failure: object) -> None:
+        while self.calls:  # the service waits for them, also when a test has failed
+            self.end_call()
+
+    def begin(self, function: Callable[[], T], then: Callable[[outcome.Outcome[T]], None], /) -> None:
+        self.bench.answers.append("sync begins")
+        self.calls.append((function, then))  # type: ignore[arg-type]
+
+    def end_call(self) -> None:
+        ((function, then),) = self.calls
+        self.calls.clear()
+        then(outcome.capture(function))
+
+
+async def test_a_sync_begins_at_the_end_of_the_burst_and_not_before(bench: Bench, nursery: trio.Nursery) -> None:
+    thread = Thread(bench)
+    with thread as service:
+        await nursery.start(service.run)
+        bench.put(service, "a")
+        bench.put(service, "b")
+        assert thread.calls == [], "the burst is not written"
+        bench.log.end_burst()
+        service.begin_wanted()
+        assert len(thread.calls) == 1
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(thread.calls) == 1, "the task finds nothing left to do"
+        bench.put(service, "c")
+        bench.log.end_burst()
+        service.begin_wanted()
+        assert len(thread.calls) == 1, "one at a time"
+        thread.end_call()
+        assert bench.answers == ["sync begins", "sync begins", ("a", OK), ("b", OK), "flush"]
+
+
+async def test_the_next_sync_begins_before_those_of_the_last_are_answered(bench: Bench, nursery: trio.Nursery) -> None:
+    thread = Thread(bench)
+    with thread as service:
+        await nursery.start(service.run)
+        bench.put(service, "a")
+        bench.log.end_burst()
+        service.begin_wanted()
+        bench.put(service, "b")
+        thread.end_call()
+        assert bench.answers == ["sync begins", "sync begins", ("a", OK), "flush"]
+        assert (bench.log.wrote, bench.log.flushed) == (200, 100), "with what was still in the burst"
+        thread.end_call()
+        assert bench.answers[4:] == [("b", OK), "flush"]
+        assert bench.log.flushed == 200
+
+
+async def test_after_a_failure_no_sync_begins(bench: Bench) -> None:
+    thread = Thread(bench)
+    with thread as service:
+        bench.log.is_broken = True
+        with pytest.RaisesGroup(pytest.RaisesGroup(StoreError)):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(service.run)
+                bench.put(service, "a")
+                bench.log.end_burst()
+                service.begin_wanted()
+                bench.put(service, "b")
+                thread.end_call()
+                assert service.statistics().waiting == 0
+                bench.put(service, "c")
+                bench.log.end_burst()
+                service.begin_wanted()
+        bench.put(service, "d")
+        service.begin_wanted()
+        assert bench.answers == ["sync begins"]
+        assert bench.log.sync_count == 1
+        assert bench.log.ends == [False]
+
+
+async def test_a_bug_in_an_answer_ends_the_service(bench: Bench) -> None:
+    thread = Thread(bench)
+    with thread as service:
+
+        def fail(status: PutMessageStatus) -> None:
+            raise KeyError("a bug")
+
+        with pytest.RaisesGroup(pytest.RaisesGroup(KeyError)):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(service.run)
+                bench.log.pending = 100
+                service.wait_durable(100, fail)
+                await trio.testing.wait_all_tasks_blocked()
+                thread.end_call()
+
+
+async def test_cancelled_it_waits_for_its_thread_and_begins_no_other_sync(bench: Bench) -> None:
+    thread = Thread(bench)
+    with thread as service:
+        async with trio.open_nursery() as outer:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(service.run)
+                bench.put(service, "a")
+                await trio.testing.wait_all_tasks_blocked()
+                bench.put(service, "b")
+
+                async def end_later() -> None:
+                    await trio.testing.wait_all_tasks_blocked()
+                    assert bench.log.ends == []
+                    thread.end_call()
+
+                outer.start_soon(end_later)
+                nursery.cancel_scope.cancel()
+            assert bench.log.ends == [True], "not before the sync has ended"
+        assert bench.answers == ["sync begins", ("a", OK), "flush"]
+        assert service.statistics().waiting == 0

@@ -67,8 +67,7 @@ async def bench_with(run_sync: RunBlocking = run_in_turn, /, **settings: object)
         config,
         files=files,
         appender=appender,
-        run_blocking=run_in_turn,
-        run_sync=run_sync,
+        run_blocking=run_sync,
         flush_replies=lambda: replies.append(None),
     )
     async with trio.open_nursery() as nursery:

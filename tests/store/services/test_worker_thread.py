@@ -1,73 +1,79 @@
-"""The worker thread returns results and failures, one call at a time, and cannot be abandoned."""
+"""The worker thread reports results and failures on the loop, one call at a time."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import TypeVar
 
+import outcome
 import pytest
 import trio
 
+from rocketpy.runner import BeginBlocking
 from rocketpy.store.services.worker_thread import open_worker_thread
+from tests.patience import PATIENCE_SECONDS, until
+
+T = TypeVar("T")
 
 
-async def test_calls_return_in_another_thread() -> None:
-    async with open_worker_thread("worker") as run_blocking:
-        assert await run_blocking(divmod, 7, 2) == (3, 1)
-        names = [await run_blocking(lambda: threading.current_thread().name) for _ in range(3)]
+async def call(begin: BeginBlocking, function: Callable[[], T]) -> T:
+    """Return what a call returns, in a task that waits for it."""
+    outcomes: list[outcome.Outcome[T]] = []
+    begin(function, outcomes.append)
+    await until(lambda: outcomes)
+    return outcomes[0].unwrap()
+
+
+async def test_calls_run_in_the_thread_and_report_on_the_loop() -> None:
+    loop, reported_in = threading.current_thread(), []
+    async with open_worker_thread("worker") as begin:
+        names = [await call(begin, lambda: threading.current_thread().name) for _ in range(3)]
+        begin(lambda: None, lambda _: reported_in.append(threading.current_thread()))
+        await until(lambda: reported_in)
     assert names == ["worker"] * 3
+    assert reported_in == [loop]
 
 
-async def test_failures_are_raised() -> None:
-    async with open_worker_thread("worker") as run_blocking:
+async def test_failures_are_outcomes() -> None:
+    async with open_worker_thread("worker") as begin:
         with pytest.raises(ZeroDivisionError):
-            await run_blocking(divmod, 1, 0)
-        assert await run_blocking(divmod, 1, 1) == (1, 0)
+            await call(begin, lambda: divmod(1, 0))
+        assert await call(begin, lambda: divmod(1, 1)) == (1, 0), "and the next call is served"
 
 
-async def test_calls_of_several_tasks_wait_for_each_other() -> None:
+async def test_the_loop_goes_on_during_a_call() -> None:
+    async with open_worker_thread("worker") as begin:
+        may_end, ended = threading.Event(), trio.Event()
+        begin(lambda: may_end.wait(PATIENCE_SECONDS), lambda _: ended.set())
+        for _ in range(10):
+            await trio.lowlevel.checkpoint()
+        assert not ended.is_set()
+        may_end.set()
+        await ended.wait()
+
+
+async def test_calls_wait_for_each_other_and_keep_their_order() -> None:
     at_once: list[int] = []
     running = 0
 
-    def call() -> None:
+    def work() -> None:
         nonlocal running
         running += 1
         at_once.append(running)
         running -= 1
 
-    async with open_worker_thread("worker") as run_blocking, trio.open_nursery() as nursery:
-        for _ in range(10):
-            nursery.start_soon(run_blocking, call)
+    ended: list[int] = []
+    async with open_worker_thread("worker") as begin:
+        for index in range(10):
+            begin(work, lambda _, index=index: ended.append(index))  # type: ignore[misc]
+        await until(lambda: len(ended) == 10)
     assert at_once == [1] * 10
-
-
-async def test_a_cancelled_call_is_waited_for() -> None:
-    may_end = threading.Event()
-    ended = []
-
-    def call() -> int:
-        may_end.wait()
-        ended.append(True)
-        return 5
-
-    async with open_worker_thread("worker") as run_blocking:
-        with trio.CancelScope() as scope:
-            async with trio.open_nursery() as nursery:
-
-                @nursery.start_soon
-                async def cancel() -> None:
-                    scope.cancel()
-                    may_end.set()
-
-                assert await run_blocking(call) == 5
-        assert ended == [True]
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            await run_blocking(call)
-        assert ended == [True], "one that was cancelled before is not begun"
+    assert ended == list(range(10))
 
 
 async def test_the_thread_ends_with_the_block() -> None:
-    async with open_worker_thread("worker") as run_blocking:
-        thread = await run_blocking(threading.current_thread)
+    async with open_worker_thread("worker") as begin:
+        thread = await call(begin, threading.current_thread)
     thread.join(10)
     assert not thread.is_alive()
