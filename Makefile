@@ -46,6 +46,7 @@ $(VENV)/.made:
 $(VENV)/.core: $(VENV)/.made pyproject.toml constraints.txt
 	@echo 'Installing rocketpy into $(VENV) ...'
 	@$(PIP) install -c constraints.txt -e .
+	@$(BIN)/python -m compileall -q rocketpy  # as pip does for a wheel: else the first start does
 	@$(BIN)/rocketpy --version
 	@touch $@
 

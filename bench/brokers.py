@@ -8,6 +8,7 @@ ours does only for the first connection that asks for TLS.
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -33,6 +34,7 @@ WISHES = {PURE: "1", COMPILED: "0"}
 NOT_PASSED_ON = ("NAMESRV_ADDR", "PYTHONDONTWRITEBYTECODE")
 """Variables that no broker gets; one that may not keep what it compiles would compile its sources at each start."""
 
+PORTS, PORT_ATTEMPTS = (12_000, 31_000), 1_000
 START_S = 60.0
 SAY_S = 10.0
 STOP_S = 60.0
@@ -242,15 +244,15 @@ def peer_jars() -> Path:
 def free_port(count: int = 1, distance: int = 0) -> int:
     """Return a port for a broker, or for the first of several with a distance between them.
 
-    The neighbours are free, too: Java also listens two below (VIP channel) and one above (HA).
+    The neighbours are free, too: Java also listens two below (VIP channel) and one above (HA). They are below the range
+    that the kernel gives to outgoing connections: no client takes one while the broker is stopped.
     """
-    while True:
-        with socket.socket() as first:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-        ports = [port + number * distance for number in range(count)]
-        if ports[0] - 2 > 1024 and ports[-1] + 1 < 65536 and all(map(_is_free_for_a_broker, ports)):
+    chance = random.Random(f"{os.getpid()} {time.monotonic_ns()}")
+    for _ in range(PORT_ATTEMPTS):
+        port = chance.randrange(*PORTS)
+        if all(_is_free_for_a_broker(port + number * distance) for number in range(count)):
             return port
+    raise BenchError(f"no free ports between {PORTS[0]} and {PORTS[1]}")
 
 
 def _is_free_for_a_broker(port: int) -> bool:
