@@ -82,6 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if BUILD.fault:
             raise SettingsError(BUILD.fault)
+        prints = given.print_config_item or given.print_important_config
+        if prints and (given.cluster or given.groups):
+            raise SettingsError("-p and -m print the settings of one broker: expected no --cluster and no --groups")
         if given.cluster is not None:
             with ready_file.removed_around():
                 _run_sample_cluster(given.cluster, options, started, ready_file)
@@ -90,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with ready_file.removed_around():
                 return _run_groups(given.groups, options, started, ready_file)
         settings = load_broker_settings(options)
-        if given.print_config_item or given.print_important_config:
+        if prints:
             print("\n".join(format_settings(*settings.values, important_only=given.print_important_config)))
             return 0
         _warn(settings.warnings)

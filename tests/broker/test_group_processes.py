@@ -126,6 +126,30 @@ def test_a_broker_that_dies_takes_the_others_down(start: Callable[..., Groups]) 
     assert is_gone(other["pid"])
 
 
+def test_a_broker_that_is_stopped_alone_takes_the_others_down(start: Callable[..., Groups]) -> None:
+    groups = start("--port", "0")
+    _, stopped = groups.wait_ready()["brokers"]
+    os.kill(stopped["pid"], signal.SIGTERM)
+    assert groups.parent.wait(PATIENCE_SECONDS) == 1, groups.parent.log()
+    sentence = f"broker-b, process {stopped['pid']}, has ended with exit status 0; the other brokers are stopped"
+    assert groups.parent.log().splitlines()[-1] == sentence
+    assert groups.aborts() == []
+
+
+def test_a_second_signal_kills_what_still_runs(start: Callable[..., Groups]) -> None:
+    groups = start("--port", "0")
+    paused, other = groups.wait_ready()["brokers"]
+    os.kill(paused["pid"], signal.SIGSTOP)
+    groups.parent.popen.send_signal(signal.SIGTERM)
+    wait_for(lambda: is_gone(other["pid"]), groups.parent.log)
+    assert groups.parent.is_running(), "it waits for the one that does not answer"
+    groups.parent.popen.send_signal(signal.SIGTERM)
+    assert groups.parent.wait(PATIENCE_SECONDS) == 1, groups.parent.log()
+    wait_for(lambda: is_gone(paused["pid"]), groups.parent.log)
+    assert [path.parent.name for path in groups.aborts()] == ["broker-a"]
+    assert "exiting without a clean shutdown, second signal" in groups.parent.log()
+
+
 def test_brokers_end_in_order_when_their_parent_is_killed(start: Callable[..., Groups]) -> None:
     groups = start("--port", "0")
     brokers = groups.wait_ready()["brokers"]
@@ -148,7 +172,7 @@ def test_a_file_is_shared_but_for_what_must_differ(start: Callable[..., Groups],
     for each in brokers:
         with Wire(each["brokerAddr"]) as wire:
             assert wire.send("hello", 0, b"one").code == 0
-    assert sorted(path.name for path in (tmp_path / "log").iterdir()) == ["broker-a", "broker-b"]
+    assert {path.parent.name for path in (tmp_path / "log").glob("broker-?/*")} == {"broker-a", "broker-b"}
     assert (tmp_path / "logs" / "broker-b_0" / "broker.log").exists()
     assert groups.parent.terminate() == 0, groups.parent.log()
     assert groups.aborts() == []
