@@ -109,11 +109,11 @@ def write_decimal(writer: BytesWriter, value: i64) -> None:
     if value < 0:
         writer.append(0x2D)
         value = -value
-    power: i64 = 1
-    width = decimal_width(value)
-    while width > 1:
-        power *= 10
-        width -= 1
-    while power > 0:
-        writer.append(u8(0x30 + value // power % 10))
-        power //= 10
+    at = i64(len(writer)) + decimal_width(value)
+    while i64(len(writer)) < at:
+        writer.append(0x30)
+    # From the last digit on: to divide by 10 is a multiplication, to divide by a power that varies is not.
+    while value > 0:
+        at -= 1
+        writer[at] = u8(0x30 + value % 10)
+        value //= 10

@@ -179,7 +179,7 @@ class MessageAppender:
             or queue_offset >= queue.reserved_offset
             or sys_flag & _UNUSUAL_FLAGS
             or len(born_host) != 8
-            or b"\0" in properties
+            or 0 in properties
         ):
             return self._put_general((
                 topic, queue_id, body, properties, tags_code, keys, flag, sys_flag, born_timestamp, born_host,
