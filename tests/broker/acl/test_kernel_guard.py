@@ -104,6 +104,24 @@ def test_what_another_account_may_do_is_no_permission() -> None:
         assert not served.serves(connection, signed(SEND, FIELDS | {"b": "invoices"}))
 
 
+def test_accounts_with_one_secret_key_are_distinguished() -> None:
+    """The signature alone does not say whose permission counts."""
+    text = "accounts:\n" + "".join(
+        f"- {{accessKey: {name}, secretKey: 12345678, defaultTopicPerm: {perm}, defaultGroupPerm: SUB}}\n"
+        for name, perm in (("Allowed1", "PUB"), ("Denied12", "DENY"))
+    )
+    served, connection = Served(make_manager(text)), peer_at("10.0.0.1")
+    allowed, denied = (SessionCredentials(name, "12345678") for name in ("Allowed1", "Denied12"))
+    for _ in range(2):
+        assert served.serves(connection, signed(SEND, FIELDS, by=allowed))
+        assert not served.serves(connection, signed(SEND, FIELDS, by=denied))
+    connection = peer_at("10.0.0.2")
+    for _ in range(3):
+        assert served.serves(connection, signed(SEND, FIELDS, by=allowed))
+    forged = signed(SEND, FIELDS, by=denied)
+    assert not served.serves(connection, forged)
+
+
 async def test_a_deleted_account_is_refused_at_once() -> None:
     manager = make_manager()
     served, connection = Served(manager), peer_at("10.0.0.1")

@@ -154,7 +154,10 @@ def test_the_kernel_writes_what_is_packed_without_it() -> None:
         parts = Parts(
             Place(SimDisk(), "/store"), has_kernels=has_kernels, message_size_max=10_000, log_file_size=1 << 20
         )
-        outcomes = [parts.put(**message) for message in messages]
+        outcomes = []
+        for message in messages:
+            parts.put(b"makes room, after which the next takes the fast path")
+            outcomes.append(parts.put(**message))
         parts.appender.end_burst()
         log = record_at(parts, 0, parts.commit_log.wrote_offset)
         queue = parts.queues.find("TopicTest", 0)
@@ -163,6 +166,7 @@ def test_the_kernel_writes_what_is_packed_without_it() -> None:
     assert seen[0] == seen[1]
     outcomes = seen[0][0]  # type: ignore[index]
     assert {PutMessageStatus.PUT_OK, PutMessageStatus.MESSAGE_ILLEGAL} == {outcome[0] for outcome in outcomes}
+    assert outcomes[-2][0] is PutMessageStatus.MESSAGE_ILLEGAL, "a NUL"
 
 
 @pytest.mark.parametrize("has_kernels", [False, True])
