@@ -100,6 +100,11 @@ class QueueRecovery:
         """Return where the record of the last unit ends, 0 without one."""
         return physical_end(self.queue.files.min_offset, self.queue.max_offset, self.unit_at)
 
+    def ends_before(self, physical_offset: int) -> int:
+        """Return where the last record ends that begins before an offset, 0 without one."""
+        queue_offset = self.first_at_or_after(physical_offset)
+        return physical_end(self.queue.files.min_offset, queue_offset, self.unit_at)
+
     def end(self) -> QueueEnd:
         """Return begin and end of the queue, for the rules of :mod:`~rocketpy.store.recovery.last_stop`."""
         queue = self.queue

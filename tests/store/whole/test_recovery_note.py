@@ -12,6 +12,7 @@ import trio.testing
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType
 from rocketpy.store.message_store import MessageStore
+from rocketpy.store.recovery.checkpoint import DurableEnds, load_checkpoint
 from rocketpy.store.recovery.recovery import RecoveryReport
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.opened_store import bodies, kill, opened, send
@@ -207,3 +208,19 @@ async def test_a_run_without_an_index_leaves_a_note_without_one(autojump_clock: 
     report, behind = await look(place, COUNT * 3 // 2 + 10)
     assert report.note_objection == "it was written before there was an index"
     assert behind > 300
+
+
+@pytest.mark.parametrize("position", [1, 40, 100])
+async def test_a_checkpoint_that_leads_into_a_record_costs_time_and_no_message(
+    autojump_clock: trio.testing.MockClock, position: int
+) -> None:
+    """That of another store: a walk that began there would find no record, and cut the log."""
+    place = await killed()
+    path = f"{place.root}/checkpoint"
+    checkpoint = load_checkpoint(place.disk, path)
+    assert checkpoint.ends is not None
+    offset = checkpoint.ends.durable_offset - position  # the walk of the whole log passes it
+    checkpoint.ends = DurableEnds(offset, offset, 1)
+    checkpoint.flush()
+    report, _ = await look(place)
+    assert report.scanned_from == 0
