@@ -40,6 +40,7 @@ KERNELS = (
     "rocketpy/protocol/kernels/index_entries.py",
     "rocketpy/protocol/kernels/index_hashes.py",
     "rocketpy/protocol/kernels/log_keys.py",
+    "rocketpy/protocol/kernels/log_scan.py",
     "rocketpy/protocol/kernels/mapped_words.py",
     "rocketpy/protocol/kernels/pull.py",
     "rocketpy/protocol/kernels/record.py",

@@ -12,10 +12,12 @@ decoded.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from itertools import repeat
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from zlib import crc32
 
+from rocketpy import BUILD
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, RECORD_SIZE_MIN, CheckedMessage
 from rocketpy.protocol.sysflag import BORN_HOST_V6_FLAG, NO_QUEUE_FLAG, STORE_HOST_V6_FLAG
 
@@ -40,13 +42,29 @@ PlainRecord: TypeAlias = tuple[Queue, int, int, int, int, bytes]
 """Queue, queue offset, physical offset, size, storeTimestamp and properties of a record."""
 
 
+TakePlain: TypeAlias = Callable[..., list[Any]]
+"""``take_plain`` of the kernel ``log_scan``."""
+
+
+def scan_kernel() -> TakePlain:
+    """Return the kernel, compiled or not."""
+    from rocketpy.protocol.kernels.log_scan import take_plain
+
+    return take_plain
+
+
+TAKE_PLAIN: TakePlain | None = scan_kernel() if BUILD.has_kernels else None
+"""What takes records by default; None is the general path."""
+
+
 class PlainRecords(Generic[Queue]):
     """The queues that are known, and the loop over their records.
 
     With ``queues_max`` all are forgotten when there are so many: where a peer names them.
     """
 
-    def __init__(self, queues_max: int | None = None) -> None:
+    def __init__(self, queues_max: int | None = None, *, take_plain: TakePlain | None = TAKE_PLAIN) -> None:
+        self._take_plain = take_plain
         self._queues_max = queues_max
         self._added_count = 0
         self._topics: dict[bytes, dict[int, Queue]] = {}
@@ -75,6 +93,18 @@ class PlainRecords(Generic[Queue]):
 
         Their queues continue after them.
         """
+        if self._take_plain is None:
+            records = self._taken(data, begin, end_max, offset, count_max=count_max, check_crc=check_crc)
+        else:
+            records = self._take_plain(data, begin, end_max, offset, count_max, check_crc, self._tails, self._learn)
+        if b"\0" in b"".join([record[5] for record in records]):
+            _drop_from_nul(records)
+        return records
+
+    def _taken(
+        self, data: bytes, begin: int, end_max: int, offset: int, *, count_max: int, check_crc: bool
+    ) -> list[PlainRecord[Queue]]:
+        """Return plain records, of which the text may have a NUL: the general path, which defines what is plain."""
         view, last_begin, tails = memoryview(data), len(data) - RECORD_SIZE_MIN, self._tails
         unpack_from, magic_code, not_plain = _PLAIN.unpack_from, MESSAGE_MAGIC_CODE, _NOT_PLAIN_FLAGS
         records: list[PlainRecord[Queue]] = []
@@ -111,8 +141,6 @@ class PlainRecords(Generic[Queue]):
             add((queue, queue_offset, physical_offset, size, stored_ms, data[properties_begin:end]))
             begin = end
             offset += size
-        if b"\0" in b"".join([record[5] for record in records]):
-            _drop_from_nul(records)
         return records
 
     def _learn(self, tail: bytes) -> tuple[dict[int, Queue], int] | None:
