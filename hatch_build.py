@@ -37,6 +37,7 @@ NOT_COMPILED = "not compiled: "
 KERNELS = (
     "rocketpy/protocol/kernels/ascii_text.py",
     "rocketpy/protocol/kernels/batch.py",
+    "rocketpy/protocol/kernels/frames.py",
     "rocketpy/protocol/kernels/index_entries.py",
     "rocketpy/protocol/kernels/index_hashes.py",
     "rocketpy/protocol/kernels/log_keys.py",

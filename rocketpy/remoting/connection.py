@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+from rocketpy import BUILD
 from rocketpy.containment import Contained
 from rocketpy.errors import (
     RemoteProtocolError,
@@ -105,7 +106,7 @@ class Connection:
         self._burst = dispatcher.burst
         self._transport = transport
         self._limits = limits
-        self._reader = FrameReader()
+        self._reader = FrameReader(has_kernel=BUILD.has_kernels)
         self._cut_frames: list[Frame] = _NO_FRAMES  # taken from the reader, but not served before the slice ended
         self._unsent: deque[bytes | memoryview] = deque()  # not accepted by the socket yet; sent before _outgoing
         self._outgoing: list[bytes] = []
