@@ -22,9 +22,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from property_tests.hunts import Bug, Function, PromiseBroken, play, play_with_bug
 from rocketpy.clock import ManualClock
+from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.index.file import HEADER_SIZE, IndexLayout
 from rocketpy.store.index.file_list import IndexFileList, NotedIndexFile
-from rocketpy.store.index.hash import hash_index_key
+from rocketpy.store.index.hash import hash_before_key, hash_index_key, hash_of_key
 from rocketpy.store.index.kernels import IndexKernels, index_kernels
 from rocketpy.store.index.service import IndexService
 from rocketpy.store.recovery.checkpoint import load_checkpoint
@@ -51,7 +52,7 @@ class IndexCrashMachine(RuleBasedStateMachine):
         self.note: NotedIndexFile | None = None
         self.disk = SimDisk(sector_size=64)  # a file is longer than a sector
         self.clock = ManualClock()
-        self.log: list[tuple[str, list[bytes], int, int]] = []
+        self.log: list[IndexWork] = []
         self.open(is_clean=True)
 
     def open(self, *, is_clean: bool) -> None:
@@ -68,7 +69,7 @@ class IndexCrashMachine(RuleBasedStateMachine):
         for _ in self.index.repair():
             pass
         begin = self.index.end_physical_offset
-        self.index.pending += [work for work in self.log if work[2] >= begin]
+        self.take_up([work for work in self.log if work[2] >= begin])
         self.note = self.index.noted_file
 
     @property
@@ -82,6 +83,10 @@ class IndexCrashMachine(RuleBasedStateMachine):
             if offset == physical_offset
             for key in keys
         )
+
+    def take_up(self, work: list[IndexWork]) -> None:
+        """Give the index what it lacks after a start."""
+        self.index.pending += work
 
     def restart(self, *, has_power: bool, seed: int) -> None:
         if has_power:
@@ -97,6 +102,9 @@ class IndexCrashMachine(RuleBasedStateMachine):
         self.clock.advance_ms(milliseconds)
         work = ("T", [key.encode() for key in keys], 100 * (len(self.log) + 1), self.clock.timestamp_ms())
         self.log.append(work)
+        self.append(work)
+
+    def append(self, work: IndexWork) -> None:
         self.index.pending.append(work)
 
     @rule()
@@ -115,11 +123,12 @@ class IndexCrashMachine(RuleBasedStateMachine):
     def crash(self, has_power: bool, seed: int) -> None:
         self.restart(has_power=has_power, seed=seed)
 
-    @precondition(lambda self: self.index.pending)
+    @precondition(lambda self: self.is_behind)
     @rule(call=st.integers(1, 30), has_power=st.booleans(), seed=st.integers(0, 2**20))
     def die_while_building(self, call: int, has_power: bool, seed: int) -> None:
         self.disk.die_at_call(call)
         try:
+            self.catch_up(2)
             self.run_for_a_while()
         except ProcessDied:
             pass
@@ -158,6 +167,7 @@ class IndexCrashMachine(RuleBasedStateMachine):
 
     @rule()
     def end_in_order(self) -> None:
+        self.catch_up(1_000)
         self.index.flush()
         self.checkpoint.flush()
         self.index.close()
@@ -170,7 +180,7 @@ class IndexCrashMachine(RuleBasedStateMachine):
         async def ask(key: str) -> list[int]:
             return (await self.index.query_offset("T", key, 1_000, *EVER)).physical_offsets
 
-        if self.index.behind:
+        if self.is_behind:
             return  # a query would build what is pending, and the rules could not die in the middle of it
         for key in KEYS:
             expected = [offset for _, keys, offset, _ in self.log if key.encode() in keys]
@@ -178,13 +188,40 @@ class IndexCrashMachine(RuleBasedStateMachine):
             if found != expected:
                 raise PromiseBroken(Promise.KEYS_LEAD, f"key {key} leads to {found}, expected {expected}")
 
+    @property
+    def is_behind(self) -> bool:
+        return bool(self.index.behind)
+
+    def catch_up(self, count_max: int) -> None:
+        """Give the index some of what is still to be read from the log; here it has everything at once."""
+
     def teardown(self) -> None:
+        self.catch_up(1_000)
         self.index.build()
         self.keys_lead_to_their_messages()
 
 
 class KernelsCrashMachine(IndexCrashMachine):
+    """By the kernels: what the index lacks after a start is read from the log, until append gives it the rest."""
+
     kernels = index_kernels()
+
+    def take_up(self, work: list[IndexWork]) -> None:
+        self.unread = list(work)
+
+    def append(self, work: IndexWork) -> None:
+        (self.unread or self.index.pending).append(work)
+
+    @property
+    def is_behind(self) -> bool:
+        return bool(self.unread or self.index.behind)
+
+    @rule(count_max=st.integers(1, 9))
+    def catch_up(self, count_max: int) -> None:
+        if self.unread:
+            keys, message_count = self.kernels.hash_work(self.unread, count_max, hash_before_key, hash_of_key)
+            self.index.build_packed(keys, self.kernels)
+            del self.unread[:message_count]
 
 
 TestIndexCrash = IndexCrashMachine.TestCase
