@@ -8,8 +8,8 @@ A record with IPv4 hosts, big-endian; only what is named here is looked at:
     +------------+-------+-----+----------------+---------+-----+----------------+-----+-----------+------+
     | topic size u8, topic | text size i16 | text: name 1 value 2 name 1 value |
 
-A record of any other form stops the walk: the general path looks at it. So does one in which a name is repeated, or
-whose text has a NUL, which may be a torn record.
+A record of any other form stops the walk: the general path looks at it. So does one whose text has a NUL: it may be
+torn.
 """
 
 from __future__ import annotations
@@ -140,14 +140,10 @@ class LogKeys:
             if at < 0:
                 return False
             if value_at >= 0 and value_at < at:
-                if is_unique:
-                    if self._unique_begin >= 0:
-                        return False
+                if is_unique:  # of a name that is repeated the last value counts
                     self._unique_begin = value_at
                     self._unique_end = at
                 else:
-                    if self._keys_begin >= 0:
-                        return False
                     self._keys_begin = value_at
                     self._keys_end = at
             at += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -58,6 +59,15 @@ def test_the_one_hash_without_a_negative_counts_as_0() -> None:
     assert java_hash(text) == -(2**31)
     packed, _ = hash_work([("", [text.encode()], 5, 6)], 1, lambda topic: 0, hash_other)
     assert packed == struct.pack(">iqq", 0, 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("unsigned", "expected"),
+    [(0x7FFF_FFFF, 0x7FFF_FFFF), (0x8000_0000, 0), (0x8000_0001, 0x7FFF_FFFF), (0xFFFF_FFFF, 1)],
+)
+def test_hashes_are_made_positive_as_java_does(unsigned: int, expected: int) -> None:
+    packed, _ = hash_work([("", [b""], 5, 6)], 1, lambda topic: unsigned, hash_other)
+    assert packed == struct.pack(">iqq", expected, 5, 6)
 
 
 def test_only_what_is_not_ascii_is_hashed_elsewhere() -> None:

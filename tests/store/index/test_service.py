@@ -20,6 +20,7 @@ from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.index.file import IndexLayout
 from rocketpy.store.index.file_list import JAVA_LAYOUT, IndexFileList, index_file_name
+from rocketpy.store.index.hash import hash_before_key, hash_of_key
 from rocketpy.store.index.kernels import index_kernels
 from rocketpy.store.index.service import PENDING_MAX, IndexService, QueryOffsetResult
 from rocketpy.store.recovery.checkpoint import StoreCheckpoint, load_checkpoint
@@ -425,3 +426,45 @@ class TestJava:
             assert found == QueryOffsetResult(
                 each["offsets"], each["lastUpdateTimestamp"], each["lastUpdatePhyoffset"]
             ), each
+
+
+class TestKeysFromTheLog:
+    """As the kernels read them, before append gives any."""
+
+    KERNELS = index_kernels()
+
+    def packed(self, *works: IndexWork) -> bytes:
+        return self.KERNELS.hash_work(works, 1_000, hash_before_key, hash_of_key)[0]
+
+    async def test_they_are_built_at_once(self) -> None:
+        service = new_service()
+        service.build_packed(self.packed(*(work(number) for number in range(1, 31))), self.KERNELS)
+        assert service.behind == 0
+        assert [await offsets(service, f"key{number}") for number in (1, 10, 30)] == [[100], [1000], [3000]]
+
+    async def test_what_a_full_disk_leaves_is_built_later_in_order(self) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        service.build_packed(self.packed(work(1, "same")), self.KERNELS)
+        disk.capacity_bytes = disk.used_bytes("/")
+        numbers = iter(range(2, 1_000))
+        while service.writable_or_why() is None:  # until the file is full, and there is no space for another
+            service.build_packed(self.packed(*(work(next(numbers), "same") for _ in range(4))), self.KERNELS)
+        service.build_packed(self.packed(work(next(numbers), "same")), self.KERNELS)
+        assert service.behind == 1
+        disk.capacity_bytes *= 100
+        service.build()
+        assert service.behind == 0
+        found = await offsets(service, "same", count=1_000)
+        assert found == [number * 100 for number in reversed(range(1, next(numbers)))]
+
+    async def test_what_the_last_run_has_built_is_not_built_again(self) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        service.build_packed(self.packed(*(work(number, "a", "b") for number in range(1, 4))), self.KERNELS)
+        service.flush()
+        service.close()
+        again = new_service(disk)
+        again.build_packed(self.packed(*(work(number, "a", "b") for number in range(3, 6))), self.KERNELS)
+        assert await offsets(again, "a") == [500, 400, 300, 200, 100]
+        assert await offsets(again, "b") == [500, 400, 300, 200, 100]
