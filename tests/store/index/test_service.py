@@ -468,3 +468,15 @@ class TestKeysFromTheLog:
         again.build_packed(self.packed(*(work(number, "a", "b") for number in range(3, 6))), self.KERNELS)
         assert await offsets(again, "a") == [500, 400, 300, 200, 100]
         assert await offsets(again, "b") == [500, 400, 300, 200, 100]
+
+    async def test_a_file_that_they_fill_is_synced_at_once(self, autojump_clock: trio.testing.MockClock) -> None:
+        disk = SimDisk()
+        checkpoint = load_checkpoint(disk, "/checkpoint")
+        service = new_service(disk, checkpoint=checkpoint)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(service.run)
+            await trio.testing.wait_all_tasks_blocked()
+            service.build_packed(self.packed(*(work(number) for number in range(1, 13))), self.KERNELS)
+            await trio.sleep(1)
+            assert checkpoint.index_msg_timestamp_ms == NOW + 10_000
+            nursery.cancel_scope.cancel()
