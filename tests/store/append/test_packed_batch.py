@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rocketpy.broker.send.properties import stored_batch
 from rocketpy.protocol.batch import split_batch_body
 from rocketpy.protocol.kernels.batch import BatchItems, read_batch
+from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
 from tests.protocol.kernels.test_batch import KEY, SUFFIX, body_of, item
@@ -94,7 +95,6 @@ def test_a_batch_is_stored_as_by_the_general_path(
         {"suffix": b"a\x01\0"},
         {"born_timestamp": 1 << 63},
         {"reconsume_times": 1 << 31},
-        {"suffix": b"a\x01" + b"b" * 32_760},
     ],
     ids=lambda fields: next(iter(fields)),
 )
@@ -122,6 +122,14 @@ def test_bodies_that_are_too_long_together_are_left_to_the_general_path() -> Non
     parts = parts_with(message_size_max=1000)
     assert put_packed(parts, item(0, b"x" * 500, b"") * 2) is not None
     assert put_packed(parts, item(0, b"x" * 501, b"") * 2) is None
+
+
+def test_a_text_that_is_too_long_with_that_of_the_batch_is_left_to_the_general_path() -> None:
+    own = b"a\x01" + b"b" * 100
+    longest = b"c\x01" + b"d" * (PROPERTIES_SIZE_MAX - len(own) - len("c|") - 1)
+    parts = parts_with(log_file_size=1 << 20)
+    assert put_packed(parts, item(0, b"", own), suffix=longest) is not None
+    assert put_packed(parts, item(0, b"", own), suffix=longest + b"e") is None
 
 
 def test_a_store_with_an_address_of_ipv6_takes_no_fast_path() -> None:
