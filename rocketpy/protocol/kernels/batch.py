@@ -42,6 +42,7 @@ _HIGH_BITS: Final = -0x7F7F7F7F_7F7F7F80  # 0x80 in each of eight bytes
 _THREES: Final = 0x03030303_03030303
 _KEYS_MAX: Final = 128  # INDEX_KEYS_MAX; a text with more of them is declined
 _OVERHEAD: Final = 22
+_UNIT_SIZE: Final = 20
 
 
 class BatchItems:
@@ -60,8 +61,8 @@ class BatchItems:
 
     def records(
         self, head: bytes, topic: bytes, suffix: bytes, physical_offset: int, queue_offset: int
-    ) -> tuple[bytes, bytes, list[int]]:
-        """Return the records, their units, and the physical offset of each record.
+    ) -> tuple[bytes, list[bytes], list[int]]:
+        """Return the records, and the unit and the physical offset of each.
 
         ``head`` is of a record with zeros where records differ, ``topic`` begins with its size, ``suffix`` is the text
         of the whole batch. What of them does not fit a field has been refused.
@@ -111,7 +112,13 @@ class BatchItems:
             in_queue += 1
             number += 1
             at = text_end
-        return log.getvalue(), units.getvalue(), physical_offsets
+        all_units = units.getvalue()
+        each_unit: list[bytes] = []
+        at = 0
+        while at < i64(len(all_units)):
+            each_unit.append(all_units[at : at + _UNIT_SIZE])
+            at += _UNIT_SIZE
+        return log.getvalue(), each_unit, physical_offsets
 
     def read_text(self, begin: i64, end: i64) -> bool:
         """Read tags and keys of one text; False if it is not of the common form."""

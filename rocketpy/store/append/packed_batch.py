@@ -11,12 +11,12 @@ import struct
 from typing import TYPE_CHECKING
 
 from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX
+from rocketpy.protocol.stored_message import record_head_size
 from rocketpy.protocol.sysflag import TRANSACTION_TYPE_MASK
 from rocketpy.store.append.batch import SharedFields, shared_head, tail_for
 from rocketpy.store.append.general_path import OpenBurst
 from rocketpy.store.append.options import AppendOptions
 from rocketpy.store.index.feed import IndexFeed
-from rocketpy.store.layout import UNIT_SIZE
 from rocketpy.store.queue.table import ConsumeQueueTable
 
 if TYPE_CHECKING:  # it is there only where the kernels are compiled
@@ -62,11 +62,8 @@ class PackedBatchPath:
             return None
         shared = SharedFields(queue_id, sys_flag, born_timestamp, born_host, self._store_host, reconsume_times)
         named = tail_for(queue, 0)[:-2]
-        try:
-            head = shared_head(shared, 0, 0, 0)
-        except struct.error:
-            return None
-        total_size = count * (len(head) + len(named) + 2) + items.bodies_size + items.texts_size
+        fixed_size = record_head_size(born_host, self._store_host) + len(named) + 2
+        total_size = count * fixed_size + items.bodies_size + items.texts_size
         if (
             burst.wrote_offset + total_size > burst.room_end
             or items.bodies_size > self._message_size_max
@@ -76,10 +73,11 @@ class PackedBatchPath:
             return None
         burst.stamp_burst()
         timestamp_ms, queue_offset = burst.burst_timestamp_ms, queue.next_offset
-        content, units, physical_offsets = items.records(
-            shared_head(shared, 0, 0, timestamp_ms), named, suffix, burst.wrote_offset, queue_offset
-        )
-        unit_list = [units[at : at + UNIT_SIZE] for at in range(0, len(units), UNIT_SIZE)]
-        burst.add(queue, (content,), unit_list, burst.wrote_offset + len(content))
+        try:
+            head = shared_head(shared, 0, 0, timestamp_ms)
+        except struct.error:
+            return None
+        content, units, physical_offsets = items.records(head, named, suffix, burst.wrote_offset, queue_offset)
+        burst.add(queue, (content,), units, burst.wrote_offset + len(content))
         self._index_feed.add(topic, items.keys, physical_offsets, timestamp_ms)
         return physical_offsets, queue_offset

@@ -88,7 +88,7 @@ def assert_same(body: bytes, shared: SharedFields, topic: str = "Tü", suffix: b
     named = bytes((len(topic.encode()),)) + topic.encode()
     records, units, physical_offsets = items.records(head, named, suffix, 1 << 40, queue.next_offset)
     expected = measured_records(batch, topic, shared).written(1 << 40, queue, 1_700_000_000_001)
-    assert (physical_offsets, units, records) == (expected[0], b"".join(expected[1]), expected[2])
+    assert (physical_offsets, units, records) == expected
     return True
 
 
