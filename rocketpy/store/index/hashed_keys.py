@@ -76,14 +76,12 @@ def hashed_keys(pending: Sequence[IndexWork], count_max: int, kernels: IndexKern
     if kernels is not None:
         keys, message_count = kernels.hash_work(pending, count_max, hash_before_key, hash_of_key)
         return PackedKeys(keys, kernels), message_count
-    work, key_count = pending[:count_max], 0
-    if count_keys(work, 0, None) != len(work):  # not everywhere one key
-        for message_count, (_, keys_of_one, _, _) in enumerate(work, 1):
-            key_count += len(keys_of_one)
-            if key_count >= count_max:
-                work = work[:message_count]
-                break
-    return _hashed(work), len(work)
+    work = pending[:count_max]
+    try:
+        return _hashed([key for _, (key,), _, _ in work], work), len(work)
+    except ValueError:  # not everywhere one key
+        work = _first_with(work, count_max)
+        return _hashed_repeated(work), len(work)
 
 
 def count_keys(pending: Sequence[IndexWork], begin: int, kernels: IndexKernels | None) -> int:
@@ -93,21 +91,29 @@ def count_keys(pending: Sequence[IndexWork], begin: int, kernels: IndexKernels |
     return sum(map(len, map(_keys_of, pending[begin:])))
 
 
-def _hashed(work: Sequence[IndexWork]) -> HashedKeys:
-    """Return the keys of messages one after another, hashed."""
-    topics: Sequence[str]
-    physical_offsets: Sequence[int]
-    timestamps_ms: Sequence[int]
-    topics, keys_of_each, physical_offsets, timestamps_ms = zip(*work, strict=True)
-    try:
-        keys = [key for (key,) in keys_of_each]
-    except ValueError:  # not everywhere one key
-        counts = list(map(len, keys_of_each))
-        keys = [key for keys in keys_of_each for key in keys]
-        topics = _repeated(topics, counts)
-        physical_offsets = _repeated(physical_offsets, counts)
-        timestamps_ms = _repeated(timestamps_ms, counts)
+def _first_with(work: Sequence[IndexWork], count_max: int) -> Sequence[IndexWork]:
+    """Return the first messages, until they have ``count_max`` keys or more."""
+    key_count = 0
+    for message_count, (_, keys, _, _) in enumerate(work, 1):
+        key_count += len(keys)
+        if key_count >= count_max:
+            return work[:message_count]
+    return work
+
+
+def _hashed(keys: Sequence[bytes], work: Sequence[IndexWork]) -> HashedKeys:
+    """Return the keys of messages that have one each, hashed."""
+    topics, _, physical_offsets, timestamps_ms = zip(*work, strict=True)
     return HashedKeys(hash_index_keys(topics, keys), physical_offsets, timestamps_ms)
+
+
+def _hashed_repeated(work: Sequence[IndexWork]) -> HashedKeys:
+    """Return the keys of messages one after another, hashed."""
+    topics, keys_of_each, physical_offsets, timestamps_ms = zip(*work, strict=True)
+    counts = list(map(len, keys_of_each))
+    keys = [key for keys in keys_of_each for key in keys]
+    hashes = hash_index_keys(_repeated(topics, counts), keys)
+    return HashedKeys(hashes, _repeated(physical_offsets, counts), _repeated(timestamps_ms, counts))
 
 
 def _repeated(values: Sequence[T], counts: list[int]) -> list[T]:
