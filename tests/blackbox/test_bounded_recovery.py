@@ -15,6 +15,7 @@ import pytest
 
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.recovery.checkpoint import load_checkpoint
+from rocketpy.store.recovery.recovery_note import RecoveryNote, decode_note
 from rocketpy.store.services.flush_consume_queue import CHECKPOINT_SECONDS
 from tests.blackbox.lives import OurLives
 from tests.blackbox.processes import REPOSITORY
@@ -55,7 +56,7 @@ def fill_until_killed(store: Path) -> tuple[int, int, float]:
             assert process.stdout is not None
             process.stdout.readline()
             begun, count = time.monotonic(), 0
-            while count < MESSAGES or durable_offset(store) < WALK_MAX:
+            while count < MESSAGES or durable_offset(store) < WALK_MAX or not names_an_index(store):
                 line = process.stdout.readline()
                 assert line, "the program has ended"
                 count = int(line)
@@ -65,6 +66,12 @@ def fill_until_killed(store: Path) -> tuple[int, int, float]:
         # What it had said before it was killed counts; the last line may be half.
         rest = process.stdout.read().split(b"\n")[:-1]
     return (int(rest[-1]) if rest else count), durable, count * 1024 / seconds
+
+
+def names_an_index(store: Path) -> bool:
+    """Whether a note was written since there is an index: the first one comes after the first checkpoint."""
+    note = decode_note((store / "recovery-note").read_bytes())
+    return isinstance(note, RecoveryNote) and note.index is not None
 
 
 def durable_offset(store: Path) -> int:
