@@ -148,7 +148,7 @@ def test_the_kernel_writes_what_is_packed_without_it() -> None:
     messages += [{"body": b"", "keys": (b"k", b"l"), "properties": b"a" * size} for size in (0, 1, 255, 256, 5000)]
     for name in ("flag", "sys_flag", "born_timestamp", "reconsume_times", "prepared_transaction_offset"):
         messages += [{"body": b"x", name: number} for number in numbers]
-    messages += [{"body": b"x", "properties": b"a\0b"}, {"body": b"x", "topic": "T" * 127}]
+    messages += [{"body": b"x", "properties": b"TAGS\x01Tag\0"}, {"body": b"x", "topic": "T" * 127}]
     seen: list[object] = []
     for has_kernels in (False, True):
         parts = Parts(
