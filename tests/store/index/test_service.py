@@ -434,7 +434,7 @@ class TestKeysFromTheLog:
     KERNELS = index_kernels()
 
     def packed(self, *works: IndexWork) -> bytes:
-        return self.KERNELS.hash_work(works, 1_000, hash_before_key, hash_of_key)[0]
+        return self.KERNELS.hash_work(list(works), 1_000, hash_before_key, hash_of_key)[0]
 
     async def test_they_are_built_at_once(self) -> None:
         service = new_service()
