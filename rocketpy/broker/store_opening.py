@@ -96,7 +96,7 @@ def _log_recovered(report: RecoveryReport) -> None:
         report.scanned_from,
         report.unit_count,
     )
-    if report.is_crash:
+    if report.after_a_crash:
         _store_log.info("the last run was not shut down: %s", report.after_a_crash)
     if report.why:
         _store_error_log.warning("the log was cut at %d: %s", report.end_offset, report.why)

@@ -66,8 +66,8 @@ class RecoveryReport:
 
     @property
     def after_a_crash(self) -> str:
-        """What recovery believed and read after a crash, in one sentence; empty after a clean shutdown."""
-        if not self.is_crash:
+        """What recovery believed and read after a crash, in one sentence; empty after a clean shutdown, and if the log is empty."""
+        if not self.is_crash or not self.end_offset:
             return ""
         walked = f"{self.end_offset - self.scanned_from} bytes of the log were read in {self.seconds:.2f} s"
         left = self.end_offset - self.index_begin_offset

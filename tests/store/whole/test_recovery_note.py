@@ -97,6 +97,15 @@ async def test_a_clean_shutdown_leaves_no_note(autojump_clock: trio.testing.Mock
     assert not place.disk.exists(f"{place.root}/{NOTE}")
 
 
+async def test_a_store_without_a_message_has_nothing_to_tell_of_a_crash(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    place = Place(SimDisk(), "/store")
+    for _ in range(2):  # new, and after a clean shutdown
+        report, _ = await look(place, 0)
+        assert report.after_a_crash == ""
+
+
 async def test_after_a_loss_of_power_the_note_counts_for_nothing(autojump_clock: trio.testing.MockClock) -> None:
     place = Place(SimDisk(), "/store")
     await live(place, 0, COUNT, seconds=61, flush_disk_type=FlushDiskType.SYNC_FLUSH)
