@@ -47,11 +47,8 @@ class PreparedStores:
         if name not in self._made:
             broker = self._writer(name)
             broker.start()
-            size = gib * LOG_FILE_BYTES
-            wanted = int((size - LOG_MARGIN_BYTES if size >= LOG_FILE_BYTES else size) * self.scale)
             try:
-                self._send(broker, CRASHED_TOPIC, queues=CRASHED_QUEUES, total=1000)  # the topic is there now
-                self._kill_under_load(broker, wanted)
+                kill_under_load(self.program, broker, int(log_bytes(gib) * self.scale))
             finally:
                 broker.kill()
             self._made[name] = broker.directory / "store"
@@ -89,27 +86,44 @@ class PreparedStores:
         """Return the topics of :meth:`many_queues`."""
         return [f"bench_many_{number}" for number in range(max(1, round(MANY_TOPICS * self.scale)))]
 
-    def _kill_under_load(self, broker: Broker, wanted_bytes: int) -> None:
-        """Send until the log has so many bytes, and kill the broker with messages on their way."""
-        options = {"topic": CRASHED_TOPIC, "queues": CRASHED_QUEUES, "connections": 1, "depth": 64}
-        sizes = {"total": 1 << 30, "body": CRASHED_BODY_BYTES}
-        with load.started(self.program, broker, "send", **options, **sizes) as generator:
-            deadline = time.monotonic() + _COPY_S
-            while int(broker.runtime_info()["commitLogMaxOffset"]) < wanted_bytes:
-                if generator.poll() is not None or time.monotonic() > deadline:
-                    raise broker.failed(f"preparing a store: {wanted_bytes} bytes were not sent")
-                time.sleep(0.005)
-            broker.kill()
-
     def _writer(self, name: str) -> Broker:
         return Broker("ours", self.work / f"prepared-{name}", {})
 
-    def _send(self, broker: Broker, topic: str, *, queues: int, total: int, body: int = CRASHED_BODY_BYTES) -> None:
-        result = load.run(
-            self.program, broker, "send", topic=topic, queues=queues, connections=1, depth=64, total=total, body=body
-        )
-        if result.errors:
-            raise broker.failed(f"preparing a store: {result.errors} sends were refused, first: {result.first_error}")
+    def _send(self, broker: Broker, topic: str, *, queues: int, total: int, body: int) -> None:
+        _send(self.program, broker, topic, queues=queues, total=total, body=body)
+
+
+def log_bytes(gib: float) -> float:
+    """Return how long the log of a store with so many GiB gets; its last file stays the last."""
+    size = gib * LOG_FILE_BYTES
+    return size - LOG_MARGIN_BYTES if size >= LOG_FILE_BYTES else size
+
+
+def kill_under_load(program: Path, broker: Broker, wanted_bytes: int) -> None:
+    """Send 1 KiB messages until a broker's log has so many bytes, and kill it with messages on their way."""
+    # The topic is there now.
+    _send(program, broker, CRASHED_TOPIC, queues=CRASHED_QUEUES, total=1000, body=CRASHED_BODY_BYTES)
+    options = {"topic": CRASHED_TOPIC, "queues": CRASHED_QUEUES, "connections": 1, "depth": 64}
+    sizes = {"total": 1 << 30, "body": CRASHED_BODY_BYTES}
+    with load.started(program, broker, "send", **options, **sizes) as generator:
+        deadline = time.monotonic() + _COPY_S
+        while _log_end(broker) < wanted_bytes:
+            if generator.poll() is not None or time.monotonic() > deadline:
+                raise broker.failed(f"preparing a store: {wanted_bytes} bytes were not sent")
+            time.sleep(0.005)
+        broker.kill()
+
+
+def _log_end(broker: Broker) -> int:
+    return int(broker.runtime_info().get("commitLogMaxOffset", "0"))  # Java's has nothing to say in its first second
+
+
+def _send(program: Path, broker: Broker, topic: str, *, queues: int, total: int, body: int) -> None:
+    result = load.run(
+        program, broker, "send", topic=topic, queues=queues, connections=1, depth=64, total=total, body=body
+    )
+    if result.errors:
+        raise broker.failed(f"preparing a store: {result.errors} sends were refused, first: {result.first_error}")
 
 
 def wait_indexed(broker: Broker, timeout_s: float) -> None:
@@ -142,8 +156,13 @@ def copy_store(source: Path, target: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=_COPY_S, check=False)
     if done.returncode != 0:
         raise BenchError(f"{' '.join(command)} failed: {done.stderr.strip()}")
-    for descriptor in _opened(target):
-        os.fsync(descriptor)  # written back now, not during a measurement
+    write_back(target)
+
+
+def write_back(store: Path) -> None:
+    """Make a store durable now, so that this does not happen during a measurement."""
+    for descriptor in _opened(store):
+        os.fsync(descriptor)
 
 
 def warm(store: Path) -> None:

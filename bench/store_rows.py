@@ -1,6 +1,7 @@
 """The rows about the store: recovery and start by the size of the log, look-ups by key and time, very many queues.
 
-Both brokers start on copies of one directory (``prepared.py``). A row that cannot be measured at one of them says so in
+Each broker recovers its own store, in the place where it was killed; the other rows start on copies of one directory
+(``prepared.py``). A row that cannot be measured at one of them says so in
 a note under the table.
 """
 
@@ -9,12 +10,21 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 
 from bench import load, probe
 from bench.brokers import BenchError
-from bench.prepared import MESSAGES_PER_QUEUE, QUEUES_PER_TOPIC, cool, copy_store, wait_indexed, warm
+from bench.prepared import (
+    MESSAGES_PER_QUEUE,
+    QUEUES_PER_TOPIC,
+    cool,
+    copy_store,
+    kill_under_load,
+    log_bytes,
+    wait_indexed,
+    warm,
+    write_back,
+)
 from bench.rows import BODY_BYTES, QUEUES, Row, Session
 
 RECOVERY_S = 300.0
@@ -28,21 +38,36 @@ QUERY_TOTAL = 1_000_000
 
 
 def _recovery(session: Session, gib: float, *, is_cold: bool = False) -> float:
-    """Start on a crashed store; return the seconds to the first SEND_OK, and keep those until all is indexed."""
-    return _start_on(session, session.stores.crashed(gib), is_cold=is_cold, row=f"recovery of {gib:g} GiB")
+    """Kill the broker under load and start it; return the seconds to the first SEND_OK."""
+    broker = session.broker
+    broker.stop()
+    broker.remove_store()
+    broker.start()
+    kill_under_load(session.program, broker, int(log_bytes(gib) * session.scale))
+    if is_cold:
+        write_back(broker.directory / "store")
+        _cool(session, f"recovery of {gib:g} GiB")
+    return _measure_start(session)
 
 
-def _start_on(session: Session, source: Path, *, is_cold: bool = False, row: str) -> float:
+def _start_on(session: Session, gib: float) -> float:
+    """Start on a copy of a store that was stopped in order; return the seconds to the first SEND_OK."""
     broker = session.broker
     broker.stop()
     store = broker.directory / "store"
-    copy_store(source, store)
-    if is_cold:
-        left = cool(store)
-        if left > 0.01:
-            session.note(f"{row}, cache cold: {left:.0%} of the log stayed in the page cache")
-    else:
-        warm(store)
+    copy_store(session.stores.stopped(gib), store)
+    warm(store)
+    return _measure_start(session)
+
+
+def _cool(session: Session, row: str) -> None:
+    left = cool(session.broker.directory / "store")
+    if left > 0.01:
+        session.note(f"{row}, cache cold: {left:.0%} of the log stayed in the page cache")
+
+
+def _measure_start(session: Session) -> float:
+    broker = session.broker
     spawned = time.perf_counter()
     try:
         first_s = broker.start(RECOVERY_S)
@@ -67,10 +92,7 @@ def _recovery_rows(gib: float, *, is_cold: bool = False) -> list[Row]:
 
 
 def _start_row(gib: float) -> Row:
-    name = f"start on {gib:g} GiB"
-    return Row(
-        name, "s", lambda session: _start_on(session, session.stores.stopped(gib), row=name), is_less_better=True
-    )
+    return Row(f"start on {gib:g} GiB", "s", lambda session: _start_on(session, gib), is_less_better=True)
 
 
 # ---- look-ups -------------------------------------------------------------------------------------------------------
