@@ -20,6 +20,7 @@ sender is authorized, and :data:`HEADER_LENGTH_MAX` bytes of it take some millis
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
@@ -27,7 +28,6 @@ from rocketpy.protocol.codes import SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame.json_header import decode_json_header, encode_json_header
 from rocketpy.protocol.frame.rocketmq_header import decode_rocketmq_header, encode_rocketmq_header
-from rocketpy.protocol.kernels.frames import cut_frames
 
 FRAME_LENGTH_MAX = 16_777_216
 """The longest frame, with its 4 length bytes (``com.rocketmq.remoting.frameMaxLength`` of RocketMQ)."""
@@ -51,6 +51,12 @@ Frame = tuple[int, bytes, "bytes | None"]
 """Serialize type, header, body."""
 
 
+def _kernel() -> Callable[[bytes, int, int, int, int], tuple[list[Frame], int]]:
+    from rocketpy.protocol.kernels.frames import cut_frames  # plain Python does not load it
+
+    return cut_frames
+
+
 class FrameReader:
     """Splits received bytes into frames.
 
@@ -59,11 +65,11 @@ class FrameReader:
     further :meth:`next_frame` raises the same.
     """
 
-    __slots__ = ("_buffer", "_has_kernel", "_position", "buffered_bytes")
+    __slots__ = ("_buffer", "_cut_frames", "_position", "buffered_bytes")
 
     def __init__(self, *, has_kernel: bool = False) -> None:
         """With ``has_kernel`` whole frames are cut by the kernel; the rest is judged here."""
-        self._has_kernel = has_kernel
+        self._cut_frames = _kernel() if has_kernel else None
         # The last received bytes object as it is (no copy), or a bytearray once a frame spans two of them.
         self._buffer: bytes | bytearray = b""
         self._position = 0
@@ -98,8 +104,8 @@ class FrameReader:
             # One copy for all the frames in it, so that header and body are plain slices.
             buffer = self._buffer = bytes(buffer)
         frames: list[Frame] = []
-        if self._has_kernel:
-            frames, position = cut_frames(buffer, position, frames_max, _TOTAL_MAX, HEADER_LENGTH_MAX)
+        if self._cut_frames is not None:
+            frames, position = self._cut_frames(buffer, position, frames_max, _TOTAL_MAX, HEADER_LENGTH_MAX)
             if frames:
                 frames_max = 0  # that was all: what follows is judged when it is the first
         unpack = _PREFIX.unpack_from

@@ -66,7 +66,7 @@ class RecoveryReport:
 
     @property
     def after_a_crash(self) -> str:
-        """What recovery believed and read after a crash, in one sentence; empty after a shutdown or without messages."""
+        """What recovery believed and read after a crash, in one sentence; empty after a shutdown or without any."""
         if not self.is_crash or not self.end_offset:
             return ""
         walked = f"{self.end_offset - self.scanned_from} bytes of the log were read in {self.seconds:.2f} s"

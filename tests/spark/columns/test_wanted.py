@@ -43,7 +43,9 @@ CONTENT = b"".join(map(encode_message, MESSAGES))
 def wanted_offsets(wants: MessageFilter) -> list[int]:
     """Queue offsets of the wanted messages, which are checked against the plain way."""
     block = find_records(CONTENT).block
-    offsets = [decode_message(CONTENT, start).queue_offset for start in select_wanted(block, wants).block.starts]
+    offsets = [
+        decode_message(CONTENT, start).queue_offset for start in select_wanted(block, wants).block.starts.tolist()
+    ]
     assert offsets == [each.queue_offset for each in MESSAGES if is_wanted(wants, each)]
     return offsets
 
