@@ -151,6 +151,8 @@ class Soak:
                 self._end(member)
         self._wait(lambda: {each.name for each in deciding} <= self.sent.quiet, "no more transactions begin")
         self._wait(self._is_all_consumed, "all that was acknowledged is consumed")
+        # A queue whose member or broker was killed may still be read for a second time.
+        self._wait(lambda: not self._lags(), "the progress of each group is at the end of its queues")
         for member in list(self._standbys):
             self._end(member)
         time.sleep(CHECK_ROUNDS_SECONDS)
