@@ -97,9 +97,7 @@ class FastSend:
         fields = request.ext_fields
         topic = fields.topic
         queue_id = fields.queue_id
-        if self._topics_version is not self._topic_config_manager.data_version:
-            self.invalidate()
-        plain = self._plain_topics.get(topic) or self._note_plain_topic(topic)
+        plain = self.plain_topic(topic)
         if plain is None:
             return False
         queue_count, counter = plain

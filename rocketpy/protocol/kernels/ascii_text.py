@@ -1,4 +1,4 @@
-"""Comparing, scanning and copying ASCII text by words of 8 bytes: what the kernels of headers share.
+"""Comparison, scan, hash and copy of text, mostly by words of 8 bytes; shared by the kernels of headers and records.
 
 No function reads outside of the bytes that it is given: a position out of range is an IndexError, or the answer "no".
 """
@@ -12,6 +12,7 @@ from mypy_extensions import i64, u8
 
 # Each byte of these words is the same. A word whose highest bits are 0 is ASCII.
 _ONES: Final[i64] = 0x0101010101010101
+_ENTRY_ENDS: Final[i64] = 0x0202020202020202
 _SPACES: Final[i64] = 0x2020202020202020
 _QUOTES: Final[i64] = 0x2222222222222222
 _BACKSLASHES: Final[i64] = 0x5C5C5C5C5C5C5C5C
@@ -56,6 +57,36 @@ def text_end(text: bytes, begin: i64) -> i64:
             break
         at += 1
     return at
+
+
+def entry_end(text: bytes, begin: i64, end: i64) -> i64:
+    """Return where an entry of properties ends, at its separator or at ``end``; -1 if it has a NUL."""
+    at = begin
+    while at + 8 <= end:
+        word = read_i64_le(text, at)
+        others = word ^ _ENTRY_ENDS
+        # The same test: one byte is a NUL or a separator. Shifted, because a constant of 64 bits would be an object.
+        if ((((word - _ONES) & ~word) | ((others - _ONES) & ~others)) >> 7) & _ONES:
+            break
+        at += 8
+    while at < end:
+        byte = i64(text[at])
+        if byte == 2:
+            return at
+        if byte == 0:
+            return -1
+        at += 1
+    return end
+
+
+def java_hash(text: bytes, begin: i64, end: i64) -> i64:
+    """Return Java's hash of a part of an ASCII text, as the signed number that it is there."""
+    value: i64 = 0
+    at = begin
+    while at < end:
+        value = (value * 31 + i64(text[at])) & 0xFFFFFFFF
+        at += 1
+    return value - 0x100000000 if value > 0x7FFFFFFF else value
 
 
 def digits_end(text: bytes, begin: i64) -> i64:

@@ -35,6 +35,8 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64
 
+from rocketpy.protocol.kernels.ascii_text import entry_end, java_hash
+
 _UNIQ_KEY: Final = 0x554E4951_5F4B4559
 _KEYS: Final = 0x4B455953
 _TAGS: Final = 0x54414753
@@ -147,7 +149,7 @@ class BatchItems:
                 if at <= value_at or has_tags:
                     return False
                 has_tags = True
-                code = hash_of(body, value_at, at)
+                code = java_hash(body, value_at, at)
             else:
                 at = entry_end(body, at, end)
                 if at < 0:
@@ -213,27 +215,6 @@ def value_end(body: bytes, at: i64, end: i64) -> i64:
             return -1
         at += 1
     return end
-
-
-def entry_end(body: bytes, at: i64, end: i64) -> i64:
-    """Return where an entry that is not read ends, at its separator or with the text; -1 if it has a NUL."""
-    while at < end:
-        byte = i64(body[at])
-        if byte == 2:
-            return at
-        if byte == 0:
-            return -1
-        at += 1
-    return end
-
-
-def hash_of(body: bytes, at: i64, end: i64) -> i64:
-    """Return Java's hash of an ASCII text, as the signed number that it is there."""
-    value: i64 = 0
-    while at < end:
-        value = (value * 31 + i64(body[at])) & 0xFFFFFFFF
-        at += 1
-    return value - 0x100000000 if value > 0x7FFFFFFF else value
 
 
 def message_ids(host: bytes, physical_offsets: list[int]) -> bytes:

@@ -20,6 +20,7 @@ from typing import Final
 from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
+from rocketpy.protocol.kernels.ascii_text import entry_end
 from rocketpy.protocol.kernels.index_hashes import hash_ascii
 
 _MAGIC: Final[i64] = -626_843_481
@@ -28,10 +29,7 @@ _OTHER_FLAGS: Final[i64] = 0x10 | 0x20 | 0x4  # hosts of IPv6; no queue: prepare
 _UNIQ_KEY: Final[i64] = 0x554E_4951_5F4B_4559
 _KEYS: Final[i64] = 0x4B45_5953
 _NAME_END: Final[i64] = 1
-_ENTRY_END: Final[i64] = 2
 _SPACE: Final[i64] = 0x20
-_BITS: Final[i64] = 0x0101_0101_0101_0101
-_ENTRY_ENDS: Final[i64] = 0x0202_0202_0202_0202
 _KEYS_MAX: Final[i64] = 128  # INDEX_KEYS_MAX
 
 
@@ -136,7 +134,7 @@ class LogKeys:
                 is_unique = True
             elif end - at > 5 and i64(read_i32_be(data, at)) == _KEYS and i64(data[at + 4]) == _NAME_END:
                 value_at = at + 5
-            at = _entry_end(data, at, end)
+            at = entry_end(data, at, end)
             if at < 0:
                 return False
             if value_at >= 0 and value_at < at:
@@ -148,23 +146,3 @@ class LogKeys:
                     self._keys_end = at
             at += 1
         return True
-
-
-def _entry_end(data: bytes, begin: i64, end: i64) -> i64:
-    """Return where an entry ends, at its separator or with the text; -1 if it has a NUL."""
-    at = begin
-    while at + 8 <= end:
-        word = read_i64_be(data, at)
-        other = word ^ _ENTRY_ENDS
-        # The usual test of eight bytes at once: one of a word is 0, which is a NUL or a separator.
-        if ((((word - _BITS) & ~word) | ((other - _BITS) & ~other)) >> 7) & _BITS:
-            break
-        at += 8
-    while at < end:
-        byte = i64(data[at])
-        if byte == _ENTRY_END:
-            return at
-        if byte == 0:
-            return -1
-        at += 1
-    return end

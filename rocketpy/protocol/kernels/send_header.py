@@ -27,7 +27,7 @@ from typing import Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from rocketpy.protocol.kernels.ascii_text import copy_text
+from rocketpy.protocol.kernels.ascii_text import copy_text, java_hash
 from rocketpy.protocol.kernels.send_form import (
     BORN_TIMESTAMP,
     INT32_MAX,
@@ -187,21 +187,11 @@ class SendHeader:
                 elif kind == TAGS:
                     if end - begin > _TAGS_MAX:
                         return False
-                    self.tags_code = _java_hash(header, begin, end)
+                    self.tags_code = java_hash(header, begin, end)
         writer.write(self._suffix)
         self.properties = writer.getvalue()
         self.index_keys = _index_keys(unique_key, keys) if keys or not unique_key else (unique_key,)
         return True
-
-
-def _java_hash(text: bytes, begin: i64, end: i64) -> i64:
-    """Return Java's hash of a part of a text."""
-    value: i64 = 0
-    at = begin
-    while at < end:
-        value = (value * 31 + i64(text[at])) & 0xFFFFFFFF
-        at += 1
-    return value - 0x100000000 if value > INT32_MAX else value
 
 
 def _index_keys(unique_key: bytes, keys: bytes) -> tuple[bytes, ...]:

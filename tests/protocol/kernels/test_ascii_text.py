@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
+from rocketpy.protocol.java_hash import java_hash
 from rocketpy.protocol.kernels import ascii_text
 
 TEXTS = st.one_of(
@@ -75,3 +76,19 @@ def test_numbers_are_written_in_decimal(value: int) -> None:
     ascii_text.write_decimal(writer, value)
     assert writer.getvalue() == b"%d" % value
     assert ascii_text.decimal_width(value) == len(b"%d" % value)
+
+
+@given(st.lists(st.sampled_from(b"\0\1\2\3aZ\x7f\x80\xff"), max_size=40).map(bytes), POSITIONS)
+@example(b"a" * 7 + b"\2", 0)
+@example(b"a" * 16 + b"\0aaaaaaa", 1)
+def test_an_entry_ends_at_its_separator_or_with_the_text(text: bytes, begin: int) -> None:
+    begin = min(begin, len(text))
+    found = re.compile(rb"[\0\2]").search(text, begin)
+    expected = len(text) if found is None else -1 if found.group() == b"\0" else found.start()
+    assert ascii_text.entry_end(text, begin, len(text)) == expected
+
+
+@given(st.text(st.characters(max_codepoint=0x7F), max_size=40), POSITIONS, POSITIONS)
+def test_a_part_of_a_text_has_the_hash_of_java(text: str, begin: int, end: int) -> None:
+    end = min(end, len(text))
+    assert ascii_text.java_hash(text.encode(), begin, end) == java_hash(text[begin:end])
