@@ -42,7 +42,7 @@ class PreparedStores:
     _made: dict[str, Path] = field(default_factory=dict)
 
     def crashed(self, gib: float = 1.0) -> Path:
-        """Return a store with so many GiB of 1 KiB messages, as SIGKILL left it while more were sent."""
+        """Return a store with ``gib`` GiB of 1 KiB messages, left by SIGKILL while more were sent."""
         name = f"crashed-{gib:g}"
         if name not in self._made:
             broker = self._writer(name)
@@ -55,7 +55,7 @@ class PreparedStores:
         return self._made[name]
 
     def stopped(self, gib: float = 1.0) -> Path:
-        """Return a store with so many GiB of 1 KiB messages that was stopped in order, its index complete."""
+        """Return a store with ``gib`` GiB of 1 KiB messages after a clean shutdown, its index complete."""
         name = f"stopped-{gib:g}"
         if name not in self._made:
             broker = self._writer(name)
@@ -94,13 +94,13 @@ class PreparedStores:
 
 
 def log_bytes(gib: float) -> float:
-    """Return how long the log of a store with so many GiB gets; its last file stays the last."""
+    """Return the log size, in bytes, of a store of ``gib`` GiB; it ends before the last file is full."""
     size = gib * LOG_FILE_BYTES
     return size - LOG_MARGIN_BYTES if size >= LOG_FILE_BYTES else size
 
 
 def kill_under_load(program: Path, broker: Broker, wanted_bytes: int) -> None:
-    """Send 1 KiB messages until a broker's log has so many bytes, and kill it with messages on their way."""
+    """Send 1 KiB messages until a broker's log has ``wanted_bytes``, and kill it with messages in flight."""
     # The topic is there now.
     _send(program, broker, CRASHED_TOPIC, queues=CRASHED_QUEUES, total=1000, body=CRASHED_BODY_BYTES)
     options = {"topic": CRASHED_TOPIC, "queues": CRASHED_QUEUES, "connections": 1, "depth": 64}
