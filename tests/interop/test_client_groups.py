@@ -336,6 +336,7 @@ async def test_a_new_group_begins_where_java_s_begins(
     """The topic is so young that its beginning is in memory: a broker then gives new groups offset 0 for progress."""
     topic = cluster.create_topic(f"begun_{policy.name}")
     await send(ours, numbered(topic, 12))
+    await eventually(lambda: _has_in_each_queue(ours, topic, 3), "all are in the queues, where pulls find them")
     config = attrs.evolve(FROM_FIRST, consume_from_where=policy, consume_message_batch_max_size=16)
     async with (
         java.consumer(cluster.namesrv, f"{topic}_java", topic, **{"from": policy.value}) as of_java,
@@ -345,6 +346,12 @@ async def test_a_new_group_begins_where_java_s_begins(
             bodies(await collected.wait(12)) == bodies(await of_java.wait_messages(12)) == bodies(numbered(topic, 12))
         )
     assert max(collected.sizes) == 3, "all of a queue in one batch"
+
+
+async def _has_in_each_queue(client: Client, topic: str, count: int) -> bool:
+    """Return whether the queues have so many messages each: Java's broker acknowledges before they are in a queue."""
+    stats = await client.admin().topics.stats(topic)
+    return {each.max_offset for each in stats.offset_table.values()} == {count}
 
 
 async def test_topics_come_and_go_while_a_consumer_runs(cluster: Cluster, java: Roles, ours: Client) -> None:
