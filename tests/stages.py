@@ -5,8 +5,9 @@ others; the exit status is 1 when any has failed. ``ROCKETPY_TIER`` is ``dev`` (
 ``deep``; Hypothesis takes its profile from it.
 
 Two builds are tested: the stages compile all modules first and run on them, and those whose names end with ``-pure``
-run the part of the tests that compiled code decides once more on the sources. The run ends with the counts of both.
-Without a C compiler the sources run everywhere; ``compiler`` in ROCKETPY_REQUIRE makes that a failure.
+run the part of the tests that compiled code decides once more on the sources; in ``dev`` these are only the tests with
+planted bugs. The run ends with the counts of both. Without a C compiler the sources run everywhere; ``compiler`` in
+ROCKETPY_REQUIRE makes that a failure.
 """
 
 from __future__ import annotations
@@ -97,6 +98,10 @@ COMPILED_PACKAGES = sorted(str(folder) for folder in _FOLDERS if not _FOLDERS.in
 WITHOUT_BUGS = () if WHY_ONE_BUILD else ("-k", "not planted and not bug")
 """Planted bugs show what the machines find: once is enough, in plain Python, where every function can be replaced."""
 
+BUGS_ALONE = ("-k", "planted or bug") if TIER == "dev" else ()
+REPEATED = ("properties-pure",) if TIER == "dev" else ("unit-pure", "properties-pure", "interop-pure")
+"""What plain Python runs again of what has run compiled: in the tier ``dev`` only those bugs."""
+
 MEASURES_COVERAGE = TIER == "deep"
 """It makes the unit tests take three times as long, and finds nothing that they do not."""
 
@@ -142,7 +147,7 @@ STAGES = (
         side_by_side=(
             stages("interop", "notebooks"),
             stages("spark", "wheel", "blackbox"),
-            stages("unit-pure", "properties-pure", "interop-pure"),
+            stages(*REPEATED),
         ),
     ),
     Stage("spark", (pytest("tests/spark"),), by_default=False),
@@ -153,7 +158,7 @@ STAGES = (
     Stage("unit-pure", (pytest(*COMPILED_PACKAGES),), by_default=False, variables=PURE),
     Stage(
         "properties-pure",
-        (pytest("property_tests"),),
+        (pytest("property_tests", *BUGS_ALONE),),
         by_default=False,
         variables=PURE | {"ROCKETPY_TIER": "dev", "ROCKETPY_SAME_EXAMPLES": str(int(TIER == "ci"))},
     ),
