@@ -52,6 +52,7 @@ KERNELS = (
 )
 HOT_MODULES = (
     "rocketpy/broker/acl/kernel_guard.py",
+    "rocketpy/broker/monitoring/broker_stats_manager.py",
     "rocketpy/broker/monitoring/counters.py",
     "rocketpy/broker/pull/answers.py",
     "rocketpy/broker/pull/checks.py",
@@ -77,6 +78,8 @@ HOT_MODULES = (
     "rocketpy/store/append/general_path.py",
     "rocketpy/store/append/packed_batch.py",
     "rocketpy/store/append/room.py",
+    "rocketpy/store/files/mapped_file.py",
+    "rocketpy/store/files/mapped_file_queue.py",
     "rocketpy/store/index/feed.py",
     "rocketpy/store/index/file.py",
     "rocketpy/store/index/hash.py",
@@ -84,6 +87,7 @@ HOT_MODULES = (
     "rocketpy/store/index/service.py",
     "rocketpy/store/queue/consume_queue.py",
     "rocketpy/store/read/message_reader.py",
+    "rocketpy/store/read/plain_read.py",
     "rocketpy/store/read/queue_messages.py",
     "rocketpy/store/read/record_spans.py",
 )

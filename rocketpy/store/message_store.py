@@ -146,6 +146,7 @@ class MessageStore:
             cold_read_took=self.figures.cold_read_took,
         )
         self.get_message_nowait = messages.get_message_nowait
+        self.get_plain_nowait = messages.get_plain_nowait
         self.get_message = messages.get_message
         self.max_offset_in_queue = messages.max_offset_in_queue
         self.min_offset_in_queue = messages.min_offset_in_queue

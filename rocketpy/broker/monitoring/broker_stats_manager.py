@@ -39,6 +39,7 @@ from rocketpy.broker.monitoring.stats_item import (
 )
 from rocketpy.clock import Clock
 from rocketpy.protocol.topic_name import LMQ_PREFIX
+from rocketpy.store.read.plain_read import PlainRead
 from rocketpy.store.results import GetMessageResult
 
 QUEUE_NAMES = ("QUEUE_PUT_NUMS", "QUEUE_PUT_SIZE", "QUEUE_GET_NUMS", "QUEUE_GET_SIZE")
@@ -104,7 +105,9 @@ class BrokerStatsManager:
                 self._topic_puts[topic] = counter
         return counter
 
-    def inc_pulled(self, group: str, topic: str, queue_id: int, result: GetMessageResult, log_end: int) -> None:
+    def inc_pulled(
+        self, group: str, topic: str, queue_id: int, result: GetMessageResult | PlainRead, log_end: int
+    ) -> None:
         """Count the messages of a non-empty pull. ``log_end``, the log's end offset, gives the group's lag.
 
         The latency of a pull served at once counts as 0; for cold pulls see :meth:`inc_pull_wait`.

@@ -6,6 +6,7 @@ Compatibility: ``PullMessageProcessor`` (4.9.8). The remark is the name of the s
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 from rocketpy.broker.pull.request import PullRequest
 from rocketpy.errors import LocalProtocolError
@@ -14,9 +15,11 @@ from rocketpy.protocol.command import RESPONSE_FLAG, RemotingCommand
 from rocketpy.protocol.frame import FRAME_LENGTH_MAX, encode_frame
 from rocketpy.protocol.headers.codec import write_header
 from rocketpy.protocol.headers.pull import PullMessageResponseHeader
+from rocketpy.store.read.plain_read import PlainRead
 from rocketpy.store.results import GetMessageResult, GetMessageStatus
 
-_LENGTHS = struct.Struct(">II")
+_LENGTHS: Final = struct.Struct(">II")
+_TOTAL_MAX: Final = FRAME_LENGTH_MAX - 4
 
 _FIXED_CODES = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
@@ -43,18 +46,7 @@ def encode_pull_answer(pull: PullRequest, code: int, result: GetMessageResult, b
     Raise LocalProtocolError when it exceeds the longest frame, which takes a first message of nearly that length.
     """
     if code == 0 and pull.serialize_type is SerializeType.JSON:
-        header = _FOUND % (
-            broker_id,
-            result.next_begin_offset,
-            result.min_offset,
-            result.max_offset,
-            pull.opaque,
-        )
-        body = result.body
-        total = len(header) + len(body) + 4
-        if total > FRAME_LENGTH_MAX - 4:
-            raise LocalProtocolError(f"frame: expected at most {FRAME_LENGTH_MAX} bytes, found {total + 4}")
-        return b"".join((_LENGTHS.pack(total, len(header)), header, body))
+        return encode_found_answer(pull.opaque, result, broker_id)
     fields = PullMessageResponseHeader(
         suggest_which_broker_id=broker_id,
         next_begin_offset=result.next_begin_offset,
@@ -74,6 +66,16 @@ def encode_pull_answer(pull: PullRequest, code: int, result: GetMessageResult, b
     )
 
 
+def encode_found_answer(opaque: int, result: GetMessageResult | PlainRead, broker_id: int) -> bytes:
+    """Return the response frame in JSON of a pull that has found messages; LocalProtocolError if it is too long."""
+    header = _FOUND % (broker_id, result.next_begin_offset, result.min_offset, result.max_offset, opaque)
+    body = result.body
+    total = len(header) + len(body) + 4
+    if total > _TOTAL_MAX:
+        raise LocalProtocolError(f"frame: expected at most {FRAME_LENGTH_MAX} bytes, found {total + 4}")
+    return b"".join((_LENGTHS.pack(total, len(header)), header, body))
+
+
 def _found_template() -> bytes:
     """Derive a %-template from the generic encoder's output; it takes the fields in that order, opaque last."""
     fields = PullMessageResponseHeader(suggest_which_broker_id=1, next_begin_offset=2, min_offset=3, max_offset=4)
@@ -89,4 +91,4 @@ def _found_template() -> bytes:
     return header.replace(b'"opaque":0', b'"opaque":%d')
 
 
-_FOUND = _found_template()
+_FOUND: Final = _found_template()

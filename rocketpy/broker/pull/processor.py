@@ -26,12 +26,13 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import COMMERCIAL_OWNER, SIZE_PER_COUNT, ConsumeHooks, ConsumeMessageContext, namespace_of
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
-from rocketpy.broker.pull.answers import encode_pull_answer, pull_response_code
+from rocketpy.broker.pull.answers import encode_found_answer, encode_pull_answer, pull_response_code
 from rocketpy.broker.pull.checks import PullCheck
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.pull.offset_moved import OffsetMovedEvents
 from rocketpy.broker.pull.request import PullHeader, PullRequest
 from rocketpy.errors import LocalProtocolError, RequestError
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
 from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, decode_fast_pull
@@ -44,7 +45,7 @@ from rocketpy.remoting.deferred import DEFERRED, Deferred
 from rocketpy.remoting.dispatch import TOOK_LONG, Dispatcher
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.results import GetMessageResult
+from rocketpy.store.results import GetMessageResult, MessageFilter
 
 SUSPEND_MS_MAX = 300_000
 """Longest time that a pull is held. RocketMQ's own clients ask for 15 to 20 seconds."""
@@ -98,8 +99,17 @@ class PullMessageProcessor:
         except FAST_HEADER_ERRORS:
             return False
         is_oneway = bool(request.flag & ONEWAY_FLAG)
+        fields = request.ext_fields
         try:
-            pull = self._pull(connection, request.ext_fields, request.opaque, SerializeType.JSON, is_oneway)
+            group_config, message_filter = self._admit(connection, fields)
+            if message_filter is None and not is_oneway:
+                frame = self._plain_answer(fields, request.opaque, group_config)
+                if frame is not None:
+                    connection.reply_frame(frame)
+                    return True
+            pull = self._serve(
+                connection, fields, request.opaque, SerializeType.JSON, is_oneway, group_config, message_filter
+            )
         except RequestError as refusal:
             if not is_oneway:
                 connection.reply(
@@ -116,28 +126,63 @@ class PullMessageProcessor:
         """Serve any pull; RequestError when it is refused."""
         header = read_header(request, PullMessageRequestHeader)
         owner = (request.ext_fields or {}).get(COMMERCIAL_OWNER)
-        pull = self._pull(connection, header, request.opaque, request.serialize_type, request.is_oneway, owner)
+        group_config, message_filter = self._admit(connection, header)
+        pull = self._serve(
+            connection,
+            header,
+            request.opaque,
+            request.serialize_type,
+            request.is_oneway,
+            group_config,
+            message_filter,
+            owner,
+        )
         return DEFERRED if pull.is_deferred else None
 
     # ---- private --------------------------------------------------------------------------------------------------
 
-    def _pull(
+    def _admit(
+        self, connection: Connection, header: PullHeader
+    ) -> tuple[SubscriptionGroupConfig, MessageFilter | None]:
+        """Return the group's configuration and the filter of a pull that may be served; commit the offset in it."""
+        check = self._check
+        group_config = check.group_config(header.consumer_group)
+        check.check_topic(connection, header)
+        message_filter = check.message_filter(header, group_config)
+        if header.sys_flag & PULL_COMMIT_OFFSET_FLAG and not self._is_slave:
+            self._commit_offset(connection, header)
+        return group_config, message_filter
+
+    def _plain_answer(self, header: PullHeader, opaque: int, group_config: SubscriptionGroupConfig) -> bytes | None:
+        """Fast path of :meth:`_serve` for a pull without a filter: the response frame in JSON, with messages.
+
+        None, without side effects, if the store does not have them at hand: then the general path answers, or holds
+        the pull.
+        """
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        found = self._store.get_plain_nowait(topic, queue_id, header.queue_offset, header.max_msg_nums)
+        if found is None:
+            return None
+        broker_id = group_config.broker_id if self._config.slave_read_enable else 0
+        self._stats.inc_pulled(group, topic, queue_id, found, self._store.appender.wrote_offset)
+        try:
+            return encode_found_answer(opaque, found, broker_id)
+        except LocalProtocolError as failure:
+            raise _too_long(failure) from failure
+
+    def _serve(
         self,
         connection: Connection,
         header: PullHeader,
         opaque: int,
         serialize_type: SerializeType,
         is_oneway: bool,
+        group_config: SubscriptionGroupConfig,
+        message_filter: MessageFilter | None,
         owner: str | None = None,
     ) -> PullRequest:
         """Answer at once, or arrange for a later answer and set ``is_deferred`` in the pull."""
-        check = self._check
-        group_config = check.group_config(header.consumer_group)
-        check.check_topic(connection, header)
-        message_filter = check.message_filter(header, group_config)
         topic, queue_id, queue_offset, sys_flag = header.topic, header.queue_id, header.queue_offset, header.sys_flag
-        if sys_flag & PULL_COMMIT_OFFSET_FLAG and not self._is_slave:
-            self._commit_offset(connection, header)
         may_suspend = sys_flag & PULL_SUSPEND_FLAG and header.suspend_timeout_millis > 0 and connection.may_defer
         suspend_ms = min(header.suspend_timeout_millis, SUSPEND_MS_MAX)
         if not self._config.long_polling_enable:
@@ -166,7 +211,7 @@ class PullMessageProcessor:
             raise RequestError(ResponseCode.SYSTEM_ERROR, _damaged(result))
         code = pull_response_code(result.status, queue_offset)
         if code == ResponseCode.PULL_NOT_FOUND and may_suspend:
-            check.keep(pull)
+            self._check.keep(pull)
             config = self._config
             if not self._hold_service.suspend(pull, config.held_pull_bytes_max, config.connection_held_pull_bytes_max):
                 raise self._no_room(pull)
@@ -301,7 +346,11 @@ class PullMessageProcessor:
         try:
             return encode_pull_answer(pull, code, result, broker_id)
         except LocalProtocolError as failure:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, f"the answer cannot be sent: {failure}") from failure
+            raise _too_long(failure) from failure
+
+
+def _too_long(failure: LocalProtocolError) -> RequestError:
+    return RequestError(ResponseCode.SYSTEM_ERROR, f"the answer cannot be sent: {failure}")
 
 
 def _context(pull: PullRequest, code: int, result: GetMessageResult, base_count: int) -> ConsumeMessageContext:

@@ -28,6 +28,7 @@ from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.queue.extension import ConsumeQueueExt, CqExtUnit, is_ext_address, read_ext_unit
 from rocketpy.store.queue.table import ConsumeQueueTable
+from rocketpy.store.read.plain_read import PlainRead
 from rocketpy.store.read.queue_scan import GAP_MAX, RECORD_HEAD_CHECK, RECORD_HEAD_CHECK_FORMAT, QueueScan, ReadLimits
 from rocketpy.store.read.record_spans import SPAN_KERNELS, Judge, RecordSpans, SpanKernels
 from rocketpy.store.read.steps import Steps
@@ -84,6 +85,11 @@ class MessageReader:
     def get_plain_nowait(
         self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int
     ) -> GetMessageResult | None:
+        """Return what :meth:`read_plain_nowait` finds as the general path returns it; None if it declines."""
+        plain = self.read_plain_nowait(topic, queue_id, queue_offset, max_msg_nums)
+        return None if plain is None else plain.result()
+
+    def read_plain_nowait(self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int) -> PlainRead | None:
         """Fast path of :meth:`get_message` without a filter, for messages that are cached, near the end of the log, and
         close enough together for one read. None if anything is unusual: then the general path decides.
         """
@@ -108,15 +114,7 @@ class MessageReader:
             records = self._spans.plain(units, limits)
             if records is None:
                 return None
-            return GetMessageResult(
-                GetMessageStatus.FOUND,
-                queue_offset + count,
-                queue.min_offset,
-                max_offset,
-                records[0],
-                count,
-                last_record_size=records[1],
-            )
+            return PlainRead(queue_offset + count, queue.min_offset, max_offset, records[0], count, records[1])
         fields = _columns(count).unpack(units)
         offsets, sizes = fields[::3], fields[1::3]
         begin, body_size, log_end = offsets[0], sum(sizes), commit_log.wrote_offset
@@ -150,15 +148,7 @@ class MessageReader:
             is_right = heads == list(zip(sizes, repeat(MESSAGE_MAGIC_CODE), offsets, strict=False))
         if not is_right:
             return None  # a damaged unit or record: the general path finds out which
-        return GetMessageResult(
-            GetMessageStatus.FOUND,
-            queue_offset + count,
-            queue.min_offset,
-            max_offset,
-            body,
-            count,
-            last_record_size=sizes[-1],
-        )
+        return PlainRead(queue_offset + count, queue.min_offset, max_offset, body, count, sizes[-1])
 
     def get_judged_nowait(
         self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, message_filter: MessageFilter

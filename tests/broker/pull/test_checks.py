@@ -190,9 +190,16 @@ async def test_a_group_says_which_broker_its_consumers_ask(
             assert result is not None
             return attrs.evolve(result, suggest_pulling_from_slave=is_slow)
 
+        if not is_slow:  # messages at the end of the log, which the fast path reads
+            assert offsets_and_broker(await broker.ask(pull())) == (1, broker_id)
+        monkeypatch.setattr(broker.store, "get_plain_nowait", lambda *arguments: None)
         monkeypatch.setattr(broker.store, "get_message_nowait", slow)
-        answer = await broker.ask(pull())
-        assert (answer.ext_fields or {})["suggestWhichBrokerId"] == str(broker_id)
+        assert offsets_and_broker(await broker.ask(pull())) == (1, broker_id)
+
+
+def offsets_and_broker(answer: RemotingCommand) -> tuple[int, int]:
+    fields = answer.ext_fields or {}
+    return int(fields["nextBeginOffset"]), int(fields["suggestWhichBrokerId"])
 
 
 # ---- hooks -----------------------------------------------------------------------------------------------------------

@@ -170,6 +170,33 @@ async def test_messages_from_an_offset_on(broker: MessageBroker, serialize_type:
     assert offsets(answer) == (3, 0, 4)
 
 
+async def test_both_paths_give_the_same_answers_and_count_the_same() -> None:
+    """Every offset in and around the queue, and numbers of messages that are and are not served as they are asked."""
+    pulls = [
+        pull(queue_offset=offset, max_msg_nums=count, oneway=oneway)
+        for offset in (-(2**63), -1, 0, 1, 5, 38, 39, 40, 41, 2**63 - 1)
+        for count in (-(2**31), 0, 1, 2, 32, 33, 2**31 - 1)
+        for oneway in (False, True)
+    ]
+    seen = []
+    for is_fast in (True, False):
+        async with open_message_broker(slave_read_enable=True) as broker:
+            broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("G", broker_id=5))
+            if not is_fast:
+                broker.use_general_path()
+            await send_tags(broker, *"abcdefghij" * 4)
+            answers = [await broker.ask_all(request) for request in pulls]
+            counted = broker.tables.stats.get_stats_item("GROUP_GET_NUMS", f"{TOPIC}@G")
+            sizes = broker.tables.stats.get_stats_item("GROUP_GET_SIZE", f"{TOPIC}@G")
+            assert counted is not None
+            assert sizes is not None
+            figures = (counted.value, counted.times, sizes.value, broker.tables.stats.fall_bytes())
+            runtime = broker.store.statistics()
+            reads = (runtime.get_count, runtime.get_miss_count, runtime.get_message_count)
+            seen.append((answers, figures, reads))
+    assert seen[0] == seen[1]
+
+
 async def test_a_pull_sees_what_was_sent_before_it_in_the_same_burst(broker: MessageBroker) -> None:
     answers = await broker.ask_frames(encode_frame(send(b"now")) + encode_frame(pull()))
     assert bodies(answers[1]) == ["now"]

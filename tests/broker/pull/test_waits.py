@@ -14,6 +14,7 @@ from rocketpy.protocol.codes import ResponseCode, SerializeType
 from rocketpy.protocol.frame import FRAME_LENGTH_MAX, encode_frame
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
+from rocketpy.store.read.plain_read import PlainRead
 from rocketpy.store.results import GetMessageResult
 from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.broker_on_bytes import received
@@ -130,7 +131,7 @@ async def test_a_pull_is_held_for_five_minutes_at_most(
 
 def give_long_bodies(broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the store find more messages than a frame holds."""
-    nowait, cold = broker.store.get_message_nowait, broker.store.get_message
+    plain, nowait, cold = broker.store.get_plain_nowait, broker.store.get_message_nowait, broker.store.get_message
 
     def lengthened(result: GetMessageResult) -> GetMessageResult:
         count = FRAME_LENGTH_MAX // len(result.body) if result.body else 0
@@ -140,9 +141,16 @@ def give_long_bodies(broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> 
         result = nowait(*arguments)
         return None if result is None else lengthened(result)
 
+    def get_plain_nowait(*arguments: Any) -> PlainRead | None:
+        found = plain(*arguments)
+        if found is not None:
+            found.body *= FRAME_LENGTH_MAX // len(found.body)
+        return found
+
     async def get_message(*arguments: Any) -> GetMessageResult:
         return lengthened(await cold(*arguments))
 
+    monkeypatch.setattr(broker.store, "get_plain_nowait", get_plain_nowait)
     monkeypatch.setattr(broker.store, "get_message_nowait", get_message_nowait)
     monkeypatch.setattr(broker.store, "get_message", get_message)
 

@@ -1,0 +1,46 @@
+"""Result of a read without a filter that was served from memory in one step.
+
+It has the fields of :class:`~rocketpy.store.results.GetMessageResult` that such a read fills, under the same names. A
+pull makes one, so it is a class of plain attributes, which costs a tenth of a frozen one.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from rocketpy.store.results import GetMessageResult, GetMessageStatus
+
+
+@final
+class PlainRead:
+    """Messages of one queue, as whole stored records back to back; at least one."""
+
+    __slots__ = ("body", "last_record_size", "max_offset", "message_count", "min_offset", "next_begin_offset")
+
+    def __init__(
+        self,
+        next_begin_offset: int,
+        min_offset: int,
+        max_offset: int,
+        body: bytes,
+        message_count: int,
+        last_record_size: int,
+    ) -> None:
+        self.next_begin_offset = next_begin_offset
+        self.min_offset = min_offset
+        self.max_offset = max_offset
+        self.body = body
+        self.message_count = message_count
+        self.last_record_size = last_record_size
+
+    def result(self) -> GetMessageResult:
+        """Return the same as the general path returns it."""
+        return GetMessageResult(
+            GetMessageStatus.FOUND,
+            self.next_begin_offset,
+            self.min_offset,
+            self.max_offset,
+            self.body,
+            self.message_count,
+            last_record_size=self.last_record_size,
+        )
