@@ -10,7 +10,6 @@ This module knows no program and no key: the classes live where they are used.
 
 from __future__ import annotations
 
-import difflib
 import enum
 import functools
 import math
@@ -331,6 +330,8 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
     by_lower = {name.lower(): name for name in known}
     if len(key) > _KEY_SHOWN_MAX:  # comparing takes the square of the length
         return f"unknown key {key[:_KEY_SHOWN_MAX]}... has no effect"
+    import difflib  # only a misspelt key needs it
+
     nearest = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.6)
     hint = f"; did you mean {by_lower[nearest[0]]}?" if nearest else ""
     return f"unknown key {key} has no effect{hint}"

@@ -53,6 +53,7 @@ print(*sys.modules)
 """
 
 _UNUSED = (
+    "difflib",
     "lark",
     "rocketpy.broker.acl.acl_edit",
     "rocketpy.broker.acl.acl_files",

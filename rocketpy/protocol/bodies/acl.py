@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import attrs
 
 from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.protocol.value_methods import ValueMethods
 
 
 @attrs.frozen
-class PlainAccessConfig:
+class PlainAccessConfig(ValueMethods):
     """An account; permissions are ``resource=PERM``. It holds the secret, which ``repr`` does not show."""
 
     access_key: str
@@ -24,7 +25,7 @@ class PlainAccessConfig:
 
 
 @attrs.frozen
-class AclConfig:
+class AclConfig(ValueMethods):
     """All accounts and the addresses that need none."""
 
     global_white_addrs: Sequence[str] | None = None
@@ -32,7 +33,7 @@ class AclConfig:
 
 
 @attrs.frozen
-class ClusterAclVersionInfo:
+class ClusterAclVersionInfo(ValueMethods):
     """The state of a broker's accounts: the version of the main file, and of each file by its path."""
 
     broker_name: str

@@ -37,6 +37,7 @@ import attrs
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.fastjson import FrozenBean, dumps, loads
 from rocketpy.protocol.headers.codec import IntegerRange
+from rocketpy.protocol.value_methods import ValueMethods
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -54,7 +55,7 @@ _SHOWN_CHARACTERS_MAX = 64
 
 
 @attrs.frozen
-class JavaEnum:
+class JavaEnum(ValueMethods):
     """Marks text that is the name of a constant; ``constants`` in the order of their ordinals."""
 
     constants: tuple[str, ...]
@@ -130,7 +131,7 @@ _ABSENT = object()
 
 
 @attrs.frozen
-class _Member:
+class _Member(ValueMethods):
     attribute: str
     argument: str
     name: str

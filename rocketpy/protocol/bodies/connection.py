@@ -16,12 +16,13 @@ from rocketpy.protocol.bodies.heartbeat import (
 )
 from rocketpy.protocol.codes import LanguageCode
 from rocketpy.protocol.headers.codec import Int32, Int64
+from rocketpy.protocol.value_methods import ValueMethods
 
 LanguageName = Annotated[str, JavaEnum.of(LanguageCode)]
 
 
 @attrs.frozen
-class Connection:
+class Connection(ValueMethods):
     """A member of a group; ``client_addr`` is ``ip:port``."""
 
     client_id: str
@@ -31,7 +32,7 @@ class Connection:
 
 
 @attrs.frozen
-class ConsumerConnection:
+class ConsumerConnection(ValueMethods):
     """The consumers of a group, and its settings."""
 
     connection_set: JavaSet[Connection] = attrs.field(factory=list)
@@ -42,14 +43,14 @@ class ConsumerConnection:
 
 
 @attrs.frozen
-class ProducerConnection:
+class ProducerConnection(ValueMethods):
     """The producers of a group."""
 
     connection_set: JavaSet[Connection] = attrs.field(factory=list)
 
 
 @attrs.frozen
-class ProducerInfo:
+class ProducerInfo(ValueMethods):
     """A producer; ``remote_ip`` is ``/ip:port``, with Java's slash."""
 
     client_id: str
@@ -60,7 +61,7 @@ class ProducerInfo:
 
 
 @attrs.frozen
-class ProducerTableInfo:
+class ProducerTableInfo(ValueMethods):
     """All producers of a broker by group."""
 
     data: dict[str, Sequence[ProducerInfo]] = attrs.field(factory=dict)

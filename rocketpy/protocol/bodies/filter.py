@@ -6,10 +6,11 @@ import attrs
 
 from rocketpy.protocol.bodies.codec import JavaSet
 from rocketpy.protocol.headers.codec import Int32, Int64
+from rocketpy.protocol.value_methods import ValueMethods
 
 
 @attrs.frozen
-class BloomFilterData:
+class BloomFilterData(ValueMethods):
     """The bits of a group's filter in the bit maps of ConsumeQueueExt units."""
 
     bit_pos: JavaSet[Int32] = attrs.field(factory=list)
@@ -17,7 +18,7 @@ class BloomFilterData:
 
 
 @attrs.frozen
-class ConsumerFilterData:
+class ConsumerFilterData(ValueMethods):
     """A group's filter of a topic. ``dead`` follows from ``dead_time`` and is for readers of the file only."""
 
     consumer_group: str
@@ -32,7 +33,7 @@ class ConsumerFilterData:
 
 
 @attrs.frozen
-class FilterDataMapByTopic:
+class FilterDataMapByTopic(ValueMethods):
     """The filters of a topic by group."""
 
     topic: str
@@ -40,7 +41,7 @@ class FilterDataMapByTopic:
 
 
 @attrs.frozen
-class ConsumerFilterWrapper:
+class ConsumerFilterWrapper(ValueMethods):
     """The whole file: the filters by topic."""
 
     filter_data_by_topic: dict[str, FilterDataMapByTopic] = attrs.field(factory=dict)

@@ -9,10 +9,11 @@ import attrs
 from rocketpy.protocol.bodies.codec import JavaSet
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.protocol.headers.codec import Int32, Int64
+from rocketpy.protocol.value_methods import ValueMethods
 
 
 @attrs.frozen
-class SubscriptionGroupConfig:
+class SubscriptionGroupConfig(ValueMethods):
     """Settings and permissions of a consumer group on one broker."""
 
     group_name: str
@@ -27,7 +28,7 @@ class SubscriptionGroupConfig:
 
 
 @attrs.frozen
-class SubscriptionGroupWrapper:
+class SubscriptionGroupWrapper(ValueMethods):
     """All groups of a broker: ``subscriptionGroup.json`` and GET_ALL_SUBSCRIPTIONGROUP_CONFIG."""
 
     subscription_group_table: dict[str, SubscriptionGroupConfig] = attrs.field(factory=dict)
@@ -35,21 +36,21 @@ class SubscriptionGroupWrapper:
 
 
 @attrs.frozen
-class GetConsumerListByGroupResponseBody:
+class GetConsumerListByGroupResponseBody(ValueMethods):
     """The client ids of a consumer group."""
 
     consumer_id_list: Sequence[str] = attrs.field(factory=list)
 
 
 @attrs.frozen
-class ConsumerOffsetSerializeWrapper:
+class ConsumerOffsetSerializeWrapper(ValueMethods):
     """Consumer offsets by ``topic@group`` and queue: ``consumerOffset.json`` and GET_ALL_CONSUMER_OFFSET."""
 
     offset_table: dict[str, dict[Int32, Int64]] = attrs.field(factory=dict)
 
 
 @attrs.frozen
-class LmqConsumerOffsetSerializeWrapper:
+class LmqConsumerOffsetSerializeWrapper(ValueMethods):
     """``lmqConsumerOffset.json``: the same, and offsets of light message queues by ``topic@group``."""
 
     lmq_offset_table: dict[str, Int64] = attrs.field(factory=dict)
@@ -57,7 +58,7 @@ class LmqConsumerOffsetSerializeWrapper:
 
 
 @attrs.frozen
-class GroupList:
+class GroupList(ValueMethods):
     """Names of groups."""
 
     group_list: JavaSet[str] = attrs.field(factory=list)

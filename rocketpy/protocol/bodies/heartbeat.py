@@ -9,6 +9,7 @@ import attrs
 
 from rocketpy.protocol.bodies.codec import JavaEnum, JavaSet, named
 from rocketpy.protocol.headers.codec import Int32, Int64
+from rocketpy.protocol.value_methods import ValueMethods
 
 SUB_ALL = "*"
 EXPRESSION_TYPE_TAG = "TAG"
@@ -46,7 +47,7 @@ ConsumeFromWhereName = Annotated[str, JavaEnum.of(ConsumeFromWhere)]
 
 
 @attrs.frozen
-class SubscriptionData:
+class SubscriptionData(ValueMethods):
     """Subscription of a group to a topic; ``sub_version`` is a wall time in milliseconds, the newest counts."""
 
     topic: str
@@ -59,7 +60,7 @@ class SubscriptionData:
 
 
 @attrs.frozen
-class ConsumerData:
+class ConsumerData(ValueMethods):
     """A group that the client consumes in.
 
     Compatibility: what is missing or unknown of the three modes is null in Java and the usual value here.
@@ -74,14 +75,14 @@ class ConsumerData:
 
 
 @attrs.frozen
-class ProducerData:
+class ProducerData(ValueMethods):
     """A group that the client produces in."""
 
     group_name: str
 
 
 @attrs.frozen
-class HeartbeatData:
+class HeartbeatData(ValueMethods):
     """The body of HEART_BEAT."""
 
     client_id: str = attrs.field(metadata=named("clientID"))
@@ -90,7 +91,7 @@ class HeartbeatData:
 
 
 @attrs.frozen
-class CheckClientRequestBody:
+class CheckClientRequestBody(ValueMethods):
     """The body of CHECK_CLIENT_CONFIG: would this subscription be understood."""
 
     client_id: str | None = None

@@ -6,10 +6,11 @@ import attrs
 
 from rocketpy.protocol.bodies.codec import JavaSet, named
 from rocketpy.protocol.message import MessageQueue
+from rocketpy.protocol.value_methods import ValueMethods
 
 
 @attrs.frozen
-class LockBatchRequestBody:
+class LockBatchRequestBody(ValueMethods):
     """The queues that a client of a group wants to hold or to go on holding."""
 
     consumer_group: str
@@ -18,14 +19,14 @@ class LockBatchRequestBody:
 
 
 @attrs.frozen
-class LockBatchResponseBody:
+class LockBatchResponseBody(ValueMethods):
     """The queues of the request that the client holds now."""
 
     lock_ok_mq_set: JavaSet[MessageQueue] = attrs.field(factory=list, metadata=named("lockOKMQSet"))
 
 
 @attrs.frozen
-class UnlockBatchRequestBody:
+class UnlockBatchRequestBody(ValueMethods):
     """The queues that a client of a group gives back."""
 
     consumer_group: str

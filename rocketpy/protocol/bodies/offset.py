@@ -8,17 +8,18 @@ import attrs
 
 from rocketpy.protocol.headers.codec import Int32, Int64
 from rocketpy.protocol.message import MessageQueue
+from rocketpy.protocol.value_methods import ValueMethods
 
 
 @attrs.frozen
-class ResetOffsetBody:
+class ResetOffsetBody(ValueMethods):
     """The offset at which a consumer is to continue, by queue."""
 
     offset_table: dict[MessageQueue, Int64] = attrs.field(factory=dict)
 
 
 @attrs.frozen
-class MessageQueueForC:
+class MessageQueueForC(ValueMethods):
     """A queue and an offset in one, for clients that cannot read objects as keys."""
 
     topic: str
@@ -28,14 +29,14 @@ class MessageQueueForC:
 
 
 @attrs.frozen
-class ResetOffsetBodyForC:
+class ResetOffsetBodyForC(ValueMethods):
     """The same as :class:`ResetOffsetBody` for C++ clients."""
 
     offset_table: Sequence[MessageQueueForC] = attrs.field(factory=list)
 
 
 @attrs.frozen
-class GetConsumerStatusBody:
+class GetConsumerStatusBody(ValueMethods):
     """Progress of clients: ``message_queue_table`` in a client's answer, ``consumer_table`` in the broker's."""
 
     message_queue_table: dict[MessageQueue, Int64] = attrs.field(factory=dict)
@@ -43,28 +44,28 @@ class GetConsumerStatusBody:
 
 
 @attrs.frozen
-class QueryCorrectionOffsetBody:
+class QueryCorrectionOffsetBody(ValueMethods):
     """The offset of each queue that all of some groups have passed; 2**63 - 1 needs no correction."""
 
     correction_offsets: dict[Int32, Int64] = attrs.field(factory=dict)
 
 
 @attrs.frozen
-class DelayOffsetSerializeWrapper:
+class DelayOffsetSerializeWrapper(ValueMethods):
     """The next queue offset of each delay level: ``delayOffset.json`` and GET_ALL_DELAY_OFFSET."""
 
     offset_table: dict[Int32, Int64] = attrs.field(factory=dict)
 
 
 @attrs.frozen
-class OffsetSerializeWrapper:
+class OffsetSerializeWrapper(ValueMethods):
     """The file in which a broadcasting consumer keeps its own offsets."""
 
     offset_table: dict[MessageQueue, Int64] = attrs.field(factory=dict)
 
 
 @attrs.frozen
-class OffsetMovedEvent:
+class OffsetMovedEvent(ValueMethods):
     """The body of a message in OFFSET_MOVED_EVENT: a pull asked for an offset that is gone."""
 
     consumer_group: str

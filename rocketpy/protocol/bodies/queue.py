@@ -8,10 +8,11 @@ import attrs
 
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.headers.codec import Int32, Int64
+from rocketpy.protocol.value_methods import ValueMethods
 
 
 @attrs.frozen
-class ConsumeQueueData:
+class ConsumeQueueData(ValueMethods):
     """A unit, with the size of its record in bytes.
 
     ``eval`` is whether the group's filter lets it through, ``msg`` why it could not be judged.
@@ -27,7 +28,7 @@ class ConsumeQueueData:
 
 
 @attrs.frozen
-class QueryConsumeQueueResponseBody:
+class QueryConsumeQueueResponseBody(ValueMethods):
     """Some units of a queue and the bounds of the queue."""
 
     subscription_data: SubscriptionData | None = None

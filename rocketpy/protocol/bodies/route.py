@@ -8,12 +8,13 @@ import attrs
 
 from rocketpy.protocol.bodies.codec import JavaSet
 from rocketpy.protocol.headers.codec import Int32, Int64
+from rocketpy.protocol.value_methods import ValueMethods
 
 MASTER_ID = 0
 
 
 @attrs.frozen
-class QueueData:
+class QueueData(ValueMethods):
     """Numbers of queues of a topic on a broker. ``perm`` is a sum of read 4, write 2 and inherit 1."""
 
     broker_name: str
@@ -24,7 +25,7 @@ class QueueData:
 
 
 @attrs.frozen
-class BrokerData:
+class BrokerData(ValueMethods):
     """The addresses of the brokers that share a name; id 0 is the master."""
 
     cluster: str = ""
@@ -33,7 +34,7 @@ class BrokerData:
 
 
 @attrs.frozen
-class TopicRouteData:
+class TopicRouteData(ValueMethods):
     """The answer to GET_ROUTEINFO_BY_TOPIC: encode it ``standard`` for a requester of version 401 or later."""
 
     order_topic_conf: str | None = None
@@ -43,7 +44,7 @@ class TopicRouteData:
 
 
 @attrs.frozen
-class ClusterInfo:
+class ClusterInfo(ValueMethods):
     """All brokers by name and the names by cluster; never in standard JSON, whatever the requester's version."""
 
     broker_addr_table: dict[str, BrokerData] = attrs.field(factory=dict)
@@ -51,7 +52,7 @@ class ClusterInfo:
 
 
 @attrs.frozen
-class TopicList:
+class TopicList(ValueMethods):
     """Names of topics; ``broker_addr`` only in the nameserver's list of system topics."""
 
     topic_list: JavaSet[str] = attrs.field(factory=list)
@@ -59,7 +60,7 @@ class TopicList:
 
 
 @attrs.frozen
-class KVTable:
+class KVTable(ValueMethods):
     """Names and values, all text."""
 
     table: dict[str, str] = attrs.field(factory=dict)

@@ -11,6 +11,7 @@ from rocketpy.protocol.bodies.codec import JavaEnum, JavaSet, named
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.headers.codec import Int32, Int64
 from rocketpy.protocol.message import MessageQueue
+from rocketpy.protocol.value_methods import ValueMethods
 
 # Keys of ConsumerRunningInfo.properties. One of them lacks an underscore that the Java constant's name has.
 PROP_NAMESERVER_ADDR = "PROP_NAMESERVER_ADDR"
@@ -33,7 +34,7 @@ class CMResult(StrEnum):
 
 
 @attrs.frozen
-class ProcessQueueInfo:
+class ProcessQueueInfo(ValueMethods):
     """A consumer's local state of one queue: messages pulled and not yet consumed, locks, times."""
 
     commit_offset: Int64 = 0
@@ -53,7 +54,7 @@ class ProcessQueueInfo:
 
 
 @attrs.frozen
-class ConsumeStatus:
+class ConsumeStatus(ValueMethods):
     """Rates and times of a topic in one consumer; RT in milliseconds, TPS per second."""
 
     pull_rt: float = attrs.field(default=0.0, metadata=named("pullRT"))
@@ -65,7 +66,7 @@ class ConsumeStatus:
 
 
 @attrs.frozen
-class ConsumerRunningInfo:
+class ConsumerRunningInfo(ValueMethods):
     """The answer to GET_CONSUMER_RUNNING_INFO; ``jstack`` only when it was asked for."""
 
     properties: dict[str, str] = attrs.field(factory=dict)
@@ -76,7 +77,7 @@ class ConsumerRunningInfo:
 
 
 @attrs.frozen
-class ConsumeMessageDirectlyResult:
+class ConsumeMessageDirectlyResult(ValueMethods):
     """The answer to CONSUME_MESSAGE_DIRECTLY: what a listener made of one message given to it by hand."""
 
     order: bool = False

@@ -9,10 +9,11 @@ import attrs
 
 from rocketpy.protocol.headers.codec import Int64
 from rocketpy.protocol.message import MessageQueue
+from rocketpy.protocol.value_methods import ValueMethods
 
 
 @attrs.frozen
-class TopicOffset:
+class TopicOffset(ValueMethods):
     """Range of offsets of a queue; ``last_update_timestamp`` is when its last message was stored, 0 for none."""
 
     min_offset: Int64 = 0
@@ -21,14 +22,14 @@ class TopicOffset:
 
 
 @attrs.frozen
-class TopicStatsTable:
+class TopicStatsTable(ValueMethods):
     """The queues of a topic on one broker."""
 
     offset_table: dict[MessageQueue, TopicOffset] = attrs.field(factory=dict)
 
 
 @attrs.frozen
-class OffsetWrapper:
+class OffsetWrapper(ValueMethods):
     """Progress of a group in a queue; ``last_timestamp`` is when the message before its offset was stored."""
 
     broker_offset: Int64 = 0
@@ -37,7 +38,7 @@ class OffsetWrapper:
 
 
 @attrs.frozen
-class ConsumeStats:
+class ConsumeStats(ValueMethods):
     """Progress of a group in its queues on one broker."""
 
     offset_table: dict[MessageQueue, OffsetWrapper] = attrs.field(factory=dict)
@@ -45,7 +46,7 @@ class ConsumeStats:
 
 
 @attrs.frozen
-class ConsumeStatsList:
+class ConsumeStatsList(ValueMethods):
     """Progress of all groups of a broker; each entry of the list has one group."""
 
     consume_stats_list: Sequence[dict[str, Sequence[ConsumeStats]]] = attrs.field(factory=list)
@@ -54,7 +55,7 @@ class ConsumeStatsList:
 
 
 @attrs.frozen
-class BrokerStatsItem:
+class BrokerStatsItem(ValueMethods):
     """A counter over a span of time: its sum, the sum per second, and the average per call."""
 
     sum: Int64 = 0
@@ -63,7 +64,7 @@ class BrokerStatsItem:
 
 
 @attrs.frozen
-class BrokerStatsData:
+class BrokerStatsData(ValueMethods):
     """A counter over the last minute, hour and day."""
 
     stats_minute: BrokerStatsItem = attrs.field(factory=BrokerStatsItem)
@@ -72,7 +73,7 @@ class BrokerStatsData:
 
 
 @attrs.frozen
-class QueueTimeSpan:
+class QueueTimeSpan(ValueMethods):
     """Store times of the first, the last and the last consumed message of a queue; see :func:`queue_time_span`."""
 
     message_queue: MessageQueue
@@ -86,7 +87,7 @@ class QueueTimeSpan:
 
 
 @attrs.frozen
-class QueryConsumeTimeSpanBody:
+class QueryConsumeTimeSpanBody(ValueMethods):
     """The queues of a topic with their times for a group."""
 
     consume_time_span_set: Sequence[QueueTimeSpan] = attrs.field(factory=list)

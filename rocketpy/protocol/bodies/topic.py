@@ -15,6 +15,7 @@ from rocketpy.protocol.bodies.codec import JavaEnum, decode_body, decode_value, 
 from rocketpy.protocol.compression import DECOMPRESSED_SIZE_MAX
 from rocketpy.protocol.fastjson import dumps, loads
 from rocketpy.protocol.headers.codec import Int32, Int64
+from rocketpy.protocol.value_methods import ValueMethods
 
 _LENGTH = Struct(">i")
 COMPRESSION_LEVEL = 9
@@ -37,7 +38,7 @@ class TopicFilterType(StrEnum):
 
 
 @attrs.frozen
-class DataVersion:
+class DataVersion(ValueMethods):
     """Version of a table: a counter and the time of the last change; tables with equal versions are equal."""
 
     timestamp: Int64 = 0
@@ -49,7 +50,7 @@ class DataVersion:
 
 
 @attrs.frozen
-class TopicConfig:
+class TopicConfig(ValueMethods):
     """A topic on one broker; ``perm`` is a sum of read 4, write 2 and inherit 1."""
 
     topic_name: str
@@ -62,7 +63,7 @@ class TopicConfig:
 
 
 @attrs.frozen
-class TopicConfigSerializeWrapper:
+class TopicConfigSerializeWrapper(ValueMethods):
     """All topics of a broker: ``topics.json``, GET_ALL_TOPIC_CONFIG, and registrations of old brokers."""
 
     topic_config_table: dict[str, TopicConfig] = attrs.field(factory=dict)
@@ -70,7 +71,7 @@ class TopicConfigSerializeWrapper:
 
 
 @attrs.frozen
-class RegisterBrokerBody:
+class RegisterBrokerBody(ValueMethods):
     """Body of a broker's registration, in two forms: JSON, and the compressed form of ``compressedRegister``.
 
     The compressed form is one zlib stream of: length i32, the DataVersion's JSON; the number of topics i32; for each

@@ -5,17 +5,18 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.protocol.headers.codec import Int32, Int64, wire
+from rocketpy.protocol.value_methods import ValueMethods
 
 
 @attrs.frozen
-class GetBrokerConfigResponseHeader:
+class GetBrokerConfigResponseHeader(ValueMethods):
     """Answer to 26; ``version`` is a DataVersion in JSON, the settings are the body."""
 
     version: str
 
 
 @attrs.frozen(kw_only=True)
-class DeleteSubscriptionGroupRequestHeader:
+class DeleteSubscriptionGroupRequestHeader(ValueMethods):
     """Request 207."""
 
     group_name: str
@@ -23,26 +24,26 @@ class DeleteSubscriptionGroupRequestHeader:
 
 
 @attrs.frozen
-class GetConsumerConnectionListRequestHeader:
+class GetConsumerConnectionListRequestHeader(ValueMethods):
     """Request 203."""
 
     consumer_group: str
 
 
 @attrs.frozen
-class GetProducerConnectionListRequestHeader:
+class GetProducerConnectionListRequestHeader(ValueMethods):
     """Request 204."""
 
     producer_group: str
 
 
 @attrs.frozen
-class GetAllProducerInfoRequestHeader:
+class GetAllProducerInfoRequestHeader(ValueMethods):
     """Request 328; it has no fields."""
 
 
 @attrs.frozen(kw_only=True)
-class GetConsumeStatsRequestHeader:
+class GetConsumeStatsRequestHeader(ValueMethods):
     """Request 208; without a topic, all of the group's."""
 
     consumer_group: str
@@ -50,14 +51,14 @@ class GetConsumeStatsRequestHeader:
 
 
 @attrs.frozen
-class GetConsumeStatsInBrokerHeader:
+class GetConsumeStatsInBrokerHeader(ValueMethods):
     """Request 317."""
 
     is_order: bool = False
 
 
 @attrs.frozen(kw_only=True)
-class QueryCorrectionOffsetHeader:
+class QueryCorrectionOffsetHeader(ValueMethods):
     """Request 308; ``filter_groups`` is a comma list."""
 
     filter_groups: str | None = None
@@ -66,7 +67,7 @@ class QueryCorrectionOffsetHeader:
 
 
 @attrs.frozen(kw_only=True)
-class CloneGroupOffsetRequestHeader:
+class CloneGroupOffsetRequestHeader(ValueMethods):
     """Request 314."""
 
     src_group: str
@@ -76,7 +77,7 @@ class CloneGroupOffsetRequestHeader:
 
 
 @attrs.frozen(kw_only=True)
-class ViewBrokerStatsDataRequestHeader:
+class ViewBrokerStatsDataRequestHeader(ValueMethods):
     """Request 315."""
 
     stats_name: str
@@ -84,7 +85,7 @@ class ViewBrokerStatsDataRequestHeader:
 
 
 @attrs.frozen(kw_only=True)
-class CreateAccessConfigRequestHeader:
+class CreateAccessConfigRequestHeader(ValueMethods):
     """Request 50; the two permission lists are comma-joined ``resource=PERM``."""
 
     access_key: str
@@ -98,14 +99,14 @@ class CreateAccessConfigRequestHeader:
 
 
 @attrs.frozen
-class DeleteAccessConfigRequestHeader:
+class DeleteAccessConfigRequestHeader(ValueMethods):
     """Request 51."""
 
     access_key: str
 
 
 @attrs.frozen(kw_only=True)
-class GetBrokerAclConfigResponseHeader:
+class GetBrokerAclConfigResponseHeader(ValueMethods):
     """Answer to 52; ``version`` is a DataVersion in JSON, ``all_acl_file_version`` an object of path to DataVersion."""
 
     version: str
@@ -116,7 +117,7 @@ class GetBrokerAclConfigResponseHeader:
 
 
 @attrs.frozen(kw_only=True)
-class UpdateGlobalWhiteAddrsConfigRequestHeader:
+class UpdateGlobalWhiteAddrsConfigRequestHeader(ValueMethods):
     """Request 53; ``global_white_addrs`` is a comma list, no path means the default file."""
 
     global_white_addrs: str
@@ -124,14 +125,14 @@ class UpdateGlobalWhiteAddrsConfigRequestHeader:
 
 
 @attrs.frozen
-class RegisterFilterServerRequestHeader:
+class RegisterFilterServerRequestHeader(ValueMethods):
     """Request 301, which 4.9.8 no longer serves."""
 
     filter_server_addr: str
 
 
 @attrs.frozen(kw_only=True)
-class RegisterFilterServerResponseHeader:
+class RegisterFilterServerResponseHeader(ValueMethods):
     """Answer to 301, which 4.9.8 no longer serves."""
 
     broker_name: str
@@ -139,7 +140,7 @@ class RegisterFilterServerResponseHeader:
 
 
 @attrs.frozen(kw_only=True)
-class RegisterMessageFilterClassRequestHeader:
+class RegisterMessageFilterClassRequestHeader(ValueMethods):
     """Request 302, which 4.9.8 no longer serves."""
 
     consumer_group: str

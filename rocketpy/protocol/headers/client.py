@@ -8,10 +8,11 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.protocol.headers.codec import Int64, wire
+from rocketpy.protocol.value_methods import ValueMethods
 
 
 @attrs.frozen(kw_only=True)
-class UnregisterClientRequestHeader:
+class UnregisterClientRequestHeader(ValueMethods):
     """Request 35: a client leaves a producer group, a consumer group or both."""
 
     client_id: str = attrs.field(metadata=wire("clientID"))
@@ -20,31 +21,31 @@ class UnregisterClientRequestHeader:
 
 
 @attrs.frozen
-class UnregisterClientResponseHeader:
+class UnregisterClientResponseHeader(ValueMethods):
     """Answer to 35; it has no fields."""
 
 
 @attrs.frozen
-class GetConsumerListByGroupRequestHeader:
+class GetConsumerListByGroupRequestHeader(ValueMethods):
     """Request 38."""
 
     consumer_group: str
 
 
 @attrs.frozen
-class GetConsumerListByGroupResponseHeader:
+class GetConsumerListByGroupResponseHeader(ValueMethods):
     """Answer to 38; it has no fields, the list is the body."""
 
 
 @attrs.frozen
-class NotifyConsumerIdsChangedRequestHeader:
+class NotifyConsumerIdsChangedRequestHeader(ValueMethods):
     """Request 40, broker to consumer, oneway: the group has changed, rebalance now."""
 
     consumer_group: str
 
 
 @attrs.frozen(kw_only=True)
-class ResetOffsetRequestHeader:
+class ResetOffsetRequestHeader(ValueMethods):
     """Request 222 (to a broker) and 220 (broker to consumer); ``timestamp`` in ms, -1 for the end of the queue."""
 
     topic: str
@@ -54,7 +55,7 @@ class ResetOffsetRequestHeader:
 
 
 @attrs.frozen(kw_only=True)
-class GetConsumerStatusRequestHeader:
+class GetConsumerStatusRequestHeader(ValueMethods):
     """Request 223 (to a broker) and 221 (broker to consumer); ``client_addr`` is a client id, blank for all."""
 
     topic: str
@@ -63,7 +64,7 @@ class GetConsumerStatusRequestHeader:
 
 
 @attrs.frozen(kw_only=True)
-class GetConsumerRunningInfoRequestHeader:
+class GetConsumerRunningInfoRequestHeader(ValueMethods):
     """Request 307, to a broker and relayed to the consumer."""
 
     consumer_group: str
@@ -72,7 +73,7 @@ class GetConsumerRunningInfoRequestHeader:
 
 
 @attrs.frozen(kw_only=True)
-class ConsumeMessageDirectlyResultRequestHeader:
+class ConsumeMessageDirectlyResultRequestHeader(ValueMethods):
     """Request 309, to a broker and relayed to the consumer; the broker fills in ``broker_name``, ``msg_id`` is an
     offset id."""
 

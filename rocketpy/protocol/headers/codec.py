@@ -29,12 +29,13 @@ import attrs
 
 from rocketpy.errors import LocalProtocolError, RequestError
 from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.value_methods import ValueMethods
 
 HeaderT = TypeVar("HeaderT")
 
 
 @attrs.frozen
-class IntegerRange:
+class IntegerRange(ValueMethods):
     """The bounds that an integer keeps on the wire."""
 
     name: str
@@ -112,7 +113,7 @@ def wire_names(header_class: type) -> tuple[str, ...]:
 
 
 @attrs.frozen
-class _Field:
+class _Field(ValueMethods):
     attribute: str
     argument: str
     wire_name: str

@@ -5,10 +5,11 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.protocol.headers.codec import Int32
+from rocketpy.protocol.value_methods import ValueMethods
 
 
 @attrs.frozen(kw_only=True)
-class PutKVConfigRequestHeader:
+class PutKVConfigRequestHeader(ValueMethods):
     """Request 100; a missing ``value`` is stored as null, as in RocketMQ."""
 
     namespace: str
@@ -17,7 +18,7 @@ class PutKVConfigRequestHeader:
 
 
 @attrs.frozen(kw_only=True)
-class GetKVConfigRequestHeader:
+class GetKVConfigRequestHeader(ValueMethods):
     """Request 101."""
 
     namespace: str
@@ -25,14 +26,14 @@ class GetKVConfigRequestHeader:
 
 
 @attrs.frozen
-class GetKVConfigResponseHeader:
+class GetKVConfigResponseHeader(ValueMethods):
     """Answer to 101."""
 
     value: str | None = None
 
 
 @attrs.frozen(kw_only=True)
-class DeleteKVConfigRequestHeader:
+class DeleteKVConfigRequestHeader(ValueMethods):
     """Request 102."""
 
     namespace: str
@@ -40,14 +41,14 @@ class DeleteKVConfigRequestHeader:
 
 
 @attrs.frozen
-class GetKVListByNamespaceRequestHeader:
+class GetKVListByNamespaceRequestHeader(ValueMethods):
     """Request 219."""
 
     namespace: str
 
 
 @attrs.frozen(kw_only=True)
-class GetRouteInfoRequestHeader:
+class GetRouteInfoRequestHeader(ValueMethods):
     """Request 105."""
 
     topic: str
@@ -55,35 +56,35 @@ class GetRouteInfoRequestHeader:
 
 
 @attrs.frozen
-class WipeWritePermOfBrokerRequestHeader:
+class WipeWritePermOfBrokerRequestHeader(ValueMethods):
     """Request 205."""
 
     broker_name: str
 
 
 @attrs.frozen
-class WipeWritePermOfBrokerResponseHeader:
+class WipeWritePermOfBrokerResponseHeader(ValueMethods):
     """Answer to 205: how many topics were touched."""
 
     wipe_topic_count: Int32
 
 
 @attrs.frozen
-class AddWritePermOfBrokerRequestHeader:
+class AddWritePermOfBrokerRequestHeader(ValueMethods):
     """Request 327."""
 
     broker_name: str
 
 
 @attrs.frozen
-class AddWritePermOfBrokerResponseHeader:
+class AddWritePermOfBrokerResponseHeader(ValueMethods):
     """Answer to 327: how many topics were touched."""
 
     add_topic_count: Int32
 
 
 @attrs.frozen(kw_only=True)
-class DeleteTopicFromNamesrvRequestHeader:
+class DeleteTopicFromNamesrvRequestHeader(ValueMethods):
     """Request 216; with a ``cluster_name`` only that cluster's brokers lose the topic."""
 
     topic: str
@@ -91,14 +92,14 @@ class DeleteTopicFromNamesrvRequestHeader:
 
 
 @attrs.frozen
-class GetTopicsByClusterRequestHeader:
+class GetTopicsByClusterRequestHeader(ValueMethods):
     """Request 224."""
 
     cluster: str
 
 
 @attrs.frozen(kw_only=True)
-class RegisterOrderTopicRequestHeader:
+class RegisterOrderTopicRequestHeader(ValueMethods):
     """Declared by RocketMQ; no request carries it."""
 
     topic: str

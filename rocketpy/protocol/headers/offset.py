@@ -5,10 +5,11 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.protocol.headers.codec import Int32, Int64, wire
+from rocketpy.protocol.value_methods import ValueMethods
 
 
 @attrs.frozen(kw_only=True)
-class QueryConsumerOffsetRequestHeader:
+class QueryConsumerOffsetRequestHeader(ValueMethods):
     """Request 14."""
 
     consumer_group: str
@@ -18,14 +19,14 @@ class QueryConsumerOffsetRequestHeader:
 
 
 @attrs.frozen
-class QueryConsumerOffsetResponseHeader:
+class QueryConsumerOffsetResponseHeader(ValueMethods):
     """Answer to 14: the next queue offset the group will consume."""
 
     offset: Int64
 
 
 @attrs.frozen(kw_only=True)
-class UpdateConsumerOffsetRequestHeader:
+class UpdateConsumerOffsetRequestHeader(ValueMethods):
     """Request 15, usually oneway; ``commit_offset`` is the next queue offset the group will consume.
 
     ``is_brought_home`` is not in RocketMQ, which ignores it: a slave commits what a client has committed to it.
@@ -40,5 +41,5 @@ class UpdateConsumerOffsetRequestHeader:
 
 
 @attrs.frozen
-class UpdateConsumerOffsetResponseHeader:
+class UpdateConsumerOffsetResponseHeader(ValueMethods):
     """Answer to 15; it has no fields."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.protocol.headers.codec import Int32, Int64, wire
+from rocketpy.protocol.value_methods import ValueMethods
 
 
 @attrs.frozen(kw_only=True)
-class PullMessageRequestHeader:
+class PullMessageRequestHeader(ValueMethods):
     """Request 11. ``queue_offset`` is the first message wanted, ``commit_offset`` the group's progress (if bit 0 of
     ``sys_flag`` says so); ``sys_flag`` bits: 1 commit, 2 may be held, 4 subscription included, 8 class filter,
     16 lite pull."""
@@ -28,7 +29,7 @@ class PullMessageRequestHeader:
 
 
 @attrs.frozen(kw_only=True)
-class PullMessageResponseHeader:
+class PullMessageResponseHeader(ValueMethods):
     """Answer to 11; the three offsets are queue offsets. Also sent with 19, 20 and 21, absent on early refusals."""
 
     suggest_which_broker_id: Int64

@@ -5,10 +5,11 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.protocol.headers.codec import Int32, Int64, wire
+from rocketpy.protocol.value_methods import ValueMethods
 
 
 @attrs.frozen(kw_only=True)
-class SearchOffsetRequestHeader:
+class SearchOffsetRequestHeader(ValueMethods):
     """Request 29: the first message stored at or after ``timestamp`` (ms)."""
 
     topic: str
@@ -18,14 +19,14 @@ class SearchOffsetRequestHeader:
 
 
 @attrs.frozen
-class SearchOffsetResponseHeader:
+class SearchOffsetResponseHeader(ValueMethods):
     """Answer to 29: a queue offset; 0 for an unknown queue."""
 
     offset: Int64
 
 
 @attrs.frozen(kw_only=True)
-class GetMaxOffsetRequestHeader:
+class GetMaxOffsetRequestHeader(ValueMethods):
     """Request 30."""
 
     topic: str
@@ -34,14 +35,14 @@ class GetMaxOffsetRequestHeader:
 
 
 @attrs.frozen
-class GetMaxOffsetResponseHeader:
+class GetMaxOffsetResponseHeader(ValueMethods):
     """Answer to 30: the queue offset the next message will get; 0 for an unknown queue."""
 
     offset: Int64
 
 
 @attrs.frozen(kw_only=True)
-class GetMinOffsetRequestHeader:
+class GetMinOffsetRequestHeader(ValueMethods):
     """Request 31."""
 
     topic: str
@@ -50,14 +51,14 @@ class GetMinOffsetRequestHeader:
 
 
 @attrs.frozen
-class GetMinOffsetResponseHeader:
+class GetMinOffsetResponseHeader(ValueMethods):
     """Answer to 31: the oldest queue offset still there; 0 for an unknown queue."""
 
     offset: Int64
 
 
 @attrs.frozen(kw_only=True)
-class GetEarliestMsgStoretimeRequestHeader:
+class GetEarliestMsgStoretimeRequestHeader(ValueMethods):
     """Request 32."""
 
     topic: str
@@ -66,7 +67,7 @@ class GetEarliestMsgStoretimeRequestHeader:
 
 
 @attrs.frozen
-class GetEarliestMsgStoretimeResponseHeader:
+class GetEarliestMsgStoretimeResponseHeader(ValueMethods):
     """Answer to 32: when the oldest message of the queue was stored (ms); -1 for an unknown queue."""
 
     timestamp: Int64

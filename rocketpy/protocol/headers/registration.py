@@ -5,10 +5,11 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.protocol.headers.codec import Int32, Int64
+from rocketpy.protocol.value_methods import ValueMethods
 
 
 @attrs.frozen(kw_only=True)
-class RegisterBrokerRequestHeader:
+class RegisterBrokerRequestHeader(ValueMethods):
     """Request 103; ``body_crc32`` is over the body as sent, 0 is not checked."""
 
     broker_name: str
@@ -21,7 +22,7 @@ class RegisterBrokerRequestHeader:
 
 
 @attrs.frozen(kw_only=True)
-class RegisterBrokerResponseHeader:
+class RegisterBrokerResponseHeader(ValueMethods):
     """Answer to 103; a slave learns its master's two addresses, a master neither."""
 
     ha_server_addr: str | None = None
@@ -29,7 +30,7 @@ class RegisterBrokerResponseHeader:
 
 
 @attrs.frozen(kw_only=True)
-class UnRegisterBrokerRequestHeader:
+class UnRegisterBrokerRequestHeader(ValueMethods):
     """Request 104."""
 
     broker_name: str
@@ -39,7 +40,7 @@ class UnRegisterBrokerRequestHeader:
 
 
 @attrs.frozen(kw_only=True)
-class QueryDataVersionRequestHeader:
+class QueryDataVersionRequestHeader(ValueMethods):
     """Request 322; the version in question is the body."""
 
     broker_name: str
@@ -49,7 +50,7 @@ class QueryDataVersionRequestHeader:
 
 
 @attrs.frozen
-class QueryDataVersionResponseHeader:
+class QueryDataVersionResponseHeader(ValueMethods):
     """Answer to 322: whether the nameserver wants a registration."""
 
     changed: bool

@@ -9,6 +9,7 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.protocol.headers.codec import Int32, Int64, wire
+from rocketpy.protocol.value_methods import ValueMethods
 
 TRANSACTION_NOT_TYPE = 0
 TRANSACTION_COMMIT_TYPE = 8
@@ -17,7 +18,7 @@ TRANSACTION_TYPES = (TRANSACTION_NOT_TYPE, TRANSACTION_COMMIT_TYPE, TRANSACTION_
 
 
 @attrs.frozen(kw_only=True)
-class SendMessageRequestHeader:
+class SendMessageRequestHeader(ValueMethods):
     """Request 10 SEND_MESSAGE and 324 SEND_REPLY_MESSAGE; a negative ``queue_id`` lets the broker pick."""
 
     producer_group: str
@@ -37,7 +38,7 @@ class SendMessageRequestHeader:
 
 
 @attrs.frozen(kw_only=True)
-class SendMessageRequestHeaderV2:
+class SendMessageRequestHeaderV2(ValueMethods):
     """Request 310 SEND_MESSAGE_V2, 320 SEND_BATCH_MESSAGE, 325 SEND_REPLY_MESSAGE_V2: one letter per field."""
 
     producer_group: str = attrs.field(metadata=wire("a"))
@@ -66,7 +67,7 @@ class SendMessageRequestHeaderV2:
 
 
 @attrs.frozen(kw_only=True)
-class SendMessageResponseHeader:
+class SendMessageResponseHeader(ValueMethods):
     """Answer to every kind of send: the offset id and where the message lies (the first of a batch)."""
 
     msg_id: str
@@ -76,7 +77,7 @@ class SendMessageResponseHeader:
 
 
 @attrs.frozen(kw_only=True)
-class ConsumerSendMsgBackRequestHeader:
+class ConsumerSendMsgBackRequestHeader(ValueMethods):
     """Request 36: a consumer gives a message back to be retried; ``offset`` is its physical offset."""
 
     offset: Int64
@@ -90,7 +91,7 @@ class ConsumerSendMsgBackRequestHeader:
 
 
 @attrs.frozen(kw_only=True)
-class EndTransactionRequestHeader:
+class EndTransactionRequestHeader(ValueMethods):
     """Request 37: commit or roll back a half message. Not answered for ``commit_or_rollback`` 0."""
 
     producer_group: str
@@ -104,12 +105,12 @@ class EndTransactionRequestHeader:
 
 
 @attrs.frozen
-class EndTransactionResponseHeader:
+class EndTransactionResponseHeader(ValueMethods):
     """Answer to 37; it has no fields."""
 
 
 @attrs.frozen(kw_only=True)
-class CheckTransactionStateRequestHeader:
+class CheckTransactionStateRequestHeader(ValueMethods):
     """Request 39, broker to producer: what became of this half message? Both offsets are those of the half message."""
 
     tran_state_table_offset: Int64
@@ -121,7 +122,7 @@ class CheckTransactionStateRequestHeader:
 
 
 @attrs.frozen(kw_only=True)
-class CheckTransactionStateResponseHeader:
+class CheckTransactionStateResponseHeader(ValueMethods):
     """Declared by RocketMQ for an answer to 39 that is never sent (the producer sends 37 instead)."""
 
     producer_group: str
@@ -131,7 +132,7 @@ class CheckTransactionStateResponseHeader:
 
 
 @attrs.frozen(kw_only=True)
-class ReplyMessageRequestHeader:
+class ReplyMessageRequestHeader(ValueMethods):
     """Request 326, broker to the requester of a request-reply: the reply, with both hosts as ``ip:port``."""
 
     producer_group: str
@@ -151,7 +152,7 @@ class ReplyMessageRequestHeader:
 
 
 @attrs.frozen
-class ResumeCheckHalfMessageRequestHeader:
+class ResumeCheckHalfMessageRequestHeader(ValueMethods):
     """Request 323: check a half message again that was given up; ``msg_id`` is an offset id."""
 
     msg_id: str | None = None

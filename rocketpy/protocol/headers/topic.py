@@ -5,12 +5,13 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.protocol.headers.codec import Int32, wire
+from rocketpy.protocol.value_methods import ValueMethods
 
 TOPIC_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
 @attrs.frozen(kw_only=True)
-class CreateTopicRequestHeader:
+class CreateTopicRequestHeader(ValueMethods):
     """Request 17. ``default_topic`` and ``order`` are for clients' eyes: a broker ignores both."""
 
     topic: str
@@ -24,33 +25,33 @@ class CreateTopicRequestHeader:
 
 
 @attrs.frozen
-class DeleteTopicRequestHeader:
+class DeleteTopicRequestHeader(ValueMethods):
     """Request 215."""
 
     topic: str
 
 
 @attrs.frozen
-class GetAllTopicConfigResponseHeader:
+class GetAllTopicConfigResponseHeader(ValueMethods):
     """Answer to 21; it has no fields, the table is the body."""
 
 
 @attrs.frozen
-class GetTopicStatsInfoRequestHeader:
+class GetTopicStatsInfoRequestHeader(ValueMethods):
     """Request 202."""
 
     topic: str
 
 
 @attrs.frozen
-class QueryTopicConsumeByWhoRequestHeader:
+class QueryTopicConsumeByWhoRequestHeader(ValueMethods):
     """Request 300: which groups consume this topic?"""
 
     topic: str
 
 
 @attrs.frozen(kw_only=True)
-class QueryConsumeTimeSpanRequestHeader:
+class QueryConsumeTimeSpanRequestHeader(ValueMethods):
     """Request 303: the lag of a group in time."""
 
     topic: str

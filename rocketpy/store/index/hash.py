@@ -166,7 +166,15 @@ class _Prefixes(dict[tuple[str, bytes, int], int]):
         return prefix
 
 
-_LEVELS = {lane: _Levels(lane) for lane in (_WORD, *_LANES)}
+class _LevelsByLane(dict[int, _Levels]):
+    """The steps for each width of lane, made at its first use: all together have a megabyte."""
+
+    def __missing__(self, lane: int) -> _Levels:
+        levels = self[lane] = _Levels(lane)
+        return levels
+
+
+_LEVELS = _LevelsByLane()
 _PREFIXES = _Prefixes()
 
 
