@@ -12,21 +12,26 @@ The rules, in their order:
   it says; else, after a clean shutdown of Java's, up to the last record that a queue names.
 - The walk begins at the noted end; after a clean shutdown of Java's three log files before the end; after a crash where
   our checkpoint says that log and queues were durable, or, by Java's times, with the last file whose first record was;
-  and at the very beginning if units are missing that no crash can take.
+  and at the very beginning if no record begins where our checkpoint says, or units are missing that no crash can take.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
+from rocketpy.protocol.stored_message import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE
 from rocketpy.store.layout import UNIT_SIZE
 from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint
 from rocketpy.store.recovery.marker_files import OrderlyEnd, digest_of_ends
 
 FILES_AFTER_CLEAN_SHUTDOWN = 3
 """As many files as Java's own recovery reads: the end of the log is in one of them."""
+
+RECORD_BEGIN = struct.Struct(">ii20xq")
+"""The begin of a record: totalSize, magic, physicalOffset."""
 
 
 @attrs.frozen
@@ -164,6 +169,26 @@ class LastStop:
             if 0 < log.first_timestamp_ms(index) <= self.durable_before_ms:
                 return index
         return 0
+
+
+def is_boundary(physical_offset: int, file_span: tuple[int, int], begin: bytes, ends_before: Iterable[int]) -> bool:
+    """Whether a record begins at an offset of a log file, or ends there by the unit of a queue.
+
+    ``file_span`` is where the file begins and ends, ``begin`` are its bytes at the offset, as many as
+    :data:`RECORD_BEGIN` has or the file has left. ``ends_before`` are the ends of the last records of each queue that
+    begin before the offset; it is used only where the bytes do not decide.
+
+    A checkpoint that leads anywhere else is of another store, or was put back by hand. A walk that began within a
+    record would take that for the end of the log, and cut what follows.
+    """
+    if physical_offset == file_span[0]:
+        return True
+    size, magic, own_offset = RECORD_BEGIN.unpack(begin.ljust(RECORD_BEGIN.size, b"\0"))
+    if magic == MESSAGE_MAGIC_CODE and own_offset == physical_offset:
+        return True
+    if magic == BLANK_MAGIC_CODE and size == file_span[1] - physical_offset:
+        return True
+    return physical_offset in ends_before
 
 
 def begins_too_late(begin_position: int, log_min_offset: int) -> bool:

@@ -23,13 +23,12 @@ completed. A log without files whose queues are not empty is refused; RocketMQ d
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Generator, Iterator
 
 import attrs
 
 from rocketpy.errors import DamagedStoreError
-from rocketpy.protocol.stored_message import BLANK_MAGIC_CODE, BLANK_SIZE_MIN, MESSAGE_MAGIC_CODE
+from rocketpy.protocol.stored_message import BLANK_SIZE_MIN
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.log.commit_log import CommitLog, first_store_timestamp
 from rocketpy.store.log.scanner import LogScanner
@@ -37,14 +36,20 @@ from rocketpy.store.queue.extension import BitMapOf
 from rocketpy.store.queue.record_units import TagsCodeOf
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.recovery.dispatcher import LogDispatcher, QueueGap
-from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd, WalkBegin, begins_too_late
+from rocketpy.store.recovery.last_stop import (
+    RECORD_BEGIN,
+    LastStop,
+    LogEnds,
+    QueueEnd,
+    WalkBegin,
+    begins_too_late,
+    is_boundary,
+)
 from rocketpy.store.recovery.marker_files import RecoveryMark
 from rocketpy.store.recovery.queue_recovery import QueueRecoveries
 
 _QUEUES_PER_SLICE = 50
 _COPY_SIZE = 1 << 20
-_BEGIN = struct.Struct(">ii20xq")
-"""The begin of a record: totalSize, magic, physicalOffset."""
 
 
 @attrs.frozen
@@ -160,8 +165,6 @@ class StoreRecovery:
             self._remove_all_queues(durable_end)
             return
         if begin.offset is not None and not begin.is_clean and not self._is_boundary(begin.first_file, begin.offset):
-            # The checkpoint is of another store, or was put back by hand. A walk that began within a record would take
-            # that for the end of the log, and cut what follows.
             begin = attrs.evolve(begin, first_file=0, offset=None)
         scanner = yield from self._walk(begin)
         # Before anything of the log is removed: a log that ends too early is damage, and a tool may repair it.
@@ -251,22 +254,13 @@ class StoreRecovery:
             return (yield from self._walk_from(from_beginning))
 
     def _is_boundary(self, first_file: int, physical_offset: int) -> bool:
-        """Whether a record begins at an offset of a log file, or ends there by the unit of a queue."""
         mapped_file = self._commit_log.files[first_file]
         position = physical_offset - mapped_file.base_offset
-        if not position:
-            return True
-        size, magic, own_offset = _BEGIN.unpack(
-            mapped_file.file().read(position, _BEGIN.size).ljust(_BEGIN.size, b"\0")
-        )
-        if magic == MESSAGE_MAGIC_CODE and own_offset == physical_offset:
-            return True
-        if magic == BLANK_MAGIC_CODE and size == mapped_file.size - position:
-            return True
-        return any(
-            recovery.ends_before(physical_offset) == physical_offset
-            for recovery in self._recoveries
-            if recovery.queue.files
+        return is_boundary(
+            physical_offset,
+            (mapped_file.base_offset, mapped_file.end_offset),
+            mapped_file.file().read(position, RECORD_BEGIN.size),
+            (recovery.ends_before(physical_offset) for recovery in self._recoveries if recovery.queue.files),
         )
 
     def _walk_from(self, begin: WalkBegin) -> Generator[None, None, LogScanner]:

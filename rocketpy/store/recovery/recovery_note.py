@@ -107,6 +107,17 @@ class RecoveryNoteFile:
         return note if isinstance(note, str) else _objection(note, identity, ends) or note
 
 
+def read_believed(
+    note_file: RecoveryNoteFile, ends: DurableEnds | None, *, sync_failed: bool, recovery_was_killed: bool
+) -> RecoveryNote | str:
+    """Return the note of the last run if a start believes it, before it looks at the index; else why not."""
+    if sync_failed:
+        return "a sync failed in the last run"
+    if recovery_was_killed:
+        return "a recovery was killed since"
+    return note_file.read(ends)
+
+
 def _objection(note: RecoveryNote, identity: str, ends: DurableEnds | None) -> str:
     """Return why a note is not to be believed, empty if it is."""
     if not identity or note.identity != identity:

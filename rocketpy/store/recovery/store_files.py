@@ -41,7 +41,7 @@ from rocketpy.store.recovery.marker_files import (
     persist_orderly_end,
 )
 from rocketpy.store.recovery.recovery import RecoveryReport, StoreRecovery
-from rocketpy.store.recovery.recovery_note import RecoveryNote, RecoveryNoteFile
+from rocketpy.store.recovery.recovery_note import RecoveryNote, RecoveryNoteFile, read_believed
 from rocketpy.store.retention import RetentionPolicy, disk_usage
 from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
 
@@ -150,11 +150,12 @@ class StoreFiles:
 
     def _read_note(self) -> RecoveryNote | str:
         """Return the note of the last run if it is to be believed, else why not."""
-        if self.failed_sync_mark.exists():
-            return "a sync failed in the last run"
-        if self._recovery_mark.exists():
-            return "a recovery was killed since"
-        return self._note_file.read(self.checkpoint.ends)
+        return read_believed(
+            self._note_file,
+            self.checkpoint.ends,
+            sync_failed=self.failed_sync_mark.exists(),
+            recovery_was_killed=self._recovery_mark.exists(),
+        )
 
     def _load_index(self, note: RecoveryNote | str) -> str:
         """Find the files of the index; return why the note is not believed, empty if it is."""

@@ -23,8 +23,9 @@ from rocketpy.store.inspection.verify.time_inspection import TIME_MAX_MS
 from rocketpy.store.log.commit_log import TIMED_HEAD_SIZE, store_timestamp_in
 from rocketpy.store.queue.end import Unit, find_end, first_at_or_after, physical_end
 from rocketpy.store.recovery.checkpoint import StoreCheckpoint, load_checkpoint
-from rocketpy.store.recovery.last_stop import LastStop, LogEnds, QueueEnd, begins_too_late
+from rocketpy.store.recovery.last_stop import RECORD_BEGIN, LastStop, LogEnds, QueueEnd, begins_too_late, is_boundary
 from rocketpy.store.recovery.marker_files import OrderlyEnd, load_orderly_end
+from rocketpy.store.recovery.recovery_note import RecoveryNote, RecoveryNoteFile, read_believed
 
 TOPICS_FILE = "topics.json"
 
@@ -43,6 +44,8 @@ class LastEnd:
     """An invalid record before this offset is damage: a start refuses the store."""
     walk_begin: int
     """A start scans records from this offset on."""
+    note_objection: str = ""
+    """Why a start after a crash does not believe the recovery note, before it looks at the index; empty if it does."""
 
 
 def read_last_end(disk: Disk, inventory: Inventory, opened: ReadOnlyFiles) -> LastEnd:
@@ -51,24 +54,50 @@ def read_last_end(disk: Disk, inventory: Inventory, opened: ReadOnlyFiles) -> La
     note = load_orderly_end(disk, inventory.path_in_root(layout.ORDERLY_END_FILE))
     has_abort_file = disk.exists(inventory.path_in_root(layout.ABORT_FILE))
     last_stop = LastStop.of(has_abort_file=has_abort_file, checkpoint=checkpoint, note=note)
+    recovery_note = _recovery_note(disk, inventory, checkpoint)
+    was_only_killed = isinstance(recovery_note, RecoveryNote)
     files = inventory.log_files
     log = LogEnds(
         [(file.base_offset, file.end_offset) for file in files], lambda index: first_timestamp_ms(opened, files[index])
     )
-    queues = {queue: queue_end(opened, queue, is_clean=last_stop.seems_clean) for queue in _queues_of(inventory)}
+    is_whole = last_stop.seems_clean or was_only_killed  # units without holes
+    queues = {queue: queue_end(opened, queue, is_clean=is_whole) for queue in _queues_of(inventory)}
     durable_end = last_stop.durable_end(list(queues.values()))
     if log.end_offset >= durable_end:
         queues = {queue: end for queue, end in queues.items() if not last_stop.is_inconsistent(end, log)}
     begin = last_stop.walk_begin(queues.values(), log)
     offset = begin.offset
-    if offset is not None and not begin.is_clean:
-        unit_count = sum(_count_before(opened, queue, offset, log) for queue in queues)
-        if last_stop.misses_units(begin, unit_count):
+    if offset is not None and not begin.is_clean and files:
+        before = [_count_before(opened, queue, offset, log, is_clean=was_only_killed) for queue in queues]
+        ends_before = (
+            physical_end(queue.files[0].base_offset, count, partial(_unit_at, opened, queue))
+            for queue, count in zip(queues, before, strict=True)
+        )
+        file = files[begin.first_file]
+        head = opened.read(file.path, offset - file.base_offset, RECORD_BEGIN.size)
+        is_at_record = is_boundary(offset, log.spans[begin.first_file], head, ends_before)
+        if not is_at_record or last_stop.misses_units(begin, sum(before)):
             offset = log.min_offset
     if offset is None:
         offset = log.spans[begin.first_file][0] if log.spans else 0
     return LastEnd(
-        begin.is_clean, has_abort_file, checkpoint, note if begin.noted_end is not None else None, durable_end, offset
+        begin.is_clean,
+        has_abort_file,
+        checkpoint,
+        note if begin.noted_end is not None else None,
+        durable_end,
+        offset,
+        recovery_note if isinstance(recovery_note, str) else "",
+    )
+
+
+def _recovery_note(disk: Disk, inventory: Inventory, checkpoint: StoreCheckpoint) -> RecoveryNote | str:
+    """Return the note of a run that was killed if a start believes it, else why not."""
+    return read_believed(
+        RecoveryNoteFile(disk, inventory.path_in_root(layout.RECOVERY_NOTE_FILE)),
+        checkpoint.ends,
+        sync_failed=disk.exists(inventory.path_in_root(layout.FAILED_SYNC_FILE)),
+        recovery_was_killed=disk.exists(inventory.path_in_root(layout.RECOVERING_FILE)),
     )
 
 
@@ -102,11 +131,13 @@ def _max_offset(opened: ReadOnlyFiles, queue: QueueFiles, *, is_clean: bool) -> 
     return position // layout.UNIT_SIZE
 
 
-def _count_before(opened: ReadOnlyFiles, queue: QueueFiles, physical_offset: int, log: LogEnds) -> int:
+def _count_before(
+    opened: ReadOnlyFiles, queue: QueueFiles, physical_offset: int, log: LogEnds, *, is_clean: bool
+) -> int:
     """Return up to which queue offset a start after a crash trusts the units: those of records before an offset."""
     if begins_too_late(queue.files[0].base_offset, log.min_offset):
         return 0
-    end = _max_offset(opened, queue, is_clean=False)
+    end = _max_offset(opened, queue, is_clean=is_clean)
     return first_at_or_after(physical_offset, queue.min_offset, end, partial(_unit_at, opened, queue))
 
 
@@ -128,7 +159,7 @@ def small_file_findings(
             path=inventory.path_in_root(layout.ABORT_FILE),
             expected="no such file: it is there while a broker runs",
             found="it is there: the last broker was killed",
-            start="recovers as after a crash",
+            start=f"recovers as after a crash, and {_of_note(last_end)}",
             repair=NOTHING,
         )
     yield from _checkpoint_findings(inventory, last_end)
@@ -157,6 +188,13 @@ def small_file_findings(
         )
     for path in inventory.config_files:
         yield from _json_findings(disk, opened, path)
+
+
+def _of_note(last_end: LastEnd) -> str:
+    """Return what a start makes of the recovery note, which only matters after a crash."""
+    if last_end.note_objection:
+        return f"does not believe the recovery note: {last_end.note_objection}"
+    return "believes the recovery note, if the index agrees with it"
 
 
 def _checkpoint_findings(inventory: Inventory, last_end: LastEnd) -> Iterator[Finding]:

@@ -6,15 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import trio.testing
 
 from rocketpy.errors import DamagedStoreError
 from rocketpy.store.inspection.verify.inventory import read_inventory
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
 from rocketpy.store.inspection.verify.small_files_inspection import LastEnd, read_last_end
+from rocketpy.store.recovery.checkpoint import DurableEnds, load_checkpoint
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.opened_store import Reports, send
 from tests.store.opened_store import opened as open_store
 from tests.store.parts import Place
+from tests.store.whole.test_recovery_note import LIES, killed, look
 
 
 def remove_note(place: Place) -> None:
@@ -129,6 +132,16 @@ def queue_that_begins_late_after_a_kill(place: Place) -> None:
     add_abort_file(place)
 
 
+def checkpoint_within_a_record_after_a_kill(place: Place) -> None:
+    """That of another store: no record begins where it leads."""
+    checkpoint = load_checkpoint(place.disk, "/store/checkpoint")
+    assert checkpoint.ends is not None
+    offset = checkpoint.ends.durable_offset - 10
+    checkpoint.ends = DurableEnds(offset, offset, 1)
+    checkpoint.flush()
+    add_abort_file(place)
+
+
 def nothing(place: Place) -> None:
     pass
 
@@ -160,6 +173,7 @@ ARRANGEMENTS = [
     queue_that_leads_out_of_the_log_of_java,
     queue_of_java_that_begins_late,
     queue_that_begins_late_after_a_kill,
+    checkpoint_within_a_record_after_a_kill,
 ]
 
 
@@ -222,3 +236,30 @@ async def test_what_is_said_to_be_durable_is_what_a_start_insists_on(arrange: Ca
         refuses = True
     is_seen = said.walk_begin <= last_begin
     assert refuses == (said.durable_end > last_begin and is_seen)
+
+
+# ---- the recovery note ----------------------------------------------------------------------------------------------
+
+FOUND_IN_THE_INDEX = {
+    "of another index",
+    "of another index file",
+    "more entries than there are",
+    "an end that the index has not",
+    "a copied index",
+    "an older index",
+    "entries of another log",
+    "no index",
+}
+"""Notes that only the index shows to be wrong: an inspection says that a start believes them if the index agrees."""
+
+
+@pytest.mark.parametrize("name", ["true", *LIES])
+async def test_what_is_said_of_the_note_is_what_a_start_says(autojump_clock: trio.testing.MockClock, name: str) -> None:
+    place = await killed()
+    if name in LIES:
+        LIES[name][0](place)
+    said = judged(place)
+    report, _ = await look(place)
+    assert said.walk_begin == report.scanned_from
+    assert said.note_objection == ("" if name in FOUND_IN_THE_INDEX else report.note_objection)
+    assert bool(report.note_objection) == (name != "true")
