@@ -39,8 +39,6 @@ if TYPE_CHECKING:  # where kernels are not compiled nothing loads them
 _SERVED: Final = 1
 """What a fast path returns for a request that it has served: True, compared as the number that compiled code has."""
 
-_UNLIMITED: Final = 1 << 60
-
 _NO_FRAMES: list[Frame] = []
 
 _log = logging.getLogger("rocketpy.remoting")
@@ -279,10 +277,9 @@ class Connection:
         """Take bytes from the peer; RemoteProtocolError as soon as they cannot become a frame."""
         self._reader.receive(chunk)
 
-    def serve(self, frames_max: int, is_over: Callable[[], bool] = _never, replies_size: int = _UNLIMITED) -> bool:
+    def serve(self, frames_max: int, is_over: Callable[[], bool] = _never) -> bool:
         """Serve at most ``frames_max`` whole frames; True when more may be waiting.
 
-        After ``replies_size`` bytes of replies the remaining frames wait for the next call: the driver sends first.
         ``is_over`` is called after each request that may have taken a millisecond: one without a fast path, or whose
         fast path returned TOOK_LONG. When it returns True, the remaining frames wait for the next call.
         """
@@ -294,12 +291,11 @@ class Connection:
             frames = reader.next_frames(frames_max)
             may_be_more = len(frames) == frames_max
         fast_paths = self._dispatcher.fast_paths
-        enough = self.outgoing_size + replies_size
         remaining = iter(frames)
         for serialize_type, header, body in remaining:
             if serialize_type == 0 and (fast_path := fast_paths.get(header[:12])) is not None:
                 try:
-                    if (served := fast_path(self, header, body)) == _SERVED and self.outgoing_size < enough:
+                    if (served := fast_path(self, header, body)) == _SERVED:
                         continue
                 except RemoteProtocolError:
                     raise
@@ -312,7 +308,7 @@ class Connection:
                 self._dispatcher.dispatch(self, serialize_type, header, body)
             if self.is_closed:
                 return False
-            if self.outgoing_size >= enough or is_over():
+            if is_over():
                 self._cut_frames = cut = list(remaining)
                 self.frames_received -= len(cut)  # counted when they are served
                 may_be_more |= bool(cut)

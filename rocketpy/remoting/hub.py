@@ -46,8 +46,6 @@ SLICE_FRAMES: Final = 64
 READ_SIZE: Final = 65_536
 SEND_SIZE: Final = 1 << 20
 """Replies are joined up to this size for one send, so that a slow reader does not cost a copy of all the rest."""
-REPLIES_SIZE: Final = 32_768
-"""After so many bytes of replies a connection's burst ends: its peer reads them while its next requests are served."""
 EVENTS_MAX: Final = 256
 UNFINISHED_SIZE: Final = 4096
 """A longer unfinished frame counts towards the limit over all connections (``IncomingBytes``)."""
@@ -235,7 +233,7 @@ class Hub:
         self._now = 0.0
 
     def _turn(self, deadline: float, patience: float) -> bool:
-        """Serve the backlog and the ready connections, then end the burst; False when there were none."""
+        """Serve the backlog and the ready connections, then end the burst; False when no peer was ready."""
         # With a backlog it does not wait, and without budget for the sockets it does not look at them: _skipped keeps
         # its ranks for the next turn that does.
         has_backlog = bool(self._backlog)
@@ -258,7 +256,7 @@ class Hub:
             for connection in self._refused:
                 self.end(connection)
             self._refused.clear()
-        return budget <= 0 or has_backlog or bool(ready)
+        return budget <= 0 or bool(ready)
 
     def _serve_backlog(self, deadline: float) -> int:
         """Serve each backlogged peer once; returns how many frames may still be served in this turn, 0 when it is over.
@@ -380,7 +378,7 @@ class Hub:
         connection = peer.connection
         before = connection.frames_received
         # The remaining budget of the turn, not a share of it: with one busy peer the whole slice is its own.
-        if connection.serve(budget, self._is_over, REPLIES_SIZE) and not connection.is_closed:
+        if connection.serve(budget, self._is_over) and not connection.is_closed:
             # Not read again before its frames are served: this bounds what one peer can buffer here.
             peer.backlogged = True
             if connection.wants_reading:

@@ -119,32 +119,6 @@ def test_slow_requests_leave_the_rest_for_the_next_slice() -> None:
     assert connection.frames_received == 7
 
 
-@pytest.mark.parametrize("is_fast", [True, False])
-def test_enough_replies_leave_the_rest_for_the_next_call(is_fast: bool) -> None:
-    """Whoever serves a request; bytes that waited before, for a peer that is slow to read, do not count."""
-    dispatcher = echo_dispatcher()
-    connection, _ = make_connection(dispatcher=dispatcher)
-    connection.reply_frame(bytes(1_000))
-    if is_fast:
-
-        def reply_at_once(connection: Connection, header: bytes, body: bytes | None) -> bool:
-            connection.reply_frame(bytes(100))
-            return True
-
-        dispatcher.fast_paths[b'{"code":1001'] = reply_at_once
-    frame = encode_frame(RemotingCommand(code=ECHO, body=b"x" * 20))
-    connection.receive(frame * 6)
-    connection.serve(1)
-    size = connection.outgoing_size - 1_000
-    assert connection.serve(9, lambda: False, 2 * size), "three are left"
-    assert connection.frames_received == 3
-    assert connection.serve(9, lambda: False, 2 * size - 1), "one is left"
-    assert connection.frames_received == 5
-    connection.serve(9, lambda: False, 2 * size)
-    assert connection.frames_received == 6
-    assert connection.outgoing_size == 1_000 + 6 * size
-
-
 def test_few_frames_that_a_slice_cuts_off_do_not_wait_for_the_peers_next_bytes() -> None:
     """The budget was not reached, time was: there is more to serve all the same."""
     connection, _ = make_connection()

@@ -225,21 +225,6 @@ async def test_a_reply_longer_than_a_piece_arrives_whole() -> None:
             assert small.body == b"next"
 
 
-async def test_long_replies_are_sent_before_the_next_requests_are_served() -> None:
-    """The peer reads them meanwhile. Each burst serves what fills a piece, and all of it without another read."""
-    size = hub_module.REPLIES_SIZE // 2
-    with a_world() as world:
-        async with running(world):
-            peer, sock = world.connect()
-            peer.send(b"".join(ask(SIZE, opaque, b"%d" % size) for opaque in range(7)))
-            assert [each.opaque for each in await answers(peer, 7)] == list(range(7))
-            assert max(sock.given) < 2 * (size + 1_000)
-            peer.send(b"".join(ask(ECHO, opaque, bytes(100)) for opaque in range(7)))
-            sock.given.clear()
-            assert [each.opaque for each in await answers(peer, 7)] == list(range(7))
-            assert len(sock.given) == 1
-
-
 async def test_a_peer_that_does_not_read_is_not_served_further_and_goes_on_when_it_reads() -> None:
     """One chunk of requests may ask for a hundred times its size: only a slice of it is answered ahead."""
     with a_world(ConnectionLimits(outgoing_bytes_pause=200_000, outgoing_bytes_max=20_000_000)) as world:
