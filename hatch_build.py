@@ -52,6 +52,7 @@ KERNELS = (
 )
 HOT_MODULES = (
     "rocketpy/broker/acl/kernel_guard.py",
+    "rocketpy/broker/acl/session.py",
     "rocketpy/broker/monitoring/broker_stats_manager.py",
     "rocketpy/broker/monitoring/counters.py",
     "rocketpy/broker/pull/answers.py",
@@ -66,6 +67,7 @@ HOT_MODULES = (
     "rocketpy/protocol/frame/codec.py",
     "rocketpy/protocol/java_hash.py",
     "rocketpy/protocol/properties.py",
+    "rocketpy/protocol/signing_key.py",
     "rocketpy/protocol/stored_message.py",
     "rocketpy/remoting/burst.py",
     "rocketpy/remoting/connection.py",

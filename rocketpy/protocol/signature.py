@@ -13,24 +13,18 @@ their UTF-16 code units, as Java's strings are.
 
 from __future__ import annotations
 
-import hashlib
-from binascii import b2a_base64
 from collections.abc import Mapping
-from hmac import compare_digest
 from typing import Final
 
 import attrs
 
 from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.signing_key import SigningKey
 
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
 SECURITY_TOKEN: Final = "SecurityToken"
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
-
-_BLOCK_SIZE: Final = 64
-_INNER_PAD: Final = bytes(each ^ 0x36 for each in range(256))
-_OUTER_PAD: Final = bytes(each ^ 0x5C for each in range(256))
 
 
 @attrs.frozen
@@ -40,48 +34,6 @@ class SessionCredentials:
     access_key: str
     secret_key: str = attrs.field(repr=False)
     security_token: str | None = attrs.field(default=None, repr=False)
-
-
-class SigningKey:
-    """A secret key, ready to sign.
-
-    The two blocks that HMAC makes of the key are hashed once and copied for each signature, which takes half the time
-    of ``hmac.digest``.
-    """
-
-    __slots__ = ("_copy_inner", "_copy_outer")
-
-    def __init__(self, secret_key: str) -> None:
-        key = secret_key.encode("utf-8", "replace")
-        if len(key) > _BLOCK_SIZE:
-            key = hashlib.sha1(key, usedforsecurity=False).digest()
-        key = key.ljust(_BLOCK_SIZE, b"\0")
-        self._copy_inner = hashlib.sha1(key.translate(_INNER_PAD), usedforsecurity=False).copy
-        self._copy_outer = hashlib.sha1(key.translate(_OUTER_PAD), usedforsecurity=False).copy
-
-    def sign(self, content: bytes) -> bytes:
-        """Return the Base64 text of the HMAC-SHA1 of ``content``."""
-        inner = self._copy_inner()
-        inner.update(content)
-        outer = self._copy_outer()
-        outer.update(inner.digest())
-        return b2a_base64(outer.digest(), newline=False)
-
-    def matches(self, content: bytes, signature: str) -> bool:
-        """Whether ``signature`` is that of ``content``; takes the same time right or wrong."""
-        return self.matches_text(content, signature.encode("utf-8", "replace"))
-
-    def matches_text(self, content: bytes, signature: bytes) -> bool:
-        """The same for the bytes of a signature's text."""
-        return compare_digest(self.sign(content), signature)
-
-    def matches_digest(self, content: bytes, digest: bytes) -> bool:
-        """The same for a signature already decoded from Base64; the fast path of a send ends here."""
-        inner = self._copy_inner()
-        inner.update(content)
-        outer = self._copy_outer()
-        outer.update(inner.digest())
-        return compare_digest(outer.digest(), digest)
 
 
 def signed_content(ext_fields: Mapping[str, str], body: bytes | None, *, leave_out: str = SIGNATURE) -> bytes:

@@ -28,9 +28,9 @@ import msgspec
 
 from rocketpy import BUILD
 from rocketpy.broker.acl.permission import is_group_resource
-from rocketpy.broker.acl.plain_access_resource import PlainAccessResource
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.acl.remote_address import host_of_peer
+from rocketpy.broker.acl.session import NO_SESSION, Session
 from rocketpy.broker.metadata.groups import NAME_LENGTH_MAX
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
@@ -184,27 +184,6 @@ _SIGNED_BY_CODE: Final = {
 }
 
 
-@attrs.define(eq=False)
-class Session:
-    """Cached decisions on the requests with one code that a peer makes with one account."""
-
-    access_key: str | None
-    account: PlainAccessResource | None  # None for an address of a global white list
-    needs_nothing: bool  # its address is in a global white list
-    needs_no_signature: bool  # its address is in the account's white list
-    matches: Callable[[bytes, bytes], bool]  # of the account's signing key, for a signature out of its Base64
-    matches_text: Callable[[bytes, bytes], bool]  # the same for one in Base64
-    allowed: set[tuple[str, str]] = attrs.field(factory=set, init=False)  # topic and group of permitted requests
-
-
-def _matches_nothing(content: bytes, signature: bytes) -> bool:
-    return False
-
-
-_NO_SESSION: Final = Session(None, None, False, False, _matches_nothing, _matches_nothing)
-"""Stands for a peer without a session: no request names its access key."""
-
-
 class FastPathGuards:
     """The guards of one broker, and the decoder that the fast path of sends uses after them.
 
@@ -281,20 +260,18 @@ class FastPathGuards:
         return KernelGuard(self.sessions[code], fast_path=fast_path, guarded=guarded).process
 
     def _open_white_session(self, code: int, peer: str) -> Session:
-        """Return and cache a session for a peer of a global white list; ``_NO_SESSION`` for any other peer."""
+        """Return and cache a session for a peer of a global white list; ``NO_SESSION`` for any other peer."""
         if not self._manager.is_white(host_of_peer(peer)):
-            return _NO_SESSION
-        return self._cache(code, peer, Session("", None, True, True, _matches_nothing, _matches_nothing))
+            return NO_SESSION
+        return self._cache(code, peer, Session("", None, needs_nothing=True, needs_no_signature=True))
 
     def _open_session(self, code: int, peer: str, access_key: str) -> Session:
-        """Return and cache a session of a peer with this access key; ``_NO_SESSION`` for an unknown key."""
+        """Return and cache a session of a peer with this access key; ``NO_SESSION`` for an unknown key."""
         account = self._manager.account(access_key)
         if account is None:
-            return _NO_SESSION
+            return NO_SESSION
         needs_no_signature = account.is_white(host_of_peer(peer))
-        key = account.signing_key
-        session = Session(access_key, account, False, needs_no_signature, key.matches_digest, key.matches_text)
-        return self._cache(code, peer, session)
+        return self._cache(code, peer, Session(access_key, account, needs_no_signature=needs_no_signature))
 
     def _cache(self, code: int, peer: str, session: Session) -> Session:
         if sum(map(len, self.sessions.values())) >= _SESSIONS_MAX:

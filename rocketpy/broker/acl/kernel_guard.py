@@ -10,33 +10,20 @@ Rule: like that guard, it passes only what has a valid signature.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
-from typing import Final, Protocol, final
+from typing import Final, final
 
+from rocketpy.broker.acl.session import Session
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import FastPath
 
 _NO_BODY: Final = b""
 
 
-class KnownSession(Protocol):
-    """What is known of a peer: ``fast_path_guards.Session`` is one."""
-
-    @property
-    def access_key(self) -> str | None: ...
-
-    @property
-    def allowed(self) -> Set[tuple[str, str]]: ...
-
-    @property
-    def matches_text(self) -> Callable[[bytes, bytes], bool]: ...
-
-
 @final
 class KernelGuard:
     """Guard of one fast path of single sends."""
 
-    def __init__(self, sessions: Mapping[str, KnownSession], *, fast_path: FastPath, guarded: FastPath) -> None:
+    def __init__(self, sessions: dict[str, Session], *, fast_path: FastPath, guarded: FastPath) -> None:
         """Take the sessions by peer, the fast path, and the same behind the guard that fills the sessions."""
         self._sessions = sessions
         self._fast_path = fast_path

@@ -20,7 +20,7 @@ from rocketpy.broker.acl.permission import (
 )
 from rocketpy.broker.acl.remote_address import AddressPattern, parse_address_pattern
 from rocketpy.protocol.bodies.acl import PlainAccessConfig
-from rocketpy.protocol.signature import SigningKey
+from rocketpy.protocol.signing_key import SigningKey
 from rocketpy.protocol.topic_name import RETRY_PREFIX
 
 KEY_LENGTH_MIN = 7

@@ -53,6 +53,8 @@ class VaryingValue:
         """Of a property: what a record has from the value before it up to this one."""
         self.sent = sent
         """The same of the text as it was sent, which has WAIT."""
+        self.signed = b""
+        """What is signed between the value before it, in the order of names, and this one."""
 
     def find(self, header: bytes, begin: i64) -> i64:
         """Find the value that begins at a position of the header at hand; return where it ends."""
@@ -79,8 +81,10 @@ class SendForm:
         self.flag: i64 = 0
         self.reconsume_times: i64 = 0
         self.command_flag: i64 = 0
-        self.signed_texts: tuple[bytes, bytes, bytes, bytes, bytes] = b"", b"", b"", b"", b""
-        """What is signed before, between and after the values that differ."""
+        self.signed_values: list[VaryingValue] = []
+        """The values that differ and are signed, in the order in which they are."""
+        self.signed_end = b""
+        """What is signed after the last of them."""
         self._fields: dict[bytes, bytes] = {}
         self._sent_end = b""  # of the properties' text, after the last value
 
@@ -235,15 +239,26 @@ class SendForm:
             return False
         self.names = fields[b"b"].decode("ascii"), fields[b"a"].decode("ascii")
         self.access_key = fields.get(b"AccessKey", b"").decode("ascii")
-        self.signed_texts = (
-            b"".join([fields.get(name, b"") for name in _SIGNED_HEAD]),
-            fields[b"f"],
-            fields[b"h"],
-            self._sent_end,
-            b"".join([fields.get(name, b"") for name in _SIGNED_TAIL]),
-        )
+        self._order_signed()
         self._fields = {}
         return True
+
+    def _order_signed(self) -> None:
+        """Put the values that are signed in order, with what is signed between them."""
+        fields = self._fields
+        before = b"".join([fields.get(name, b"") for name in _SIGNED_HEAD])
+        for kind, after in ((QUEUE_ID, fields[b"f"]), (BORN_TIMESTAMP, fields[b"h"])):
+            for value in self.varying:
+                if value.kind == kind:
+                    value.signed = before
+                    self.signed_values.append(value)
+            before = after
+        for value in self.varying:
+            if value.kind >= PROPERTY:
+                value.signed = before + value.sent
+                self.signed_values.append(value)
+                before = b""
+        self.signed_end = b"".join([before, self._sent_end, *[fields.get(name, b"") for name in _SIGNED_TAIL]])
 
 
 def _name_end(header: bytes, at: i64) -> i64:

@@ -33,7 +33,6 @@ from rocketpy.protocol.kernels.send_form import (
     INT32_MAX,
     KEYS,
     OPAQUE,
-    PROPERTY,
     QUEUE_ID,
     SIGNATURE,
     TAGS,
@@ -101,24 +100,12 @@ class SendHeader:
 
     def signed_content(self, body: bytes) -> bytes:
         """Return what the signature of the header that was read signs: all values in the order of their names, body."""
-        writer, header, varying = self._writer, self.header, self._form.varying
-        before_queue_id, before_born, before_properties, after_properties, after = self._form.signed_texts
+        writer, header, form = self._writer, self.header, self._form
         writer.truncate(0)
-        writer.write(before_queue_id)
-        for value in varying:
-            if value.kind == QUEUE_ID:
-                copy_text(writer, header, value.begin, value.end)
-        writer.write(before_born)
-        for value in varying:
-            if value.kind == BORN_TIMESTAMP:
-                copy_text(writer, header, value.begin, value.end)
-        writer.write(before_properties)
-        for value in varying:
-            if value.kind >= PROPERTY:
-                writer.write(value.sent)
-                copy_text(writer, header, value.begin, value.end)
-        writer.write(after_properties)
-        writer.write(after)
+        for value in form.signed_values:
+            writer.write(value.signed)
+            copy_text(writer, header, value.begin, value.end)
+        writer.write(form.signed_end)
         writer.write(body)
         return writer.getvalue()
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketpy.broker.acl.fast_path_guards import FastPathGuards, Session
+from rocketpy.broker.acl.fast_path_guards import FastPathGuards
 from rocketpy.broker.acl.needs import ADMIN as NEEDS_ADMIN
 from rocketpy.broker.acl.needs import ANY_ACCOUNT
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
+from rocketpy.broker.acl.session import Session
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand

@@ -19,7 +19,8 @@ from rocketpy.protocol.bodies.acl import PlainAccessConfig
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.signature import SessionCredentials, SigningKey
+from rocketpy.protocol.signature import SessionCredentials
+from rocketpy.protocol.signing_key import SigningKey
 from rocketpy.runner import run_inline
 from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.acl.accounts import (

@@ -18,7 +18,8 @@ from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import decode_frame, encode_frame
-from rocketpy.protocol.signature import SessionCredentials, SigningKey, signature_matches
+from rocketpy.protocol.signature import SessionCredentials, signature_matches
+from rocketpy.protocol.signing_key import SigningKey
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher

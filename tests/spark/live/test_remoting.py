@@ -21,7 +21,8 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.protocol.headers.queue_bounds import GetMaxOffsetRequestHeader
-from rocketpy.protocol.signature import SessionCredentials, SigningKey, signature_matches
+from rocketpy.protocol.signature import SessionCredentials, signature_matches
+from rocketpy.protocol.signing_key import SigningKey
 from rocketpy.remoting.tls.contexts import server_context
 from rocketpy.spark.live.remoting import BlockingRemotingClient
 from rocketpy.spark.live.tls import TlsFiles
