@@ -11,6 +11,8 @@ from rocketpy.broker.acl.fast_path_guards import FastPathGuards
 from rocketpy.broker.acl.kernel_guard import KernelGuard
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.send.properties import NOT_PLAIN
+from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol.bodies.acl import PlainAccessConfig
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame.json_header import encode_json_header
@@ -148,3 +150,72 @@ def test_it_never_allows_more_than_the_general_path(
     request.ext_fields |= sent_changes
     header = encode_json_header(request)
     assert not served.serves(connection, request, header) or long_way(manager, "10.0.0.1", header, body)
+
+
+HOSTILE = [
+    (b'"b":"orders"', b'"b":"invoices","b":"orders"'),
+    (b'"b":"orders"', b'"b":"orders","b":"invoices"'),
+    (b'"b":"orders"', b'"b":"\\u006frders"'),
+    (b'"b":"orders"', b'"\\u0062":"orders"'),
+    (b'"b":"orders"', b'"b":"orders","\\u0062":"invoices"'),
+    (b'"b":"orders"', b'"b":["orders"]'),
+    (b'"b":"orders"', b'"b":null'),
+    (b'"b":"orders"', b'"b":"invoices"'),
+    (b'"b":"orders"', b'"b":"","c":"orders"'),
+    (b'"b":"orders"', b'"b":"orders","x":""'),
+    (b'"a":"writers"', b'"a":"readers"'),
+    (b'"e":"1"', b'"e":1'),
+    (b'"e":"1"', b'"e":"01"'),
+    (b'"f":"0"', b'"f":"","g":"0"'),
+    (b'"AccessKey":"RocketMQ"', b'"AccessKey":"RocketMQ","AccessKey":"adminMQ"'),
+    (b'"AccessKey":"RocketMQ"', b'"AccessKey":"stranger","AccessKey":"RocketMQ"'),
+    (b'"AccessKey":"RocketMQ"', b'"accesskey":"RocketMQ"'),
+    (b'"AccessKey"', b'"\\u0041ccessKey"'),
+    (b'"Signature":"', b'"Signature":"","Signature":"'),
+    (b'"Signature":"', b'"signature":"'),
+    (b'"Signature":"', b'"Signature":" '),
+    (b'"extFields":{', b'"extFields":{},"extFields":{'),
+    (b'"extFields":{', b'"extFields":{"b":"invoices","Signature":""},"extFields":{'),
+    (b'"extFields":{', b'"extFields":{"Signature":null,'),
+    (b"}", b"} "),
+]
+"""What a forger may write instead: repeated, escaped, absent and wrong parts."""
+
+
+@given(
+    changes=st.lists(st.sampled_from(HOSTILE), max_size=3),
+    body=st.none() | st.binary(max_size=5),
+    is_known=st.booleans(),
+    turns=st.integers(1, 2),
+)
+@settings(deadline=None, max_examples=300)
+def test_hostile_headers_are_served_only_where_the_general_path_allows_them(
+    changes: list[tuple[bytes, bytes]], body: bytes | None, is_known: bool, turns: int
+) -> None:
+    served, connection = Served(make_manager()), peer_at("10.0.0.1")
+    if is_known:
+        assert served.serves(connection, signed(SEND, FIELDS, body))
+    request = signed(SEND, FIELDS, body)
+    header = encode_json_header(request)
+    for found, put in changes:
+        header = header.replace(found, put, 1)
+    try:
+        allowed = long_way(make_manager(), "10.0.0.1", header, body)
+    except RemoteProtocolError:
+        allowed = False
+    for _ in range(turns):
+        assert not served.serves(connection, request, header) or allowed
+
+
+async def test_a_changed_secret_counts_at_once() -> None:
+    manager = make_manager()
+    served, connection = Served(manager), peer_at("10.0.0.1")
+    for _ in range(3):
+        assert served.serves(connection, signed(SEND, FIELDS))
+    await manager.update_account(PlainAccessConfig("RocketMQ", "another secret"))
+    for _ in range(2):
+        assert not served.serves(connection, signed(SEND, FIELDS))
+    by = SessionCredentials("RocketMQ", "another secret")
+    for _ in range(3):
+        assert served.serves(connection, signed(SEND, FIELDS, by=by))
+        assert not served.serves(connection, signed(SEND, FIELDS))
