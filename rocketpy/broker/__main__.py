@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import linecache
 import logging
 import os
 import signal
@@ -395,4 +396,5 @@ def report_failure(group: BaseExceptionGroup[RocketpyError], *, is_start: bool) 
 
 if __name__ == "__main__":
     gc.set_threshold(*GC_THRESHOLDS)
+    linecache.clearcache()  # attrs leaves the source text of all methods that it has generated there, for debuggers
     sys.exit(main())

@@ -92,3 +92,17 @@ def test_a_broker_with_default_settings_does_not_load(module: str, loaded: set[s
     assert importlib.util.find_spec(module) is not None, "the module has another name now"
     assert "rocketpy.store.message_store" in loaded
     assert module not in loaded
+
+
+def test_a_broker_does_not_keep_the_source_text_of_generated_methods() -> None:
+    """It is most of a megabyte, which is filled again by what the start allocates next."""
+    code = """
+import atexit, linecache, runpy, sys
+atexit.register(lambda: print("kept:", [name for name in linecache.cache if name.startswith("<attrs")]))
+sys.argv[1:] = ["-h"]
+runpy.run_module("rocketpy.broker", run_name="__main__")
+"""
+    output = subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ).stdout
+    assert output.splitlines()[-1] == "kept: []"
