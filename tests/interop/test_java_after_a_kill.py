@@ -1,7 +1,7 @@
 """A Java broker has the store between two lives of ours, of which the first was killed and left its recovery note.
 
-Java does not know the note, so it is still there afterwards, of the same boot and the same file. It must not be believed:
-Java has written a checkpoint of its own, and an index of what its recovery has read again.
+Java does not know the note, so it is still there afterwards, of the same boot and the same file. It must not be
+believed: Java has written a checkpoint of its own, and an index of what its recovery has read again.
 """
 
 from __future__ import annotations
