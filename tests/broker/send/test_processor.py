@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rocketpy.broker.monitoring.counters import TopicPutCounter
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
@@ -230,16 +229,16 @@ async def test_a_topic_that_changes_changes_for_the_next_message(broker: Message
 async def test_what_is_cached_of_topics_is_bounded(broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic that was dropped from the cache is checked once more, and takes the fast path again."""
     monkeypatch.setattr("rocketpy.broker.send.fast_path.PLAIN_TOPICS_MAX", 2)
-    checked: list[str] = []
-    topic_put_counter = broker.tables.stats.topic_put_counter
-
-    def noted(topic: str) -> TopicPutCounter:
-        checked.append(topic)
-        return topic_put_counter(topic)
-
-    monkeypatch.setattr(broker.tables.stats, "topic_put_counter", noted)
     for number in range(5):
         broker.add_topic(f"T{number}")
+    checked: list[str] = []
+    select_topic_config = broker.tables.topics.select_topic_config
+
+    def noted(topic: str) -> TopicConfig | None:
+        checked.append(topic)
+        return select_topic_config(topic)
+
+    monkeypatch.setattr(broker.tables.topics, "select_topic_config", noted)
     for topic in ("T0", "T1", "T0", "T2", "T0", "T3", "T4", "T0"):
         assert (await broker.ask(send(topic=topic))).code == ResponseCode.SUCCESS
     assert checked == ["T0", "T1", "T2", "T0", "T3", "T4", "T0"]
