@@ -161,6 +161,8 @@ async def test_a_check_is_answered_by_another_client_of_the_group(
                     await send_halves(first, [half(topic, others.language, "unknown", "commit")])
                 await heir.send([half(topic, "known", "rollback")], "transaction")
                 lines = await heir.wait_lines("checked", 1)
+                body = f"{others.language} unknown commit".encode()
+                await collected.until(lambda: body in collected.bodies, f"{body!r}")  # it prints before it answers
             assert {str(each["keys"]) for each in lines} == {"k"}
 
         async def to_ours(others: Roles, kind: str) -> None:
