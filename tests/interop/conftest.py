@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.client import Client
+from tests.blackbox import processes
 from tests.docs.example_programs import BROKER_SETTINGS
 from tests.interop import tools
 from tests.interop.cluster import Cluster, start_cluster
@@ -42,6 +43,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     cluster = funcargs.get("cluster") or funcargs.get("two_brokers")
     if report.failed and isinstance(cluster, Cluster):
         report.sections.append((f"logs of the {cluster.kind} cluster", cluster.logs()))
+
+
+@pytest.fixture(scope="module")
+def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a nameserver of ours for all brokers that the tests of a module start."""
+    port = processes.free_ports(1)
+    process = processes.start_nameserver(tmp_path_factory.mktemp("namesrv"), port)
+    yield f"127.0.0.1:{port}"
+    assert process.terminate() == 0, process.log()
 
 
 @pytest.fixture(scope="session")

@@ -7,26 +7,16 @@ meets all that it can answer: nothing, other bytes, an exception, and answers lo
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from tests.blackbox import processes
 from tests.blackbox.wire import SUCCESS, Wire
 from tests.interop.conftest import TARGET
 from tests.interop.pair import Pair, assert_equal_stores, open_pair
 
 pytestmark = pytest.mark.java
-
-
-@pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port = processes.free_ports(1)
-    process = processes.start_nameserver(tmp_path_factory.mktemp("namesrv"), port)
-    yield f"127.0.0.1:{port}"
-    assert process.terminate() == 0, process.log()
 
 
 def send(pair: Pair, randomness: Random, count: int, size_max: int) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from rocketpy.store.recovery.recovery_note import decode_note
-from tests.blackbox import processes
 from tests.blackbox.ledger import Ledger
 from tests.blackbox.load import Sender, key_of
 from tests.blackbox.wire import Wire
@@ -28,14 +27,6 @@ WINDOW = 16
 BY_JAVA = 200
 KEYS_ASKED = 40
 LIMIT_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port = processes.free_ports(1)
-    process = processes.start_nameserver(tmp_path_factory.mktemp("namesrv"), port)
-    yield f"127.0.0.1:{port}"
-    assert process.terminate() == 0, process.log()
 
 
 @pytest.fixture

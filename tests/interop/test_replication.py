@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 import pytest
 
 from rocketpy.protocol.stored_message import decode_message
-from tests.blackbox import processes
 from tests.blackbox.ledger import Ledger
 from tests.blackbox.load import Sender, parse_body
 from tests.blackbox.wire import Wire
@@ -32,15 +30,6 @@ WINDOW = 16
 ANSWERS_S = 60.0
 ANSWERS = 100
 SIZES = StoreSizes(log_file=FILE_SIZE, queue_file=2_000, index_slots=500, index_entries=5_000)
-
-
-@pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A nameserver of ours for all pairs of the module, which take turns."""
-    port = processes.free_ports(1)
-    process = processes.start_nameserver(tmp_path_factory.mktemp("namesrv"), port)
-    yield f"127.0.0.1:{port}"
-    assert process.terminate() == 0, process.log()
 
 
 @attrs.define(eq=False)
