@@ -1,12 +1,10 @@
 """Equality, hash and text of header and body values, written once for all of their classes.
 
-``attrs`` would write the three anew for each of about ninety classes, compile them at import, and keep them. Values are
-compared and printed in tests, tools and logs, not per message, so these methods may look the attributes up by name.
+``attrs`` would generate and compile the three for each class at import, and keep them. Values are compared and printed
+in tests, tools and logs, not per message, so these methods may look the attributes up by name.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import attrs
 
@@ -45,6 +43,6 @@ class ValueMethods:
 _SHARED = ("__eq__", "__hash__", "__repr__")
 
 
-def _attributes(value: object) -> Iterator[attrs.Attribute[object]]:
+def _attributes(value: object) -> tuple[attrs.Attribute[object], ...]:
     attributes: tuple[attrs.Attribute[object], ...] = vars(value.__class__)["__attrs_attrs__"]
-    return iter(attributes)
+    return attributes

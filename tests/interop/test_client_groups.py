@@ -349,7 +349,7 @@ async def test_a_new_group_begins_where_java_s_begins(
 
 
 async def _has_in_each_queue(client: Client, topic: str, count: int) -> bool:
-    """Return whether the queues have so many messages each: Java's broker acknowledges before they are in a queue."""
+    """Return whether each queue has that number of messages: Java's broker acknowledges before they are in a queue."""
     stats = await client.admin().topics.stats(topic)
     return {each.max_offset for each in stats.offset_table.values()} == {count}
 
