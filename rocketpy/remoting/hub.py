@@ -8,7 +8,8 @@ Rules:
 - Fair by time: a burst ends after ``SLICE_FRAMES`` frames and the hub passes a Trio checkpoint after ``SLICE_SECONDS``
   (at the latest when the current request is done). Both limits also apply in the middle of one connection's frames; the
   remaining frames are served first in the next turn.
-- Within its slice it waits for quick peers in its own epoll descriptor, a millisecond at most (``lull``).
+- Within its slice it waits for quick peers in its own epoll descriptor, a millisecond at most, and spins at the
+  beginning of such a wait (``lull``).
 - Level-triggered. Events are never kept across a checkpoint, because by then a descriptor may belong to another peer.
 - One guard per connection: a malformed frame, a reset or a bug in serving ends that connection only, and only after the
   burst, so that its earlier requests are answered. ``StoreError`` and ``AssertionError`` pass: they end the program.
@@ -22,6 +23,7 @@ Rules:
 from __future__ import annotations
 
 import logging
+import os
 import select
 import socket
 import time
@@ -38,7 +40,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
-from rocketpy.remoting.lull import LULL_SECONDS, Lull
+from rocketpy.remoting.lull import LULL_SECONDS, Lull, spin_seconds_here
 from rocketpy.remoting.tls.acceptor import TLS_HANDSHAKE
 
 SLICE_SECONDS: Final = 0.001
@@ -47,6 +49,8 @@ READ_SIZE: Final = 65_536
 SEND_SIZE: Final = 1 << 20
 """Replies are joined up to this size for one send, so that a slow reader does not cost a copy of all the rest."""
 EVENTS_MAX: Final = 256
+LOOKS_MAX: Final = 1000
+"""Looks of one spin: a bound beside that by time. A look takes a microsecond."""
 UNFINISHED_SIZE: Final = 4096
 """A longer unfinished frame counts towards the limit over all connections (``IncomingBytes``)."""
 
@@ -101,9 +105,13 @@ class Hub:
         allows: Callable[[bytes, tuple[str, int]], bool],
         take_tls: Callable[[socket.socket, tuple[str, int]], None],
         lull_seconds: float = LULL_SECONDS,
+        spin_seconds: float | None = None,
         monotonic: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``lull_seconds`` is 0 where peers wait for tasks, which answer once the hub has returned to Trio."""
+        """``lull_seconds`` is 0 where peers wait for tasks, which answer once the hub has returned to Trio.
+
+        ``spin_seconds`` is by default what the number of processors allows.
+        """
         self._dispatcher = dispatcher
         self._burst = dispatcher.burst
         self._limits = limits
@@ -115,7 +123,7 @@ class Hub:
         self._take_tls = take_tls
         self._monotonic = monotonic
         self._deadline = 0.0  # of the current slice
-        self._lull = Lull(lull_seconds)
+        self._lull = Lull(lull_seconds, spin_seconds=spin_seconds_here() if spin_seconds is None else spin_seconds)
         self._epoll = select.epoll()
         self._peers: dict[int, _Peer] = {}
         self._peer_of: dict[Connection, _Peer] = {}
@@ -237,7 +245,11 @@ class Hub:
         # With a backlog it does not wait, and without budget for the sockets it does not look at them: _skipped keeps
         # its ranks for the next turn that does.
         has_backlog = bool(self._backlog)
-        ready: list[tuple[int, int]] = [] if has_backlog else self._epoll.poll(patience, EVENTS_MAX)
+        ready: list[tuple[int, int]] = []
+        if not has_backlog:
+            ready = self._epoll.poll(0, EVENTS_MAX)
+            if not ready and patience:
+                ready = self._wait(patience)
         if not ready and not has_backlog:
             self._skipped = {}
             return False
@@ -257,6 +269,24 @@ class Hub:
                 self.end(connection)
             self._refused.clear()
         return budget <= 0 or bool(ready)
+
+    def _wait(self, patience: float) -> list[tuple[int, int]]:
+        """Wait for quick peers, which were not ready a moment ago; nothing if none is ready in time."""
+        lull, poll = self._lull, self._epoll.poll
+        spin_seconds = lull.spin_seconds()
+        if spin_seconds:
+            monotonic = self._monotonic
+            ends_at = monotonic() + spin_seconds
+            for _ in range(LOOKS_MAX):
+                os.sched_yield()  # to a peer that shares this processor, and to the kernel's own threads
+                ready: list[tuple[int, int]] = poll(0, EVENTS_MAX)
+                if ready:
+                    lull.note_spin(is_vain=False)
+                    return ready
+                if monotonic() > ends_at:
+                    break
+            lull.note_spin(is_vain=True)
+        return poll(patience, EVENTS_MAX)
 
     def _serve_backlog(self, deadline: float) -> int:
         """Serve each backlogged peer once; returns how many frames may still be served in this turn, 0 when it is over.

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from rocketpy.remoting.lull import LULL_SECONDS, QUICK_SECONDS, Lull
+import os
+
+import pytest
+
+from rocketpy.remoting.lull import LULL_SECONDS, QUICK_SECONDS, SPIN_SECONDS, Lull, spin_seconds_here
 
 SOON = QUICK_SECONDS / 2
 
@@ -67,3 +71,42 @@ def test_a_wait_that_is_not_vain_makes_up_for_all_before() -> None:
     assert come_back_until_it_waits(lull) == 1
     lull.note(is_vain=True)
     assert come_back_until_it_waits(lull) == 8
+
+
+def sleeping_waits(lull: Lull, count: int) -> list[int]:
+    """Return how many waits sleep at once before each one that spins, all of them in vain."""
+    sleeping = []
+    for _ in range(count):
+        number = 0
+        while not lull.spin_seconds():
+            number += 1
+        sleeping.append(number)
+        lull.note_spin(is_vain=True)
+    return sleeping
+
+
+def test_each_vain_spin_lets_more_waits_sleep_at_once_up_to_a_bound() -> None:
+    assert sleeping_waits(Lull(), 13) == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024]
+
+
+def test_a_spin_that_finds_a_request_makes_up_for_all_before() -> None:
+    lull = Lull()
+    sleeping_waits(lull, 6)
+    while not lull.spin_seconds():
+        pass
+    lull.note_spin(is_vain=False)
+    assert sleeping_waits(lull, 3) == [0, 1, 2]
+
+
+def test_without_seconds_no_wait_spins() -> None:
+    lull = Lull(spin_seconds=0.0)
+    assert [lull.spin_seconds() for _ in range(5)] == [0.0] * 5
+
+
+@pytest.mark.parametrize(("processors", "seconds"), [({0}, 0.0), ({3}, 0.0), ({0, 1}, SPIN_SECONDS)])
+def test_a_process_with_one_processor_does_not_spin(
+    monkeypatch: pytest.MonkeyPatch, processors: set[int], seconds: float
+) -> None:
+    """It would keep its peer from running."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: processors)
+    assert spin_seconds_here() == seconds
