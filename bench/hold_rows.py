@@ -58,8 +58,11 @@ def wake_p99_ms(session: Session) -> float:
             waiting.close()
 
 
-def pull_by_sql(session: Session) -> float:
-    """Pull the prepared messages with an expression; return messages per second."""
+def pull_by_sql_in_turn(session: Session) -> float:
+    """Pull the prepared messages with an expression, one request after the other; return messages per second.
+
+    The client is Python, and takes longer for a pull than either broker: the row shows that neither is in its way.
+    """
     total = session.prepare_pull()
     with probe.Connection(session.broker.port, timeout_s=60) as connection:
         began = time.perf_counter()
@@ -74,11 +77,11 @@ def pull_by_sql(session: Session) -> float:
                 offset = int(fields["nextBeginOffset"])
         seconds = time.perf_counter() - began
     if pulled < total:
-        session.note(f"pull of 32 by SQL92: {session.broker.kind} answered {pulled} of {total} messages")
+        session.note(f"pull of 32 by SQL92, 1 in flight: {session.broker.kind} answered {pulled} of {total} messages")
     return pulled / seconds
 
 
-def _pull_by_sql_in_flight(session: Session) -> float:
+def _pull_by_sql(session: Session) -> float:
     """Pull the same with the load generator, as for the row of plain pulls: one pull of each queue is in flight."""
     return session.pull(selector=SELECTOR)
 
@@ -251,6 +254,6 @@ def _request(code: int, opaque: int, ext_fields: dict[str, str]) -> bytes:
 
 HOLD_ROWS = [
     Row("5,000 suspended pulls: wake p99", "ms", wake_p99_ms, is_less_better=True),
-    Row("pull of 32 by SQL92", "messages/s", pull_by_sql, is_of_ten=True, is_warmed=True),
-    Row("pull of 32 by SQL92, 8 in flight", "messages/s", _pull_by_sql_in_flight, is_warmed=True),
+    Row("pull of 32 by SQL92", "messages/s", _pull_by_sql, is_of_ten=True, is_warmed=True),
+    Row("pull of 32 by SQL92, 1 in flight", "messages/s", pull_by_sql_in_turn, is_warmed=True),
 ]
