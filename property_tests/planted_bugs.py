@@ -2,7 +2,8 @@
 
 Each is a small change of the real classes, switched on for a while by ``PlantedBug.planted``. The bugs are of the kind
 that passes every test without a crash in it. The state machine in ``test_store_machine.py`` must find each of them, and
-the enumeration in ``crash/`` those that show within two lives.
+the enumeration in ``crash/`` those that show within two lives. Of those about the recovery note it is the other way
+round: the enumeration must find each, and the machine one.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from typing import Any
 from property_tests.hunts import Function, PlantedBug
 from rocketpy.errors import StoreError
 from rocketpy.store.files.mapped_file_queue import MappedFileQueue
+from rocketpy.store.index.file_list import IndexFileList
 from rocketpy.store.log import commit_log
 from rocketpy.store.log.commit_log import CommitLog, FlushRange
 from rocketpy.store.recovery import dispatcher as log_dispatcher
+from rocketpy.store.recovery import recovery_note, store_files
+from rocketpy.store.recovery.checkpoint import DurableEnds
 from rocketpy.store.recovery.dispatcher import LogDispatcher
 from rocketpy.store.recovery.marker_files import AbortFile, RecoveryMark
 from rocketpy.store.recovery.queue_recovery import QueueRecovery
 from rocketpy.store.recovery.recovery import StoreRecovery
+from rocketpy.store.recovery.recovery_note import RecoveryNote
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
@@ -187,6 +192,69 @@ class _Rewrites:
         return getattr(self._config, name)
 
 
+# ---- changes that are about the recovery note ------------------------------------------------------------------------
+
+
+def _forgets_boots(identity: Function) -> Function:
+    return lambda self, path: identity(self, path).partition("/")[2]
+
+
+def _nothing_to_do(repair: Function) -> Function:
+    return lambda self: iter(())
+
+
+def _as_if_durable(load: Function) -> Function:
+    def load_files(self: Any, **arguments: Any) -> str:
+        why: str = load(self, **arguments)
+        self.unsynced.clear()
+        return why
+
+    return load_files
+
+
+def _whatever_failed(read_believed: Function) -> Function:
+    def read_always(*arguments: Any, sync_failed: bool, **others: Any) -> Any:
+        return read_believed(*arguments, sync_failed=False, **others)
+
+    return read_always
+
+
+def _as_far_as_the_queues(index_begin_offset: Any) -> Any:
+    def end_of_queues(self: Any) -> int:
+        begin: int = index_begin_offset.fget(self)
+        if self.checkpoint.ends is None or not self.report.is_crash or self.report.note_objection:
+            return begin
+        return max(begin, min(self.report.end_offset, self.checkpoint.ends.durable_offset))
+
+    return property(end_of_queues)
+
+
+def _notes_first(flush_thoroughly: Function) -> Function:
+    async def note_and_flush(self: Any, **arguments: Any) -> None:
+        self._end_burst()
+        checkpoint, offset = self._checkpoint, self._commit_log.wrote_offset
+        ends, checkpoint.ends = checkpoint.ends, DurableEnds(offset, offset, self._queues.unit_count)
+        checkpoint.flushed()
+        checkpoint.ends = ends
+        await flush_thoroughly(self, **arguments)
+
+    return note_and_flush
+
+
+def _though_it_is_newer(objection: Function) -> Function:
+    return lambda note, identity, ends: objection(note, identity, note.ends)
+
+
+def _with_its_offset(read_note: Function) -> Function:
+    def take_offset(self: Any) -> Any:
+        note = read_note(self)
+        if isinstance(note, RecoveryNote) and note.ends is not None:
+            self.checkpoint.ends = note.ends
+        return note
+
+    return take_offset
+
+
 PLANTED: Mapping[str, PlantedBug] = {
     "acknowledge before sync": PlantedBug(
         "GroupCommitService answers waiting requests before the sync",
@@ -247,5 +315,33 @@ PLANTED: Mapping[str, PlantedBug] = {
     "forget a failed sync too early": PlantedBug(
         "recovery removes the mark of a failed sync before it has written again what may be lost",
         [(StoreFiles, "recover", _removes_the_mark_first)],
+    ),
+    "believe the note after a loss of power": PlantedBug(
+        "the identity of a file does not say in which boot the note was written",
+        [(SimDisk, "identity", _forgets_boots)],
+    ),
+    "leave a torn burst of the index": PlantedBug(
+        "the note is believed, and the slots of a burst of keys that a kill has ended are left as they are",
+        [(IndexFileList, "repair", _nothing_to_do)],
+    ),
+    "take a noted index for durable": PlantedBug(
+        "full index files that were kept because of the note are not synced before the checkpoint covers them",
+        [(IndexFileList, "load", _as_if_durable)],
+    ),
+    "believe the note after a failed sync": PlantedBug(
+        "the note vouches for an index file of which a sync has failed",
+        [(store_files, "read_believed", _whatever_failed)],
+    ),
+    "trust the index as far as the queues": PlantedBug(
+        "the note says that log and queues are durable up to an offset, and the index is taken to be complete up to it",
+        [(StoreFiles, "index_begin_offset", _as_far_as_the_queues)],
+    ),
+    "write the note before the flush": PlantedBug(
+        "the note has the offset that a flush is about to make durable, and a start walks from there",
+        [
+            (FlushConsumeQueueService, "flush_thoroughly", _notes_first),
+            (recovery_note, "_objection", _though_it_is_newer),
+            (StoreFiles, "_read_note", _with_its_offset),
+        ],
     ),
 }

@@ -29,6 +29,8 @@ from rocketpy.testing.store_world import LifeEnded, StoreWorld
 
 T = TypeVar("T")
 ROOT = "/store"
+NOTE_NAME = "recovery-note"
+NOTE_PATH = f"{ROOT}/{NOTE_NAME}"
 BODY_SIZE_MAX = 1000
 RECORD_OVERHEAD = 91 + len("T") + len("TAGS\x01A")  # of a message with tags and no more properties
 UNLIMITED = 1 << 50
@@ -104,6 +106,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.life_count = 0  # each life has its own tags: a unit that another one left is seen by them
         self.is_faulty = False  # a disk call was made to fail
         self.may_need_space = True  # something of what is in the log has no unit, or no space for one
+        self.older_note = b""
         self.is_broken = False  # a promise was: the rest would only hide it
 
     def teardown(self) -> None:
@@ -405,6 +408,28 @@ class StoreMachine(RuleBasedStateMachine):
 
     @precondition(is_closed)
     @rule()
+    def note_is_lost(self) -> None:
+        self.world.remove(NOTE_PATH)
+
+    @precondition(is_closed)
+    @rule(position=st.integers(0, 200))
+    def note_is_damaged(self, position: int) -> None:
+        if self.world.disk.exists(NOTE_PATH):
+            self.world.disk.flip_bit(NOTE_PATH, position)
+
+    @precondition(is_closed)
+    @rule()
+    def note_is_older(self) -> None:
+        """The note of an earlier life, in the file of the last one."""
+        note = self.world.disk.peek(ROOT).get(NOTE_NAME)
+        if note is not None and self.older_note:
+            file = self.world.disk.open(NOTE_PATH)
+            file.write(0, self.older_note)
+            file.close()
+        self.older_note = note or self.older_note
+
+    @precondition(is_closed)
+    @rule()
     def abort_file_is_left(self) -> None:
         self.world.disk.open(f"{ROOT}/abort", create=True).close()
 
@@ -473,7 +498,10 @@ class StoreMachine(RuleBasedStateMachine):
                 for each in self.model.log[: self.model.written_count]
                 if each.topic == topic and b"KEYS\x01%s" % key.encode() in each.properties
             ]
-            assert found == expected, f"the index has {found} for {key!r} of {topic}, expected {expected}"
+            if found != expected:
+                raise InvariantBroken(
+                    Invariant.KEYS_LEAD, f"the index has {found} for {key!r} of {topic}, expected {expected}"
+                )
 
     @precondition(can_read)
     @rule(queue=queue_names, which=st.integers(0, 50))

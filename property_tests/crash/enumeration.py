@@ -61,6 +61,12 @@ class Effort:
     every_later_moment: bool = False
     """A store that goes on may die at any moment then, and not only when it has done all that it does."""
 
+    later_lives: Sequence[tuple[str, ...]] = LATER_LIVES
+    """What a store does that goes on."""
+
+    is_killed_first: bool = False
+    """The first death is a kill, and no loss of power: what comes later begins with a note that is believed."""
+
 
 @attrs.define
 class Counts:
@@ -124,7 +130,7 @@ class Enumeration:
         """Die at a moment, in every way that the effort allows, and in some cases again."""
         counts, effort = self.counts, self._effort
         counts.disks_possible += 1 + LegalDisks(moment.disk).possible_count
-        for death in self._deaths(None, moment, units_max=UNITS_MAX):
+        for death in self._deaths(None, moment, units_max=UNITS_MAX, is_killed=effort.is_killed_first):
             counts.disks_built += 1
             if self._is_right(death) and death.is_new:
                 counts.disks_recovered += 1
@@ -145,7 +151,7 @@ class Enumeration:
 
     def _go_on(self, death: _Death) -> None:
         """Let the store live again, and die in the end."""
-        for operations in LATER_LIVES:
+        for operations in self._effort.later_lives:
             life = Life(self._setup, death.disk, death.model, number=len(death.history))
             everywhere = self._effort.every_later_moment
             life.run(operations, OPERATIONS, watched_from=0 if everywhere else len(operations))
@@ -161,10 +167,13 @@ class Enumeration:
             if self._is_right(death):
                 yield death
 
-    def _deaths(self, before: _Death | None, moment: Moment, *, units_max: int) -> Iterator[_Death]:
+    def _deaths(
+        self, before: _Death | None, moment: Moment, *, units_max: int, is_killed: bool = False
+    ) -> Iterator[_Death]:
         """Yield what may be left when a store dies at a moment: by a kill, and by a loss of power."""
         history, moments = ((), ()) if before is None else (before.history, before.moments)
         legal = LegalDisks(moment.disk).disks(samples=self._effort.samples, seed=moment.call, units_max=units_max)
+        legal = iter(()) if is_killed else legal
         killed, dark = copied(moment.model), copied(moment.model)
         killed.died(power_lost=False)
         dark.died(power_lost=True)

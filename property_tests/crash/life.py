@@ -31,6 +31,8 @@ ABORT_FILE = f"{ROOT}/abort"
 LOG_FILE_SIZE = 8192
 FLUSH_INTERVAL_MS = 1000
 SMALL = 150  # the size of a body
+KEY = "key"
+"""The key of every message."""
 
 
 @attrs.frozen(slots=False)
@@ -41,6 +43,9 @@ class Setup:
     alphabet: tuple[str, ...] = attrs.field(default=(), repr=False)
     flush: FlushDiskType = attrs.field(default=FlushDiskType.SYNC_FLUSH, repr=str)
     has_index: bool = False
+    index_keys: int = 3
+    """So many keys fill an index file."""
+
     has_extensions: bool = False
     has_pool: bool = False
     """Whether messages wait in the transient store pool, so that only what is durable is promised."""
@@ -60,7 +65,7 @@ class Setup:
             mapped_file_size_consume_queue_ext=4096,
             transient_store_pool_enable=self.has_pool,
             max_hash_slot_num=4,
-            max_index_num=4,  # three keys
+            max_index_num=self.index_keys + 1,
             flush_interval_commit_log=FLUSH_INTERVAL_MS,
             flush_commit_log_thorough_interval=FLUSH_INTERVAL_MS,
             flush_interval_consume_queue=FLUSH_INTERVAL_MS,
@@ -180,21 +185,21 @@ class Life:
     def put(self, size: int) -> None:
         """Send one message; the burst goes on."""
         # Another life sends the same sizes to the same offsets with other tags: so a unit that it left is seen.
-        sent = self.world.put("A", 0, self._body(size), keys=["key"], tags=f"t{self._number}")
+        sent = self.world.put("A", 0, self._body(size), keys=[KEY], tags=f"t{self._number}")
         assert isinstance(sent, Sent), sent
         self.tell(self.model.sent, [sent])
 
     def put_batch(self, count: int) -> None:
         """Send some messages at once; the burst goes on."""
         bodies = [self._body(SMALL) for _ in range(count)]
-        sent = self.world.put_batch("B", 0, bodies, keys=["key"], tags=f"t{self._number}")
+        sent = self.world.put_batch("B", 0, bodies, keys=[KEY], tags=f"t{self._number}")
         assert isinstance(sent, list), sent
         self.tell(self.model.sent, sent)
 
     def put_naming(self, topic: str) -> None:
         """Send a message, in a batch, which the store dispatches to no queue that it names; the burst goes on."""
         more = {PROPERTY_INNER_MULTI_DISPATCH: topic, PROPERTY_INNER_MULTI_QUEUE_OFFSET: "0"}
-        sent = self.world.put_batch("B", 0, [self._body(SMALL)], keys=["key"], tags=f"t{self._number}", more=more)
+        sent = self.world.put_batch("B", 0, [self._body(SMALL)], keys=[KEY], tags=f"t{self._number}", more=more)
         assert isinstance(sent, list), sent
         self.tell(self.model.sent, sent)
 

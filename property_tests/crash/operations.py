@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from property_tests.crash.life import FLUSH_INTERVAL_MS, SMALL, Life
+from property_tests.crash.life import FLUSH_INTERVAL_MS, KEY, SMALL, Life
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.message_store import MessageStore
 
@@ -59,6 +59,15 @@ def _put_meanwhile(life: Life) -> None:
     life.world.meanwhile = None
 
 
+def _put_late(life: Life) -> None:
+    """One more message comes just before the first flush, which covers it before the index has its key."""
+    life.end_burst(waits=False)
+    life.world.pass_time(FLUSH_INTERVAL_MS - _INDEX_BUILDS_MS / 4)
+    life.put(SMALL)
+    life.end_burst(waits=False)
+    life.world.pass_time(_INDEX_BUILDS_MS)
+
+
 def _restart(life: Life) -> None:
     """Stop in order and start again."""
     life.world.stop()
@@ -80,7 +89,7 @@ def _search(life: Life) -> None:
 
 
 async def _places_of_key(topic: str, store: MessageStore) -> list[int]:
-    found = await store.query_message(topic, "key", 1000, 0, 1 << 62)
+    found = await store.query_message(topic, KEY, 1000, 0, 1 << 62)
     return sorted({each.physical_offset for each in decode_messages(found.body) if each.topic == topic})
 
 
@@ -103,6 +112,7 @@ OPERATIONS: Mapping[str, Callable[[Life], None]] = {
     "acknowledge": _acknowledge,
     "checkpoint": _checkpoint,
     "put meanwhile": _put_meanwhile,
+    "put late": _put_late,
     "restart": _restart,
     "search": _search,
     "clock back": _clock_back,

@@ -1,6 +1,7 @@
 """Planted bugs are found, each by the enumeration that also finds nothing without them.
 
-Some take too many lives for that, or a full disk: those are for the state machine and its scripts.
+Some take too many lives for that, or a full disk: those are for the state machine and its scripts. A bug about the
+recovery note takes a note that is believed: so it is looked for after a kill, in one workload that leads there.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from property_tests.crash.enumeration import Effort, Enumeration
 from property_tests.crash.history import replay
 from property_tests.crash.life import Setup
 from property_tests.planted_bugs import PLANTED
+from rocketpy.store.config import FlushDiskType
+from rocketpy.testing.sim.inode import PAGE_SIZE
 from rocketpy.testing.store_model import Invariant, InvariantBroken
+
+DISKS_MAX = 30_000
+"""Enough to find any of them; the enumeration looks at many times more."""
 
 USUAL = Effort(2, samples=2, again_each=10, goes_on_each=10, lives_after_each=2000)
 ALL_GO_ON = attrs.evolve(USUAL, goes_on_each=1)  # what is wrong shows in a later life only
@@ -51,8 +57,43 @@ FOUND = {
 }
 """What may happen, how much is tried, and which sentence is not true then."""
 
-DISKS_MAX = 30_000
-"""Enough to find any of them; the enumeration looks at many times more."""
+WHOLE_PAGES = Setup("", flush=FlushDiskType.ASYNC_FLUSH, has_index=True, sector_size=PAGE_SIZE)
+TORN_PAGES = attrs.evolve(WHOLE_PAGES, index_keys=6, sector_size=64)  # entries that two others are around, in a sector
+KILLED = Effort(samples=0, again_each=DISKS_MAX, goes_on_each=DISKS_MAX, is_killed_first=True)
+
+FOUND_ABOUT_THE_NOTE = {
+    "believe the note after a loss of power": (
+        attrs.evolve(TORN_PAGES, alphabet=("put batch", "put", "checkpoint")),
+        attrs.evolve(KILLED, is_killed_first=False),
+        Invariant.KEYS_LEAD,
+    ),
+    "leave a torn burst of the index": (
+        attrs.evolve(WHOLE_PAGES, alphabet=("put", "put", "put late")),
+        KILLED,
+        Invariant.KEYS_LEAD,
+    ),
+    "trust the index as far as the queues": (
+        attrs.evolve(WHOLE_PAGES, alphabet=("put", "put late")),
+        KILLED,
+        Invariant.KEYS_LEAD,
+    ),
+    "take a noted index for durable": (
+        attrs.evolve(WHOLE_PAGES, alphabet=("put", "put late", "put batch", "search")),
+        attrs.evolve(KILLED, goes_on_each=1, later_lives=[("put batch", "restart")]),
+        Invariant.KEYS_LEAD,
+    ),
+    "believe the note after a failed sync": (
+        attrs.evolve(WHOLE_PAGES, alphabet=("put", "checkpoint", "put batch", "sync fails", "search")),
+        attrs.evolve(KILLED, goes_on_each=1, later_lives=[("restart",)], every_later_moment=True),
+        Invariant.KEYS_LEAD,
+    ),
+    "write the note before the flush": (
+        attrs.evolve(WHOLE_PAGES, alphabet=("put large", "put large", "checkpoint")),
+        attrs.evolve(KILLED, again_each=1),
+        Invariant.TWICE_IS_ONCE,
+    ),
+}
+"""For each of these one workload, in whose last operation the first life ends: a note is believed after some lives."""
 
 
 @pytest.mark.parametrize("name", FOUND)
@@ -69,6 +110,27 @@ def test_it_is_found(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert failure.invariant is invariant, str(failure)
     assert disks < DISKS_MAX
     replay(failure.setup, *failure.history)  # it is the bug, and nothing else
+    with capsys.disabled():
+        print(f"\n    planted bug found: {name}: {invariant.name} in {disks:,} disks", end="")
+
+
+@pytest.mark.parametrize("name", FOUND_ABOUT_THE_NOTE)
+def test_a_bug_about_the_note_is_found(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """And nothing is, by the same enumeration, without the bug: a note that is believed costs no message and no key."""
+    setup, effort, invariant = FOUND_ABOUT_THE_NOTE[name]
+    setup = attrs.evolve(setup, name=name)
+    effort = attrs.evolve(effort, operations_max=len(setup.alphabet))
+    with PLANTED[name].planted():
+        enumeration = Enumeration(setup, effort)
+        enumeration.run(setup.alphabet)
+        (failure,) = enumeration.failures
+    counts = enumeration.counts
+    disks = counts.disks_built + counts.later_deaths
+    assert failure.invariant is invariant, str(failure)
+    assert disks < DISKS_MAX
+    without_bug = Enumeration(setup, effort)
+    without_bug.run(setup.alphabet)
+    assert not without_bug.failures, str(without_bug.failures[0])
     with capsys.disabled():
         print(f"\n    planted bug found: {name}: {invariant.name} in {disks:,} disks", end="")
 

@@ -41,6 +41,7 @@ class Invariant(enum.Enum):
     ABORT_FILE = "the abort file is absent only before the first open and after a clean stop"
     CUT_STAYS_CUT = "what recovery cut never comes back"
     FULL_DISK = "a full disk refuses messages and ends nothing"
+    KEYS_LEAD = "the index leads from a key to all messages that have it, and to no other"
 
 
 @attrs.frozen

@@ -290,5 +290,5 @@ def test_every_invariant_is_a_sentence_of_the_promise() -> None:
         "what was acknowledged as durable is there, once, in order, byte-identical; queue offsets have no hole; "
         "nothing was invented; recovering twice equals once; a clean stop loses nothing; the abort file is absent only "
         "before the first open and after a clean stop; what recovery cut never comes back; a full disk refuses "
-        "messages and ends nothing"
+        "messages and ends nothing; the index leads from a key to all messages that have it, and to no other"
     )
