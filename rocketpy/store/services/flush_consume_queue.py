@@ -3,10 +3,12 @@
 Units can be rebuilt from the log, so no request waits for this flush; it determines how much of the log recovery scans
 after a crash. So while messages come, a thorough flush and a checkpoint follow every CHECKPOINT_SECONDS, or
 CHECKPOINT_BYTES of the log: a restart scans about as much, however long the log is. A few messages wait for the
-thorough interval of the settings. The timestamp and the end of
-the log for the checkpoint are captured before the thorough flush begins: the units of everything stored until then are
-written, and durable when the flush has returned. (RocketMQ takes the timestamp of the last unit written when the flush
-is over, which may not be part of it.)
+thorough interval of the settings. What a start has scanned is covered at once, while the store already serves: a store
+that is killed before its first checkpoint would be scanned again, a store of a Java broker as a whole.
+
+The timestamp and the end of the log for the checkpoint are captured before the thorough flush begins: the units of
+everything stored until then are written, and durable when the flush has returned. (RocketMQ takes the timestamp of the
+last unit written when the flush is over, which may not be part of it.)
 
 Each queue file is synced alone. One ``syncfs`` would take a tenth of the time for thousands of queues, but it waits for
 every dirty page of the file system: those of a log that is appended to at full speed, and of other programs.
@@ -118,15 +120,19 @@ class FlushConsumeQueueService:
         covered_offset = 0 if ends is None else ends.durable_offset
         flushed_at = free_at = looked_at = trio.current_time()
         seen_offset = self._commit_log.wrote_offset
+        is_uncovered = seen_offset - covered_offset >= CHECKPOINT_BYTES_MIN
         while True:
             is_quick = self._commit_log.wrote_offset - seen_offset > CHECKPOINT_BYTES // 4
             seen_offset = self._commit_log.wrote_offset
             tick_s = min(self._interval_s, _QUICK_TICK_SECONDS) if is_quick else self._interval_s
-            await trio.sleep_until(next_tick(tick_s))
+            if not is_uncovered:
+                await trio.sleep_until(next_tick(tick_s))
             now = trio.current_time()
             new_bytes = self._commit_log.wrote_offset - covered_offset
             with suppress(ShortageError):
-                if self._is_thorough(now - flushed_at, new_bytes, is_free=now >= free_at):
+                is_thorough = is_uncovered or self._is_thorough(now - flushed_at, new_bytes, is_free=now >= free_at)
+                is_uncovered = False  # in a shortage it waits for its interval as any other does
+                if is_thorough:
                     offset = self._commit_log.wrote_offset
                     await self.flush_thoroughly(flush_log=self._flush_log)
                     flushed_at, covered_offset = now, offset

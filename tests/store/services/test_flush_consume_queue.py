@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.errors import StoreError
+from rocketpy.errors import DescriptorShortageError, StoreError
 from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint, load_checkpoint
 from rocketpy.store.services.flush_consume_queue import (
     CHECKPOINT_BYTES,
@@ -114,9 +114,10 @@ async def test_while_messages_come_a_checkpoint_follows_every_few_seconds(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """What was stored since the last one is what a restart after a kill must read again."""
-    queues, disk = Queues({1: 1}, log=Log(5, CHECKPOINT_BYTES_MIN, 400), unit_count=30), SimDisk()
+    queues, disk = Queues({1: 1}, log=Log(5, 0, 0), unit_count=30), SimDisk()
     async with trio.open_nursery() as nursery:
         await nursery.start(service(queues, disk).run)
+        queues.log.wrote_offset = CHECKPOINT_BYTES_MIN
         await trio.sleep(CHECKPOINT_SECONDS - 0.5)
         assert not disk.exists("/checkpoint")
         await trio.sleep(1)
@@ -146,6 +147,58 @@ async def test_much_that_comes_at_once_does_not_wait_for_the_interval(autojump_c
         ends = load_checkpoint(disk, "/checkpoint").ends
         assert ends is not None
         assert ends.durable_offset == 2 * CHECKPOINT_BYTES
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_a_start_has_walked_is_covered_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    """Killed before its first checkpoint, a store without one of ours would walk its whole log again."""
+    size = CHECKPOINT_BYTES_MIN
+    queues, disk = Queues(dict.fromkeys(range(5), 0), log=Log(5, size, size), unit_count=30), SimDisk()
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service(queues, disk).run)
+        assert not disk.exists("/checkpoint"), "the start does not wait for it"
+        await trio.testing.wait_all_tasks_blocked()
+        assert trio.current_time() == began
+        assert queues.flushed == [[0, 1, 2], [3, 4]]
+        assert load_checkpoint(disk, "/checkpoint").ends == DurableEnds(size, size, 30)
+        write_count = disk.calls["write"]
+        await trio.sleep(50)
+        assert disk.calls["write"] == write_count, "once"
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("covered", [1, CHECKPOINT_BYTES_MIN])
+async def test_a_short_walk_is_worth_no_checkpoint_at_once(
+    autojump_clock: trio.testing.MockClock, covered: int
+) -> None:
+    size, disk = CHECKPOINT_BYTES_MIN, SimDisk()
+    checkpoint = StoreCheckpoint(disk, "/checkpoint", ends=DurableEnds(covered, covered, 1))
+    queues = Queues({1: 1}, log=Log(5, size, size), unit_count=30)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service(queues, disk, checkpoint).run)
+        await trio.sleep(50)
+        assert not disk.exists("/checkpoint")
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_shortage_at_the_start_leaves_the_checkpoint_to_the_interval(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    size, disk = CHECKPOINT_BYTES_MIN, SimDisk()
+    queues = Queues({1: 1}, log=Log(5, size, size), unit_count=30)
+
+    def no_descriptor() -> None:
+        queues.during_sync = None
+        raise DescriptorShortageError("cannot open", path="/queue", reason="simulated limit")
+
+    queues.during_sync = no_descriptor
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service(queues, disk).run)
+        await trio.sleep(CHECKPOINT_SECONDS - 0.5)
+        assert not disk.exists("/checkpoint")
+        await trio.sleep(1)
+        assert load_checkpoint(disk, "/checkpoint").ends == DurableEnds(size, size, 30)
         nursery.cancel_scope.cancel()
 
 

@@ -19,6 +19,7 @@ from tests.store.opened_store import bodies, kill, opened, send
 from tests.store.parts import Place
 
 COUNT = 300  # so many messages before the checkpoint, and half as many after it
+LONG_COUNT, LONG_SIZE = 170, 8000  # messages, and bytes of each: more than is worth a checkpoint of its own
 NOTE = "recovery-note"
 SETTINGS = {"max_hash_slot_num": 20, "max_index_num": 200}
 
@@ -95,6 +96,81 @@ async def test_a_clean_shutdown_leaves_no_note(autojump_clock: trio.testing.Mock
     assert place.disk.exists(f"{place.root}/{NOTE}")
     await look(place)
     assert not place.disk.exists(f"{place.root}/{NOTE}")
+
+
+async def killed_java_store() -> Place:
+    """Return a store as a killed Java broker leaves it: times in the checkpoint, no offsets of ours, no note."""
+    place = Place(SimDisk(), "/store")
+    scope = opened(place)
+    store = await scope.__aenter__()
+    for number in range(LONG_COUNT):
+        send(store, b"%d" % number + bytes(LONG_SIZE), queue_id=number % 2)
+    store.end_burst()
+    await kill(scope)
+    assert isinstance(place.disk, SimDisk)
+    place.disk.kill_process()
+    place.disk.unlink(f"{place.root}/{NOTE}")
+    place.write(f"{place.root}/checkpoint", b"".join(each.to_bytes(8, "big") for each in (1, 1, 0)).ljust(4096, b"\0"))
+    return place
+
+
+async def test_the_walk_of_a_java_store_is_not_repeated_after_a_kill_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The checkpoint that covers it follows the start at once, and the first sends do not wait for it."""
+    place = await killed_java_store()
+    reports: list[RecoveryReport] = []
+    scope = opened(place, reports=reports)
+    store = await scope.__aenter__()
+    began = trio.current_time()
+    for number in range(3):
+        send(store, b"%d" % (LONG_COUNT + number))
+    store.end_burst()
+    await trio.testing.wait_all_tasks_blocked()
+    assert trio.current_time() == began
+    await kill(scope)
+    assert isinstance(place.disk, SimDisk)
+    place.disk.kill_process()
+    async with opened(place, reports=reports) as store:
+        assert sum(len(bodies(store, queue_id=queue_id)) for queue_id in range(2)) == LONG_COUNT + 3
+    first, second = reports
+    assert (first.scanned_from, first.record_count) == (0, LONG_COUNT)
+    assert second.scanned_from >= first.end_offset
+    assert second.record_count <= 3
+    assert second.is_crash
+
+
+@pytest.mark.parametrize("is_power_lost", [False, True])
+async def test_a_crash_in_each_call_before_that_checkpoint_loses_nothing(
+    autojump_clock: trio.testing.MockClock, is_power_lost: bool
+) -> None:
+    place = await killed_java_store()
+    disk, states, calls = place.disk, [], []
+    assert isinstance(disk, SimDisk)
+
+    def note(method: str, path: str) -> None:
+        calls.append(f"{method} {path}")
+        if disk.exists(f"{place.root}/{NOTE}"):  # recovery is over
+            states.append(disk.state())
+
+    scope = opened(place)
+    disk.before_change = note
+    await scope.__aenter__()
+    await trio.testing.wait_all_tasks_blocked()
+    disk.before_change = None
+    await kill(scope)
+    assert f"sync {place.root}/checkpoint" in calls
+    for state in states:
+        left = SimDisk(state=state)
+        if is_power_lost:
+            left.lose_power(lambda count: 0)
+        async with opened(Place(left, place.root)) as store:
+            assert sum(store.max_offset_in_queue("T", queue_id) for queue_id in range(2)) == LONG_COUNT
+            for queue_id in range(2):
+                result = await store.get_message("T", queue_id, LONG_COUNT // 2 - 1, 1)
+                assert [int(each.body.rstrip(b"\0")) for each in decode_messages(result.body)] == [
+                    LONG_COUNT - 2 + queue_id
+                ]
 
 
 async def test_a_store_without_a_message_has_nothing_to_tell_of_a_crash(
