@@ -17,7 +17,7 @@ from rocketpy.store.config import FlushDiskType
 from rocketpy.testing.sim.inode import PAGE_SIZE
 from rocketpy.testing.store_model import Invariant, InvariantBroken
 
-DISKS_MAX = 30_000
+DISKS_MAX = 40_000
 """Enough to find any of them; the enumeration looks at many times more."""
 
 USUAL = Effort(2, samples=2, again_each=10, goes_on_each=10, lives_after_each=2000)
