@@ -4,6 +4,9 @@ For optimizing a path: ``CHECKOUT`` is a work tree of the previous version (``gi
 take turns under the same load; the figure is the processor time that a broker has used, system time included, until it
 had caught up. Unlike a rate it depends little on other load of the machine, and the ratio of the two runs of one turn
 hardly at all: the last column is the median of those ratios. It does not cover parallelism, waiting, or other brokers.
+
+``--accounts both`` compares the two versions with ``aclEnable=true``; ``--accounts this`` has accounts on this side
+only, so that ``python -m bench.versions . --accounts this`` gives what accounts cost in one version.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from bench.processes import processor_s
 from bench.rows import BATCH_SIZE, BODY_BYTES, PULL_SIZE, QUEUES
 
 HELD_MS = 15_000
+WITH_ACCOUNTS = {"aclEnable": "true"}
 
 
 @dataclass
@@ -154,6 +158,7 @@ class VersionRow:
 
 ROWS: tuple[Measured, ...] = (
     VersionRow("send 1x64", 200_000, 1, 64),
+    VersionRow("send 4x64", 200_000, 4, 64),
     VersionRow("send 1x1000", 200_000, 1, 1000),
     VersionRow("send 32x1", 100_000, 32, 1),
     VersionRow("batch of 32", 20_000, 1, 16, batch=BATCH_SIZE),
@@ -168,14 +173,18 @@ def main() -> int:
     parser.add_argument("checkout", type=Path, help="the other version")
     parser.add_argument("--rows", nargs="+", metavar="TEXT", default=[""], help="rows whose name contains one of these")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--accounts", choices=("none", "this", "both"), default="none", help="which one has accounts")
     parser.add_argument("--directory", type=Path, default=REPOSITORY / "bench" / "results", help="for the stores")
     options = parser.parse_args()
     rows = [row for row in ROWS if any(text in row.name for text in options.rows)]
     options.directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="versions-", dir=options.directory) as work:
         brokers = [
-            VersionBroker("ours", Path(work) / name, {}, repository=repository.resolve())
-            for name, repository in (("other", options.checkout), ("this", REPOSITORY))
+            VersionBroker("ours", Path(work) / name, settings, repository=repository.resolve())
+            for name, repository, settings in (
+                ("other", options.checkout, WITH_ACCOUNTS if options.accounts == "both" else {}),
+                ("this", REPOSITORY, {} if options.accounts == "none" else WITH_ACCOUNTS),
+            )
         ]
         try:
             program = load.build(Path(work))
