@@ -10,13 +10,13 @@ from typing import Final
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64, u8
 
-# Each byte of these words is the same. A word whose highest bits are 0 is ASCII.
+# Each byte of these words is the same. None has more than 62 bits: a longer constant would be an object, which is
+# converted wherever it is used.
 _ONES: Final[i64] = 0x0101010101010101
 _ENTRY_ENDS: Final[i64] = 0x0202020202020202
 _SPACES: Final[i64] = 0x2020202020202020
 _QUOTES: Final[i64] = 0x2222222222222222
-_BACKSLASHES: Final[i64] = 0x5C5C5C5C5C5C5C5C
-_HIGHEST: Final[i64] = -0x7F7F7F7F7F7F7F80
+_HALF_BACKSLASHES: Final[i64] = 0x2E2E2E2E2E2E2E2E
 _DIGITS_MAX: Final[i64] = 18
 """Digits of a number that is read: more might not fit into 64 bits."""
 
@@ -40,14 +40,15 @@ def is_same(text: bytes, begin: i64, other: bytes, other_begin: i64, size: i64) 
 def text_end(text: bytes, begin: i64) -> i64:
     """Return where a run of ASCII characters ends: at a quote, backslash, control character, or byte above 0x7F."""
     at = begin
+    half = _HALF_BACKSLASHES  # mypyc would add two constants to one of more than 62 bits
     last = i64(len(text)) - 8
     while at <= last:
         word = read_i64_le(text, at)
         quotes = word ^ _QUOTES
-        backslashes = word ^ _BACKSLASHES
+        backslashes = word ^ (half + half)
         # A byte below n makes the highest bit of (byte - n) & ~byte, a zero byte that of (byte - 1) & ~byte.
         found = ((word - _SPACES) & ~word) | ((quotes - _ONES) & ~quotes) | ((backslashes - _ONES) & ~backslashes)
-        if ((found | word) & _HIGHEST) != 0:
+        if (((found | word) >> 7) & _ONES) != 0:
             break
         at += 8
     size = i64(len(text))
@@ -65,7 +66,7 @@ def entry_end(text: bytes, begin: i64, end: i64) -> i64:
     while at + 8 <= end:
         word = read_i64_le(text, at)
         others = word ^ _ENTRY_ENDS
-        # The same test: one byte is a NUL or a separator. Shifted, because a constant of 64 bits would be an object.
+        # The same test: one byte is a NUL or a separator.
         if ((((word - _ONES) & ~word) | ((others - _ONES) & ~others)) >> 7) & _ONES:
             break
         at += 8

@@ -37,10 +37,11 @@ from mypy_extensions import i16, i32, i64
 
 from rocketpy.protocol.kernels.ascii_text import entry_end, java_hash
 
-_UNIQ_KEY: Final = 0x554E4951_5F4B4559
+_UNIQ: Final = 0x554E4951
+_UNDERSCORE_KEY: Final = 0x5F4B4559
 _KEYS: Final = 0x4B455953
 _TAGS: Final = 0x54414753
-_HIGH_BITS: Final = -0x7F7F7F7F_7F7F7F80  # 0x80 in each of eight bytes
+_ONES: Final = 0x01010101_01010101
 _THREES: Final = 0x03030303_03030303
 _KEYS_MAX: Final = 128  # INDEX_KEYS_MAX; a text with more of them is declined
 _OVERHEAD: Final = 22
@@ -131,7 +132,12 @@ class BatchItems:
         at = begin
         while at < end:
             value_at: i64 = 0
-            if end - at > 9 and read_i64_be(body, at) == _UNIQ_KEY and body[at + 8] == 1:
+            if (
+                end - at > 9
+                and read_i32_be(body, at) == _UNIQ
+                and read_i32_be(body, at + 4) == _UNDERSCORE_KEY
+                and body[at + 8] == 1
+            ):
                 value_at = at + 9
                 at = value_end(body, value_at, end)
                 if at <= value_at or unique_key:
@@ -203,8 +209,9 @@ def value_end(body: bytes, at: i64, end: i64) -> i64:
     """Return where a value ends, at its separator or with the text; -1 if it is not ASCII or has another control."""
     while end - at >= 8:
         word = read_i64_be(body, at)
-        # The usual test of eight bytes at once: one is above 0x7F, or below 3.
-        if (word | (word - _THREES) & ~word) & _HIGH_BITS:
+        # The usual test of eight bytes at once: one is above 0x7F, or below 3. Shifted, because a constant of more than
+        # 62 bits would be an object.
+        if (word | (word - _THREES) & ~word) >> 7 & _ONES:
             break
         at += 8
     while at < end:
