@@ -34,6 +34,19 @@ def test_only_the_signature_itself_matches(content: bytes, other: bytes, text: s
         assert not key.matches_text(content, wrong)
 
 
+@given(content=st.binary(max_size=300), at=st.integers(0, 300), flipped=st.integers(0, 7))
+def test_content_in_two_parts_is_signed_as_one(content: bytes, at: int, flipped: int) -> None:
+    key = SigningKey("12345678")
+    text = key.sign(content)
+    assert key.matches_text(content[:at], text, content[at:])
+    assert key.matches_digest(content[:at], base64.b64decode(text), content[at:])
+    if content:
+        at %= len(content)
+        changed = content[:at] + bytes((content[at] ^ 1 << flipped,)) + content[at + 1 :]
+        assert not key.matches_text(changed[:at], text, changed[at:])
+        assert not key.matches_digest(changed[:at], base64.b64decode(text), changed[at:])
+
+
 def test_a_signature_does_not_change_the_next_one() -> None:
     key = SigningKey("12345678")
     assert [key.sign(each) for each in (b"one", b"two", b"one")] == [

@@ -31,17 +31,27 @@ class Session:
         self.needs_no_signature = needs_no_signature
         self.allowed: set[tuple[str, str]] = set()
         """Topic and group of permitted requests."""
+        self.last_allowed: tuple[str, str] | None = None
+        """A pair out of them that :meth:`allows` was asked for last. For a comparison by identity: the kernel gives the
+        same object for all headers of one form."""
         self._key: SigningKey | None = None if account is None else account.signing_key
 
-    def matches(self, content: bytes, digest: bytes) -> bool:
-        """Whether the account has signed; for a signature out of its Base64."""
-        key = self._key
-        return key is not None and key.matches_digest(content, digest)
+    def allows(self, names: tuple[str, str]) -> bool:
+        """Whether requests with this topic and group are permitted."""
+        if names not in self.allowed:
+            return False
+        self.last_allowed = names
+        return True
 
-    def matches_text(self, content: bytes, signature: bytes) -> bool:
+    def matches(self, content: bytes, digest: bytes, rest: bytes = b"") -> bool:
+        """Whether the account has signed ``content`` and ``rest``; for a signature out of its Base64."""
+        key = self._key
+        return key is not None and key.matches_digest(content, digest, rest)
+
+    def matches_text(self, content: bytes, signature: bytes, rest: bytes = b"") -> bool:
         """The same for one in Base64."""
         key = self._key
-        return key is not None and key.matches_text(content, signature)
+        return key is not None and key.matches_text(content, signature, rest)
 
 
 NO_SESSION: Final = Session(None, None)

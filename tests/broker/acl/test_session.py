@@ -24,6 +24,27 @@ def test_what_the_account_has_signed_matches() -> None:
     assert not session.matches(b"content", b"")
 
 
+def test_a_rest_that_is_not_copied_is_signed_too() -> None:
+    session = Session("RocketMQ", build_account(PlainAccessConfig("RocketMQ", "12345678")))
+    assert session.matches_text(b"con", SIGNATURE, b"tent")
+    assert session.matches(b"con", base64.b64decode(SIGNATURE), b"tent")
+    assert not session.matches_text(b"con", SIGNATURE, b"tend")
+    assert not session.matches_text(b"content", SIGNATURE, b"content")
+    assert not session.matches(b"con", base64.b64decode(SIGNATURE))
+
+
+def test_what_was_allowed_last_is_known() -> None:
+    session = Session("RocketMQ", build_account(PlainAccessConfig("RocketMQ", "12345678")))
+    names = ("topic", "group")
+    assert not session.allows(names)
+    assert session.last_allowed is None
+    session.allowed.add(("topic", "group"))
+    assert session.allows(names)
+    assert session.last_allowed is names
+    assert not session.allows(("other", "group"))
+    assert session.last_allowed is names
+
+
 @pytest.mark.parametrize("session", [NO_SESSION, Session("", None, needs_nothing=True)])
 def test_nothing_matches_without_an_account(session: Session) -> None:
     for content, signature in ((b"content", SIGNATURE), (b"", b"")):
