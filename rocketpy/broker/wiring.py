@@ -78,7 +78,13 @@ class Wiring:
         self.delay = DelayFeature(context, serve_woken=partial(hold_service.serve_woken, flushes=True))
         message_put = self.delay.message_put
         self.transaction = TransactionFeature(context, message_put=message_put)
-        self.send = SendFeature(context, message_put=message_put, hooks=hooks, decode=self.acl.decode_send)
+        self.send = SendFeature(
+            context,
+            message_put=message_put,
+            hooks=hooks,
+            decode=self.acl.decode_send,
+            decode_batch=self.acl.decode_batch,
+        )
         self.pull = PullFeature(
             context, message_put=message_put, hold_service=hold_service, hooks=self.send.consume_hooks
         )

@@ -1,9 +1,13 @@
-"""Fast path for the headers of SEND_MESSAGE_V2 and PULL_MESSAGE in JSON: decoded in one step by ``msgspec``.
+"""Fast path for the headers of sends, batches and pulls in JSON: decoded in one step by ``msgspec``.
 
 The general path (``decode_command``, then ``read_header``) gives the same values; the tests feed both the same frames.
 The fast path is strict: any doubt (a missing field, a number out of range, non-standard JSON, a hook's extra field that
 changes the meaning) raises :data:`FAST_HEADER_ERRORS`, and the caller falls back to the general path, which accepts the
 header or explains the error.
+
+Rule: a header is decoded by the decoder of one request code only if every member ``code`` in it has that value, and if
+it has no member but those of a command. A fast path is chosen by the first member. The general path takes the last one,
+also one that is named ``Code``: without this rule a request could be served by one code here and by another there.
 
 Compatibility: ``SendMessageRequestHeaderV2`` and ``PullMessageRequestHeader`` of 4.9.8.
 """
@@ -11,7 +15,7 @@ Compatibility: ``SendMessageRequestHeaderV2`` and ``PullMessageRequestHeader`` o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -62,12 +66,35 @@ class FastSendFields(
     batch: bool = False
 
 
-class FastSendHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
-    """A whole SEND_MESSAGE_V2 header; the caller chose this decoder by the request code."""
+class FastHeader(
+    msgspec.Struct,
+    rename={"serialize_type": "serializeTypeCurrentRPC", "ext_fields": "extFields"},
+    forbid_unknown_fields=True,
+    kw_only=True,
+    gc=False,
+):
+    """The members of a command but ``code`` and ``extFields``. What is not read is decoded to be checked."""
 
-    ext_fields: FastSendFields
-    opaque: Int32
     flag: Int32 = 0
+    language: str | None = None
+    opaque: Int32
+    remark: str | None = None
+    serialize_type: str | None = None
+    version: Int32 = 0
+
+
+class FastSendHeader(FastHeader, kw_only=True, gc=False):
+    """A whole SEND_MESSAGE_V2 header."""
+
+    code: Literal[310]
+    ext_fields: FastSendFields
+
+
+class FastBatchHeader(FastHeader, kw_only=True, gc=False):
+    """A whole SEND_BATCH_MESSAGE header, which has the fields of a send."""
+
+    code: Literal[320]
+    ext_fields: FastSendFields
 
 
 class FastPullFields(msgspec.Struct, rename="camel", gc=False):
@@ -86,15 +113,16 @@ class FastPullFields(msgspec.Struct, rename="camel", gc=False):
     expression_type: str | None = None
 
 
-class FastPullHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
+class FastPullHeader(FastHeader, kw_only=True, gc=False):
     """A whole PULL_MESSAGE header."""
 
+    code: Literal[11]
     ext_fields: FastPullFields
-    opaque: Int32
-    flag: Int32 = 0
 
 
 DecodeSend = Callable[[bytes], FastSendHeader]
+DecodeBatch = Callable[[bytes], FastBatchHeader]
 
 decode_fast_send: Final = msgspec.json.Decoder(FastSendHeader, strict=False).decode
+decode_fast_batch: Final = msgspec.json.Decoder(FastBatchHeader, strict=False).decode
 decode_fast_pull: Final = msgspec.json.Decoder(FastPullHeader, strict=False).decode

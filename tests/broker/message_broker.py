@@ -14,6 +14,8 @@ import attrs
 import trio.testing
 
 from rocketpy import BUILD
+from rocketpy.broker.acl.fast_path_guards import FastPathGuards
+from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks
@@ -27,6 +29,7 @@ from rocketpy.broker.send.put import MessagePut
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.fast_path_headers import DecodeBatch, decode_fast_batch, decode_fast_send
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader
 from rocketpy.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -177,13 +180,15 @@ async def open_message_broker(
     hooks: BrokerHooks = NO_HOOKS,
     read_batch: ReadBatch | None = READ_BATCH,
     has_kernels: bool = BUILD.has_kernels,
+    accounts: PlainPermissionManager | None = None,
+    decode_batch: DecodeBatch | None = None,
     **settings: object,
 ) -> AsyncIterator[MessageBroker]:
-    """Open a broker with one topic of four queues.
+    """Open a broker with one topic of four queues, and with access control if there are ``accounts``.
 
     ``store`` are its store's settings, ``settings`` its own. With ``put_status`` its store refuses every message so.
     With send hooks there is no fast path. ``read_batch`` is the kernel that reads batches, None for none, and
-    ``has_kernels`` says whether single sends are read by theirs.
+    ``has_kernels`` says whether the headers of sends and batches are read by theirs, or by ``decode_batch``.
     """
     store_config = MessageStoreConfig(**{**SMALL_STORE, **(store or {}), "store_path_root_dir": root})  # type: ignore[arg-type]
     # Fast failure measures real time: a send would be refused because the machine was busy with something else.
@@ -204,10 +209,22 @@ async def open_message_broker(
         puts = _note_puts(opened, put_status)
         context = context_of(tables, opened, store_config)
         message_put = MessagePut(store=opened, levels=DelayLevels.parse(store_config.message_delay_level))
+        guards = None if accounts is None else FastPathGuards(accounts, has_kernels=has_kernels)
         send_feature = SendFeature(
-            context, message_put=message_put, hooks=hooks, read_batch=read_batch, has_kernels=has_kernels
+            context,
+            message_put=message_put,
+            hooks=hooks,
+            decode=decode_fast_send if guards is None else guards.decode_send,
+            decode_batch=decode_batch or (decode_fast_batch if guards is None else guards.decode_batch),
+            read_batch=read_batch,
+            has_kernels=has_kernels,
         )
-        dispatcher = Dispatcher(end_burst=send_feature.end_burst, after_replies=hold.serve_woken)
+        dispatcher = Dispatcher(
+            end_burst=send_feature.end_burst,
+            after_replies=hold.serve_woken,
+            authorize=None if accounts is None else accounts.authorize,
+            fast_guards=None if guards is None else guards.by_code(),
+        )
         send_feature.register(dispatcher)
         PullFeature(context, message_put=message_put, hold_service=hold, hooks=send_feature.consume_hooks).register(
             dispatcher

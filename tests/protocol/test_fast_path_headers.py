@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from rocketpy.protocol.codes import RequestCode
-from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, decode_fast_pull, decode_fast_send
+from rocketpy.protocol.fast_path_headers import (
+    FAST_HEADER_ERRORS,
+    decode_fast_batch,
+    decode_fast_pull,
+    decode_fast_send,
+)
 from rocketpy.protocol.frame import FrameReader, decode_command
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader
@@ -102,3 +107,36 @@ def test_the_plain_form_is_taken() -> None:
 def test_a_doubtful_header_is_left_to_the_general_path(content: bytes) -> None:
     with pytest.raises(FAST_HEADER_ERRORS):
         decode_fast_send(content)
+
+
+DECODERS = {310: decode_fast_send, 320: decode_fast_batch, 11: decode_fast_pull}
+PULL = {
+    "consumerGroup": "g", "topic": "T", "queueId": "0", "queueOffset": "0", "maxMsgNums": "1", "sysFlag": "0",
+    "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", DECODERS)
+def test_a_decoder_takes_headers_of_its_code_only(code: int) -> None:
+    text = json.dumps({"code": code, "extFields": PULL if code == 11 else FIELDS, "opaque": 7})
+    for other, decode in DECODERS.items():
+        if other == code:
+            assert decode(text.encode()).opaque == 7
+        else:
+            with pytest.raises(FAST_HEADER_ERRORS):
+                decode(text.encode())
+    decode = DECODERS[code]
+    assert decode(f'{text[:-1]},"code":{code}}}'.encode()).opaque == 7
+    for member in (
+        '"code":999',
+        '"Code":999',
+        f'"Code":{code}',
+        '"code":null',
+        '"code":""',
+        '"other":1',
+        '"opaque":""',
+    ):
+        for header in (f"{text[:-1]},{member}}}", f"{{{member},{text[1:]}"):
+            if not member.startswith('"opaque"') or header.endswith('"opaque":""}'):
+                with pytest.raises(FAST_HEADER_ERRORS):
+                    decode(header.encode())

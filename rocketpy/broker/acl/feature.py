@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.feature import Feature
 from rocketpy.clock import Clock
-from rocketpy.protocol.fast_path_headers import DecodeSend, decode_fast_send
+from rocketpy.protocol.fast_path_headers import DecodeBatch, DecodeSend, decode_fast_batch, decode_fast_send
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Authorize, FastGuard
 from rocketpy.runner import RunBlocking
@@ -31,6 +31,8 @@ class AclFeature(Feature):
         self.fast_guards: Mapping[int, FastGuard] | None = None
         self.decode_send: DecodeSend = decode_fast_send
         """Decodes the header of a send on its fast path; reuses what a guard has decoded."""
+        self.decode_batch: DecodeBatch = decode_fast_batch
+        """The same for a batch."""
         self._accounts = accounts
         self.guards: FastPathGuards | None = None
         if accounts is not None:
@@ -42,6 +44,7 @@ class AclFeature(Feature):
             self.authorize = accounts.authorize
             self.fast_guards = self.guards.by_code()
             self.decode_send = self.guards.decode_send
+            self.decode_batch = self.guards.decode_batch
             self.services = (AclFileWatchService(manager=accounts),)
 
     def declare(self, needs: Mapping[int, object]) -> None:

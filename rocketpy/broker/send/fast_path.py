@@ -19,7 +19,7 @@ from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.broker.monitoring.counters import TopicPutCounter
 from rocketpy.broker.send.answers import Receipt
 from rocketpy.broker.send.collaborators import SendCollaborators
-from rocketpy.broker.send.fast_batch import READ_BATCH, FastBatch, ReadBatch
+from rocketpy.broker.send.fast_batch import READ_BATCH, FastBatch, NewHeader, ReadBatch
 from rocketpy.broker.send.properties import (
     CLIENT_SYS_FLAGS,
     WAIT_TRUE,
@@ -30,7 +30,13 @@ from rocketpy.broker.send.properties import (
 )
 from rocketpy.protocol.codes import RequestCode, SerializeType
 from rocketpy.protocol.command import ONEWAY_FLAG, RemotingCommand
-from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, DecodeSend, decode_fast_send
+from rocketpy.protocol.fast_path_headers import (
+    FAST_HEADER_ERRORS,
+    DecodeBatch,
+    DecodeSend,
+    decode_fast_batch,
+    decode_fast_send,
+)
 from rocketpy.protocol.properties import PROPERTIES_TEXT_MAX, index_keys
 from rocketpy.protocol.topic_name import topic_name_fault
 from rocketpy.remoting.connection import Connection
@@ -51,6 +57,8 @@ class FastSend:
         *,
         topic_config_manager: TopicConfigManager,
         decode: DecodeSend = decode_fast_send,
+        decode_batch: DecodeBatch = decode_fast_batch,
+        new_header: NewHeader | None = None,
         read_batch: ReadBatch | None = READ_BATCH,
     ) -> None:
         self._decode = decode
@@ -70,7 +78,13 @@ class FastSend:
         self._stats = shared.stats
         self._config = shared.config
         self._cluster_suffix = f"\x02CLUSTER\x01{shared.config.broker_cluster_name}".encode()
-        self._batches = FastBatch(shared, plain_topic=self.plain_topic, read_batch=read_batch)
+        self._batches = FastBatch(
+            shared,
+            plain_topic=self.plain_topic,
+            decode=decode_batch,
+            new_header=new_header,
+            read_batch=read_batch,
+        )
 
     def register(self, dispatcher: Dispatcher, send: FastPath) -> None:
         """Register for both codes; the fast path, ``send`` for single ones, sees a request before it is decoded."""

@@ -17,7 +17,7 @@ from rocketpy.broker.send.admission import SendGate
 from rocketpy.broker.send.answers import SendAnswers
 from rocketpy.broker.send.checks import SendCheck
 from rocketpy.broker.send.collaborators import SendCollaborators
-from rocketpy.broker.send.fast_batch import READ_BATCH, ReadBatch
+from rocketpy.broker.send.fast_batch import READ_BATCH, NewHeader, ReadBatch
 from rocketpy.broker.send.fast_path import FastSend
 from rocketpy.broker.send.long_batch import LongBatches
 from rocketpy.broker.send.outcome import SendOutcome
@@ -26,7 +26,7 @@ from rocketpy.broker.send.processor import SendMessageProcessor
 from rocketpy.broker.send.put import MessagePut
 from rocketpy.broker.send.request_reply import ReplyMessageProcessor
 from rocketpy.broker.send.send_back import SendBackProcessor
-from rocketpy.protocol.fast_path_headers import DecodeSend, decode_fast_send
+from rocketpy.protocol.fast_path_headers import DecodeBatch, DecodeSend, decode_fast_batch, decode_fast_send
 from rocketpy.remoting.dispatch import Dispatcher, FastPath
 
 LIVE_KEYS = ("brokerPermission", "startAcceptSendRequestTimeStamp", "traceOn")
@@ -43,12 +43,13 @@ class SendFeature(Feature):
         message_put: MessagePut,
         hooks: BrokerHooks,
         decode: DecodeSend = decode_fast_send,
+        decode_batch: DecodeBatch = decode_fast_batch,
         read_batch: ReadBatch | None = READ_BATCH,
         has_kernels: bool = BUILD.has_kernels,
     ) -> None:
-        """``decode`` decodes a header on the fast path, ``read_batch`` reads the body of a batch there.
+        """``decode`` and ``decode_batch`` decode a header on the fast paths, ``read_batch`` reads a batch's body there.
 
-        With ``has_kernels`` the header of a single send is read by a kernel first.
+        With ``has_kernels`` the headers of sends and batches are read by a kernel first.
         """
         config, store_config, store = context.config, context.store_config, context.store
         self.gate = SendGate()
@@ -87,6 +88,7 @@ class SendFeature(Feature):
         self._accounts = StrictAccounts(context.tables.accounts)
         self._context = context
         self._decode = decode
+        self._decode_batch = decode_batch
         self._read_batch = read_batch
         self._has_kernels = has_kernels
         self.settings = {LIVE_KEYS: self.settings_changed}
@@ -109,19 +111,24 @@ class SendFeature(Feature):
 
     def _register_fast_path(self, dispatcher: Dispatcher) -> None:
         context = self._context
+        new_header: NewHeader | None = None
+        if self._has_kernels:
+            from rocketpy.broker.send.kernel_path import KernelSend, header_factory  # plain Python does not load it
+
+            new_header = header_factory(context.config.broker_cluster_name)
         fast = FastSend(
             self._shared,
             topic_config_manager=context.tables.topics,
             decode=self._decode,
+            decode_batch=self._decode_batch,
+            new_header=new_header,
             read_batch=self._read_batch,
         )
         self.gate.on_close(fast.invalidate)
         self._on_change.append(fast.invalidate)
         process: FastPath = fast.process_fast
-        if self._has_kernels:
-            from rocketpy.broker.send.kernel_path import KernelSend  # plain Python does not load it
-
-            compiled = KernelSend(self._shared, fast=fast)
+        if new_header is not None:
+            compiled = KernelSend(self._shared, fast=fast, new_header=new_header)
             self._on_change.append(compiled.settings_changed)
             process = compiled.process
         fast.register(dispatcher, process)

@@ -16,6 +16,7 @@ from librt.strings import BytesWriter
 
 from rocketpy.broker.send.answers import SendAnswers
 from rocketpy.broker.send.collaborators import SendCollaborators
+from rocketpy.broker.send.fast_batch import NewHeader
 from rocketpy.broker.send.fast_path import FastSend
 from rocketpy.broker.send.properties import NOT_PLAIN
 from rocketpy.protocol.kernels.send_header import SendHeader
@@ -35,8 +36,11 @@ _NO_BODY: Final = b""
 class KernelSend:
     """Processor for plain sends. One per broker."""
 
-    def __init__(self, shared: SendCollaborators, *, fast: FastSend) -> None:
-        """Take the fast path that serves what the kernel does not read, and that knows which topics are plain."""
+    def __init__(self, shared: SendCollaborators, *, fast: FastSend, new_header: NewHeader) -> None:
+        """Take the fast path that serves what the kernel does not read, and that knows which topics are plain.
+
+        ``new_header`` returns the reader of a connection's headers: :func:`header_factory`.
+        """
         store = shared.store
         self._fast = fast
         self._store = store
@@ -47,8 +51,7 @@ class KernelSend:
         self._appender = store.appender
         self._answers = shared.answers
         self._ok_frames = ok_frames(shared.answers)
-        self._writer = BytesWriter()
-        self._suffix = f"\x02CLUSTER\x01{shared.config.broker_cluster_name}".encode()
+        self._new_header = new_header
 
     def settings_changed(self) -> None:
         """Answer as the settings say now."""
@@ -58,7 +61,7 @@ class KernelSend:
         """Serve a plain JSON V2 send; return False, without side effects, for any other."""
         sent = connection.last_send
         if sent is None:
-            sent = connection.last_send = SendHeader(_NOT_PLAIN, self._suffix, self._writer)
+            sent = connection.last_send = self._new_header()
         if sent.header is not header and not sent.read(header):
             return self._fast.process_fast(connection, header, body)
         plain = self._fast.plain_topic(sent.topic)
@@ -99,6 +102,11 @@ class KernelSend:
         elif is_answered:
             connection.reply_frame(self._ok_frames.frame(opaque, physical_offset, queue_id, queue_offset))
         return True
+
+
+def header_factory(cluster_name: str) -> NewHeader:
+    """Return a function that makes the reader of a connection's headers. All of them share one writer."""
+    return partial(SendHeader, _NOT_PLAIN, f"\x02CLUSTER\x01{cluster_name}".encode(), BytesWriter())
 
 
 def ok_frames(answers: SendAnswers) -> SendOkFrames:

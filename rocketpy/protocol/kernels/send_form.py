@@ -30,6 +30,8 @@ TAGS: Final[i64] = 7
 """Kinds of values that may differ: numbers, the signature, properties."""
 
 INT32_MAX: Final[i64] = 0x7FFFFFFF
+_SEND: Final[i64] = 310
+_BATCH_BEGIN: Final = b'{"code":320,'
 _REQUIRED: Final = (b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"i")
 _SIGNED_HEAD: Final = (b"AccessKey", b"SecurityToken", b"a", b"b", b"c", b"d")
 _SIGNED_TAIL: Final = (b"j", b"k", b"l", b"m", b"n")
@@ -77,6 +79,9 @@ class SendForm:
         self.varying: list[VaryingValue] = []
         self.names = ("", "")
         self.access_key = ""
+        self.is_batch = False
+        self.batch_properties = ""
+        """The text of the properties of a batch, which do not differ between batches."""
         self.sys_flag: i64 = 0
         self.flag: i64 = 0
         self.reconsume_times: i64 = 0
@@ -110,6 +115,8 @@ class SendForm:
     def read_whole(self, header: bytes, not_plain: frozenset[bytes]) -> bool:
         """Find the fields and the values that may differ; IndexError or False for another form."""
         self.header = header
+        self.is_batch = is_same(header, 0, _BATCH_BEGIN, 0, i64(len(_BATCH_BEGIN)))
+        code: i64 = 0
         if len(header) > READ_HEADER_MAX or header[0] != 0x7B:
             return False
         seen: set[bytes] = set()
@@ -133,7 +140,9 @@ class SendForm:
                 number = _int32(header, begin, at)
                 if number < 0:
                     return False
-                if name == b"flag":
+                if name == b"code":
+                    code = number
+                elif name == b"flag":
                     self.command_flag = number
                 elif name == b"opaque":
                     self._add(OPAQUE, begin)
@@ -146,7 +155,9 @@ class SendForm:
             if after != 0x2C:
                 break
         is_whole = at == len(header) or (at + 1 == len(header) and header[at] == 0x0A)  # jsoncpp ends with a newline
-        return after == 0x7D and is_whole and b"opaque" in seen and b"extFields" in seen and self._take_fields()
+        if after != 0x7D or not is_whole or not (self.is_batch or code == _SEND):
+            return False
+        return b"opaque" in seen and b"extFields" in seen and self._take_fields()
 
     def _add(self, kind: i64, begin: i64) -> i64:
         """Note a value that may differ; return where it ends."""
@@ -169,7 +180,9 @@ class SendForm:
             begin = name_end + 3
             if name not in _KNOWN or name in fields or header[begin - 1] != 0x22:
                 return -1
-            if name == b"i":
+            if name == b"i" and self.is_batch:
+                end = self._read_batch_properties(begin)
+            elif name == b"i":
                 end = self._read_properties(begin, not_plain)
             elif name == b"e":
                 end = self._add(QUEUE_ID, begin)
@@ -223,13 +236,35 @@ class SendForm:
         self._sent_end = sent
         return at if stored else -1
 
+    def _read_batch_properties(self, at: i64) -> i64:
+        """Read the text of a batch's properties; return where it ends, -1 for another form."""
+        header = self.header
+        text = b""
+        while True:
+            end = text_end(header, at)
+            text += header[at:end]
+            if header[end] == 0x22:
+                break
+            if is_same(header, end, b"\\u0001", 0, 6):
+                text += b"\x01"
+            elif is_same(header, end, b"\\u0002", 0, 6):
+                text += b"\x02"
+            else:
+                return -1
+            at = end + 6
+        self.batch_properties = text.decode("ascii")
+        self._sent_end = text
+        return end
+
     def _take_fields(self) -> bool:
-        """Take the values that do not differ; False if a field is missing, or none that a plain send has."""
+        """Take the values that do not differ; False if a field is missing, or none that a plain send or batch has."""
         fields = self._fields
         for name in _REQUIRED:
             if name not in fields:
                 return False
-        if fields.get(b"m", b"false") != b"false" or fields.get(b"k", b"false") not in (b"false", b"true"):
+        if fields.get(b"m", b"false") != (b"true" if self.is_batch else b"false"):
+            return False
+        if fields.get(b"k", b"false") not in (b"false", b"true"):
             return False
         self.sys_flag = _int32_of(fields[b"f"])
         self.flag = _int32_of(fields[b"h"])

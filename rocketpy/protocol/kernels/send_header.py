@@ -16,6 +16,9 @@ ASCII without escapes, but for the two separators of properties, which are escap
 has a name of its own and a value, WAIT is ``true``, and none has a name that changes what a send means. Any other
 header is declined, also one that is wrong: the general path reads or refuses it.
 
+The header of a batch has the same form, with code 320 as its first member and ``"m":"true"``. Its properties are those
+of the whole batch, the same in all batches of one producer (``WAIT\\u0001true``): their text is kept, not taken apart.
+
 Compatibility: ``SendMessageRequestHeaderV2`` and ``MessageDecoder.messageProperties2String`` (4.9.8), as fastjson
 writes them, and the C++ and Go clients.
 """
@@ -78,6 +81,9 @@ class SendHeader:
         self.index_keys: tuple[bytes, ...] = ()
         self.access_key = ""
         """Empty if the header is not signed."""
+        self.is_batch = False
+        self.batch_properties = ""
+        """The text of a batch's properties as sent. What is stored and indexed, above, is of single sends only."""
         self.signature = b""
         self._not_plain = not_plain
         self._suffix = suffix
@@ -99,7 +105,10 @@ class SendHeader:
         return True
 
     def signed_content(self, body: bytes) -> bytes:
-        """Return what the signature of the header that was read signs: all values in the order of their names, body."""
+        """Return what the signature of the header that was read signs: all values in the order of their names, body.
+
+        The caller may hash a long body on its own instead, after this without a body.
+        """
         writer, header, form = self._writer, self.header, self._form
         writer.truncate(0)
         for value in form.signed_values:
@@ -137,6 +146,8 @@ class SendHeader:
         self.names = form.names
         self.topic, self.producer_group = form.names
         self.access_key = form.access_key
+        self.is_batch = form.is_batch
+        self.batch_properties = form.batch_properties
         self.signature = b""
         self.sys_flag = form.sys_flag
         self.flag = form.flag
@@ -175,6 +186,8 @@ class SendHeader:
                     if end - begin > _TAGS_MAX:
                         return False
                     self.tags_code = java_hash(header, begin, end)
+        if self.is_batch:
+            return True
         writer.write(self._suffix)
         self.properties = writer.getvalue()
         self.index_keys = _index_keys(unique_key, keys) if keys or not unique_key else (unique_key,)

@@ -18,7 +18,13 @@ from rocketpy.broker.acl.session import Session
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, FastSendHeader, decode_fast_send
+from rocketpy.protocol.fast_path_headers import (
+    FAST_HEADER_ERRORS,
+    FastBatchHeader,
+    FastSendHeader,
+    decode_fast_batch,
+    decode_fast_send,
+)
 from rocketpy.protocol.frame.json_header import decode_json_header, encode_json_header
 from rocketpy.protocol.signature import SessionCredentials
 from rocketpy.remoting.connection import Connection
@@ -200,6 +206,49 @@ def test_the_fast_path_reads_the_same_from_either_decoder(changes: dict[str, str
         assert [getattr(found.ext_fields, each) for each in READ_BY_THE_FAST_PATH] == [
             getattr(plain.ext_fields, each) for each in READ_BY_THE_FAST_PATH
         ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_reused"),
+    [
+        ({"m": "true"}, True),
+        ({"m": "true", "e": "7", "g": "-5", "i": ""}, True),
+        ({"m": "true", "f": "1"}, False),
+        ({"m": "true", "j": "2"}, False),
+        ({"m": "false"}, False),
+        ({"m": "1"}, False),
+    ],
+)
+def test_the_fast_path_of_batches_reads_the_same_from_either_decoder(changes: dict[str, str], is_reused: bool) -> None:
+    guards = FastPathGuards(make_manager(), has_kernels=False)
+    read: list[FastBatchHeader] = []
+
+    def fast_path(connection: Connection, header: bytes, body: bytes | None) -> bool:
+        read.append(guards.decode_batch(header))
+        return True
+
+    request = signed(BATCH, SEND_FIELDS | changes, b"body")
+    request.opaque, request.flag = 7, 2
+    header = encode_json_header(request)
+    assert guards.by_code()[BATCH](fast_path)(peer_at("10.0.0.1"), header, b"body")
+    assert (type(read[0]) is not FastBatchHeader) == is_reused
+    plain = decode_fast_batch(header)
+    assert (read[0].opaque, read[0].flag) == (7, 2)
+    for each in READ_BY_THE_FAST_PATH:
+        if each not in ("batch", "flag"):  # these are not read
+            assert getattr(read[0].ext_fields, each) == getattr(plain.ext_fields, each)
+
+
+@pytest.mark.parametrize("code", [SEND, BATCH, PULL])
+@pytest.mark.parametrize("has_kernels", [False, True])
+def test_a_header_with_another_code_too_is_left_to_the_long_way(code: int, has_kernels: bool) -> None:
+    fields = PULL_FIELDS if code == PULL else SEND_FIELDS
+    header = encode_json_header(signed(code, fields))
+    check = checks_of(FastPathGuards(make_manager(), has_kernels=has_kernels))[code]
+    for _ in range(2):
+        assert check(peer_at("10.0.0.1"), header, None)
+        for member in (b'"code":10', b'"code":999', b'"Code":%d' % code, b'"code":null'):
+            assert not check(peer_at("10.0.0.1"), header[:-1] + b"," + member + b"}", None)
 
 
 def test_what_is_not_let_through_is_not_given_on() -> None:

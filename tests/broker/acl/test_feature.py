@@ -11,7 +11,7 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.clock import ManualClock
 from rocketpy.errors import StartError
 from rocketpy.protocol.codes import RequestCode
-from rocketpy.protocol.fast_path_headers import decode_fast_send
+from rocketpy.protocol.fast_path_headers import decode_fast_batch, decode_fast_send
 from rocketpy.protocol.frame.json_header import encode_json_header
 from rocketpy.runner import run_inline
 from rocketpy.testing.sim.disk import SimDisk
@@ -22,6 +22,7 @@ def test_without_accounts_nothing_is_checked() -> None:
     feature = AclFeature(None)
     assert (feature.authorize, feature.fast_guards, feature.services) == (None, None, ())
     assert feature.decode_send is decode_fast_send
+    assert feature.decode_batch is decode_fast_batch
     feature.connection_closed(peer_at("10.0.0.1"))
 
 

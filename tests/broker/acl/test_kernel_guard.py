@@ -19,32 +19,37 @@ from rocketpy.protocol.frame.json_header import encode_json_header
 from rocketpy.protocol.kernels.send_header import SendHeader
 from rocketpy.protocol.signature import SessionCredentials
 from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.dispatch import FastPath
 from tests.broker.acl.accounts import ADMIN, make_manager, peer_at, signed
 from tests.broker.acl.test_fast_path_guards import long_way
 
-SEND = RequestCode.SEND_MESSAGE_V2
+SEND, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 FIELDS = {
     "a": "writers", "b": "orders", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000", "h": "0",
     "i": "UNIQ_KEY\x01A\x02WAIT\x01true", "j": "0", "k": "false", "m": "false", "n": "broker-0",
 }  # fmt: skip
+BATCH_FIELDS = FIELDS | {"i": "WAIT\x01true", "m": "true"}
+OF_CODE = {SEND: FIELDS, BATCH: BATCH_FIELDS}
+LONG = bytes(range(256)) * 20
+"""A body that is not copied behind what is signed of its header."""
 WITH_TOKEN = SessionCredentials("RocketMQ", "12345678", "a token")
 
 
 class Served:
     """A fast path behind the guard, and how often the other guard was asked."""
 
-    def __init__(self, manager: PlainPermissionManager) -> None:
+    def __init__(self, manager: PlainPermissionManager, code: int = SEND) -> None:
         self.asked = 0
         guards = FastPathGuards(manager, has_kernels=True)
         others = FastPathGuards(manager, has_kernels=False)
         others.sessions = guards.sessions
-        guarded = others.by_code()[SEND](self._fast_path)
+        guarded = others.by_code()[code](self._fast_path)
 
         def noted(connection: Connection, header: bytes, body: bytes | None) -> int:
             self.asked += 1
             return guarded(connection, header, body)
 
-        self.guard = KernelGuard(guards.sessions[SEND], fast_path=self._fast_path, guarded=noted)
+        self.guard = KernelGuard(guards.sessions[code], fast_path=self._fast_path, guarded=noted)
 
     def serves(self, connection: Connection, request: RemotingCommand, header: bytes | None = None) -> bool:
         return bool(self.guard.process(connection, header or encode_json_header(request), request.body))
@@ -57,22 +62,25 @@ class Served:
 
 
 @pytest.mark.parametrize("account", [None, ADMIN, WITH_TOKEN])
-@pytest.mark.parametrize("body", [None, b"body"])
+@pytest.mark.parametrize("body", [None, b"body", LONG, LONG[:1024], LONG[:1025]])
+@pytest.mark.parametrize("code", OF_CODE)
 def test_the_first_send_of_a_peer_is_permitted_the_next_ones_are_known(
-    account: SessionCredentials | None, body: bytes | None
+    code: int, account: SessionCredentials | None, body: bytes | None
 ) -> None:
-    served, connection = Served(make_manager()), peer_at("10.0.0.1")
+    served, connection = Served(make_manager(), code), peer_at("10.0.0.1")
+    usual = OF_CODE[RequestCode(code)]
     for number in range(5):
-        fields = FIELDS | {"e": str(number), "i": FIELDS["i"].replace("A", str(number))}
-        request = signed(SEND, fields, body) if account is None else signed(SEND, fields, body, by=account)
+        fields = usual | {"e": str(number), "i": usual["i"].replace("\x01A", f"\x01{number}")}
+        request = signed(code, fields, body) if account is None else signed(code, fields, body, by=account)
         assert served.serves(connection, request)
         assert served.asked == 1
 
 
+@pytest.mark.parametrize("code", OF_CODE)
 @pytest.mark.parametrize("name", sorted(FIELDS))
-def test_a_changed_field_is_refused(name: str) -> None:
-    served, connection = Served(make_manager()), peer_at("10.0.0.1")
-    request = signed(SEND, FIELDS, b"body")
+def test_a_changed_field_is_refused(name: str, code: RequestCode) -> None:
+    served, connection = Served(make_manager(), code), peer_at("10.0.0.1")
+    request = signed(code, OF_CODE[code], b"body")
     assert served.serves(connection, request)
     assert request.ext_fields is not None
     value = request.ext_fields[name]
@@ -81,10 +89,39 @@ def test_a_changed_field_is_refused(name: str) -> None:
     assert served.asked == 2
 
 
+@pytest.mark.parametrize("code", OF_CODE)
+@pytest.mark.parametrize("body", [b"body", LONG])
+def test_one_flipped_bit_is_refused(code: RequestCode, body: bytes) -> None:
+    """Of the body, of the signature, of anything else in the header that is signed."""
+    manager = make_manager(is_strict=True)
+    served, connection = Served(manager, code), peer_at("10.0.0.1")
+    request = signed(code, OF_CODE[code], body)
+    header = encode_json_header(request)
+    for _ in range(2):
+        assert served.serves(connection, request)
+    flipped = [body[:at] + bytes((body[at] ^ 1 << at % 8,)) + body[at + 1 :] for at in range(0, len(body), 61)]
+    for changed in (*flipped, body[:-1], body + b"\0", b"", None):
+        request.body = changed
+        assert not served.serves(connection, request)
+    request.body = body
+    begin, end = header.index(b'"extFields":{'), header.index(b'},"flag"')
+    unused = header.index(b'="}')  # the lowest two bits of the last character are no part of the signature
+    for at in range(begin, end):
+        if at == unused - 1:
+            continue
+        changed = header[:at] + bytes((header[at] ^ 1,)) + header[at + 1 :]
+        if header[at + 1 : at + 3] == b'":' and header[at - 1 : at] == b'"':  # a name, which is not signed
+            assert not served.serves(connection, request, changed) or long_way(manager, "10.0.0.1", changed, body)
+        else:
+            assert not served.serves(connection, request, changed), changed
+    assert served.serves(connection, request)
+
+
+@pytest.mark.parametrize("code", OF_CODE)
 @pytest.mark.parametrize("signature", ["", "=", "A" * 28, "no base64"])
-def test_a_wrong_signature_or_body_is_refused(signature: str) -> None:
-    served, connection = Served(make_manager()), peer_at("10.0.0.1")
-    request = signed(SEND, FIELDS, b"body")
+def test_a_wrong_signature_or_body_is_refused(signature: str, code: RequestCode) -> None:
+    served, connection = Served(make_manager(), code), peer_at("10.0.0.1")
+    request = signed(code, OF_CODE[code], b"body")
     assert served.serves(connection, request)
     request.body = b"bodY"
     assert not served.serves(connection, request)
@@ -124,13 +161,53 @@ def test_accounts_with_one_secret_key_are_distinguished() -> None:
     assert not served.serves(connection, forged)
 
 
-async def test_a_deleted_account_is_refused_at_once() -> None:
+@pytest.mark.parametrize("code", OF_CODE)
+async def test_a_deleted_account_is_refused_at_once(code: RequestCode) -> None:
     manager = make_manager()
-    served, connection = Served(manager), peer_at("10.0.0.1")
+    served, connection = Served(manager, code), peer_at("10.0.0.1")
+    request = signed(code, OF_CODE[code])
     for _ in range(3):
-        assert served.serves(connection, signed(SEND, FIELDS))
+        assert served.serves(connection, request)
     assert await manager.delete_account("RocketMQ")
-    assert not served.serves(connection, signed(SEND, FIELDS))
+    assert not served.serves(connection, request)
+
+
+@pytest.mark.parametrize(("code", "is_strict"), [(SEND, False), (BATCH, True)])
+async def test_a_revoked_permission_counts_at_once(code: RequestCode, is_strict: bool) -> None:
+    """A batch needs one only where accounts are strict."""
+    manager = make_manager(is_strict=is_strict)
+    served, connection = Served(manager, code), peer_at("10.0.0.1")
+    request = signed(code, OF_CODE[code])
+    for _ in range(3):
+        assert served.serves(connection, request)
+    assert served.asked == 1
+    await manager.update_account(PlainAccessConfig("RocketMQ", "12345678", topic_perms=["orders=SUB"]))
+    assert not served.serves(connection, request)
+
+
+def test_headers_of_the_other_code_are_not_passed() -> None:
+    """Both kinds are read by one kernel of a connection; each guard passes those of its own code only."""
+    manager = make_manager()
+    guards, connection = FastPathGuards(manager, has_kernels=True), peer_at("10.0.0.1")
+    passed: list[int] = []
+
+    def note(code: int) -> FastPath:
+        def fast_path(connection: Connection, header: bytes, body: bytes | None) -> int:
+            Served(manager)._fast_path(connection, header, body)
+            passed.append(code)
+            return True
+
+        return fast_path
+
+    by_code = {code: guards.by_code()[code](note(code)) for code in OF_CODE}
+    headers = {code: encode_json_header(signed(code, OF_CODE[code])) for code in OF_CODE}
+    for _ in range(3):
+        for code, header in headers.items():
+            assert by_code[code](connection, header, None)
+    assert passed == [SEND, BATCH] * 3
+    for code, fields in ((SEND, BATCH_FIELDS), (BATCH, FIELDS)):
+        assert by_code[code](connection, encode_json_header(signed(code, fields)), None), "the fast path declines it"
+    assert guards.sessions[SEND][connection.peer] is not guards.sessions[BATCH][connection.peer]
 
 
 @given(
@@ -178,11 +255,19 @@ HOSTILE = [
     (b'"extFields":{', b'"extFields":{"b":"invoices","Signature":""},"extFields":{'),
     (b'"extFields":{', b'"extFields":{"Signature":null,'),
     (b"}", b"} "),
+    (b'{"code":', b'{"code":310,"code":'),
+    (b'"flag":0', b'"flag":0,"code":320'),
+    (b'"flag":0', b'"flag":0,"code":11'),
+    (b'"flag":0', b'"flag":0,"Code":310'),
+    (b'"m":"true"', b'"m":"false"'),
+    (b'"m":"false"', b'"m":"true"'),
+    (b'"m":"true"', b'"m":"true","m":"false"'),
 ]
 """What a forger may write instead: repeated, escaped, absent and wrong parts."""
 
 
 @given(
+    code=st.sampled_from([SEND, BATCH]),
     changes=st.lists(st.sampled_from(HOSTILE), max_size=3),
     body=st.none() | st.binary(max_size=5),
     is_known=st.booleans(),
@@ -190,32 +275,34 @@ HOSTILE = [
 )
 @settings(deadline=None, max_examples=300)
 def test_hostile_headers_are_served_only_where_the_general_path_allows_them(
-    changes: list[tuple[bytes, bytes]], body: bytes | None, is_known: bool, turns: int
+    code: RequestCode, changes: list[tuple[bytes, bytes]], body: bytes | None, is_known: bool, turns: int
 ) -> None:
-    served, connection = Served(make_manager()), peer_at("10.0.0.1")
+    served, connection = Served(make_manager(is_strict=True), code), peer_at("10.0.0.1")
     if is_known:
-        assert served.serves(connection, signed(SEND, FIELDS, body))
-    request = signed(SEND, FIELDS, body)
+        assert served.serves(connection, signed(code, OF_CODE[code], body))
+    request = signed(code, OF_CODE[code], body)
     header = encode_json_header(request)
     for found, put in changes:
         header = header.replace(found, put, 1)
     try:
-        allowed = long_way(make_manager(), "10.0.0.1", header, body)
+        allowed = long_way(make_manager(is_strict=True), "10.0.0.1", header, body)
     except RemoteProtocolError:
         allowed = False
     for _ in range(turns):
         assert not served.serves(connection, request, header) or allowed
 
 
-async def test_a_changed_secret_counts_at_once() -> None:
+@pytest.mark.parametrize("code", OF_CODE)
+async def test_a_changed_secret_counts_at_once(code: RequestCode) -> None:
     manager = make_manager()
-    served, connection = Served(manager), peer_at("10.0.0.1")
+    served, connection = Served(manager, code), peer_at("10.0.0.1")
+    old = signed(code, OF_CODE[code], LONG)
     for _ in range(3):
-        assert served.serves(connection, signed(SEND, FIELDS))
+        assert served.serves(connection, old)
     await manager.update_account(PlainAccessConfig("RocketMQ", "another secret"))
     for _ in range(2):
-        assert not served.serves(connection, signed(SEND, FIELDS))
-    by = SessionCredentials("RocketMQ", "another secret")
+        assert not served.serves(connection, old)
+    new = signed(code, OF_CODE[code], LONG, by=SessionCredentials("RocketMQ", "another secret"))
     for _ in range(3):
-        assert served.serves(connection, signed(SEND, FIELDS, by=by))
-        assert not served.serves(connection, signed(SEND, FIELDS))
+        assert served.serves(connection, new)
+        assert not served.serves(connection, old)

@@ -63,5 +63,21 @@ def test_values_are_found_where_they_have_moved() -> None:
     assert header[values[UNIQ_KEY].begin : values[UNIQ_KEY].end] == b"key"
 
 
+def test_the_form_of_a_batch_has_its_properties_as_they_are() -> None:
+    batch = (
+        HEADER.replace(b"310", b"320")
+        .replace(b"UNIQ_KEY\\u0001K\\u0002", b"")
+        .replace(b'"Signature"', b'"m":"true","Signature"')
+    )
+    form = form_of(batch)
+    assert form is not None
+    assert (form.is_batch, form.batch_properties) == (True, "WAIT\x01true")
+    assert form.is_like(batch.replace(b'"e":"3"', b'"e":"12345"').replace(b'"S"', b'"T"'))
+    for other in (HEADER, batch.replace(b"320", b"310"), batch.replace(b"true", b"trux")):
+        assert not form.is_like(other)
+    for other in (batch.replace(b"320", b"310"), batch.replace(b"320", b"321"), batch.replace(b',"m":"true"', b"")):
+        assert form_of(other) is None
+
+
 def test_a_property_with_a_meaning_of_its_own_is_no_form() -> None:
     assert form_of(HEADER.replace(b"UNIQ_KEY", b"DELAY")) is None

@@ -15,7 +15,7 @@ from librt.strings import BytesWriter
 from rocketpy.broker.send.properties import NOT_PLAIN, plain_properties
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.codes import RequestCode
-from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, decode_fast_send
+from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, decode_fast_batch, decode_fast_send
 from rocketpy.protocol.frame import FrameReader, decode_command
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.kernels.send_form import READ_HEADER_MAX, READ_PROPERTIES_MAX
@@ -34,7 +34,9 @@ def reader() -> SendHeader:
 
 
 def general(header: bytes) -> tuple[object, ...] | None:
-    """What the general path reads of a plain send; None for any other."""
+    """What the general path reads of a plain send, or a batch; None for any other."""
+    if header.startswith(b'{"code":320,'):
+        return general_batch(header)
     try:
         request = decode_fast_send(header)
     except FAST_HEADER_ERRORS:
@@ -50,10 +52,30 @@ def general(header: bytes) -> tuple[object, ...] | None:
     )
 
 
+def general_batch(header: bytes) -> tuple[object, ...] | None:
+    try:
+        request = decode_fast_batch(header)
+    except FAST_HEADER_ERRORS:
+        return None
+    fields = request.ext_fields
+    if b'"m":"true"' not in header:
+        return None
+    return (
+        *(fields.topic, fields.producer_group, fields.queue_id, fields.sys_flag, fields.born_timestamp, fields.flag),
+        *(fields.reconsume_times, request.flag, request.opaque, fields.properties),
+    )
+
+
 def read(sent: SendHeader, header: bytes) -> tuple[object, ...] | None:
     """What the kernel reads; None if it declines."""
     if not sent.read(header):
         return None
+    assert sent.is_batch == header.startswith(b'{"code":320,')
+    if sent.is_batch:
+        return (
+            *(sent.topic, sent.producer_group, sent.queue_id, sent.sys_flag, sent.born_timestamp, sent.flag),
+            *(sent.reconsume_times, sent.command_flag, sent.opaque, sent.batch_properties),
+        )
     return (
         *(sent.topic, sent.producer_group, sent.queue_id, sent.sys_flag, sent.born_timestamp, sent.flag),
         *(sent.reconsume_times, sent.command_flag, sent.opaque, sent.properties, sent.tags_code, sent.index_keys),
@@ -88,12 +110,21 @@ def header_of(fields: dict[str, str] | None = None, **members: object) -> bytes:
     return json.dumps(usual | members, separators=(",", ":")).encode()
 
 
-def recorded() -> Iterator[bytes]:
+def batch_of(fields: dict[str, str] | None = None, **members: object) -> bytes:
+    """The header of a batch, as a client writes it."""
+    return header_of(batch_fields() if fields is None else fields, **{"code": 320, **members})
+
+
+def batch_fields(**changes: str | None) -> dict[str, str]:
+    return fields_of(**{"i": "WAIT\x01true", "m": "true", **changes})
+
+
+def recorded(code: int = RequestCode.SEND_MESSAGE_V2) -> Iterator[bytes]:
     """The JSON headers of the sends that Java was recorded to send."""
     with gzip.open(GOLDEN, "rt") as lines:
         for line in lines:
             frame = json.loads(line)
-            if frame["code"] == RequestCode.SEND_MESSAGE_V2 and frame["kind"] != "response":
+            if frame["code"] == code and frame["kind"] != "response":
                 frames = FrameReader()
                 frames.receive(bytes.fromhex(frame["frame_hex"]))
                 (parts,) = frames.next_frames(1)
@@ -112,6 +143,96 @@ def test_the_sends_that_java_was_recorded_to_send() -> None:
     assert not any(is_taken and not is_plain for is_taken, is_plain in zip(taken, plain, strict=True))
     assert sum(taken) > sum(plain) // 2, "among so many kinds not every header is read whole"
     assert any(b"Signature" in header for header, is_plain in zip(headers, plain, strict=True) if is_plain)
+
+
+def test_the_batches_that_java_was_recorded_to_send() -> None:
+    sent = reader()
+    for header in recorded(RequestCode.SEND_BATCH_MESSAGE):
+        assert assert_same(reader(), header) == (general(header) is not None)
+        assert_same(sent, header)
+
+
+def test_the_next_header_of_a_batch_is_read_where_it_differs() -> None:
+    """Also between single sends over the same connection."""
+    sent = reader()
+    for number in range(3):
+        changes = {"e": str(9 + number), "g": str(10**number), "Signature": f"s{number}", "AccessKey": "k"}
+        assert assert_same(sent, batch_of(batch_fields(**changes), opaque=99 * number), b"body" * 999)
+        assert (sent.queue_id, sent.born_timestamp, sent.opaque) == (9 + number, 10**number, 99 * number)
+        assert sent.batch_properties == "WAIT\x01true"
+        assert assert_same(sent, header_of(opaque=number))
+        assert sent.index_keys == (UNIQ_KEY.encode(), b"k1", b"k2")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *[
+            batch_of(batch_fields(i=text))
+            for text in ("", "a\x01b", "WAIT\x01false", "\x01\x02\x02", "a", "DELAY\x011")
+        ],
+        batch_of(batch_fields(i=JAVA, n="broker-a", j=None, k=None)),
+        batch_of(dict(reversed(batch_fields().items()))),
+        batch_of({"Signature": "c2lnbg==", "AccessKey": "me"} | batch_fields() | {"SecurityToken": "token"}),
+        batch_of(flag=2),
+        batch_of() + b"\n",
+    ],
+)
+def test_a_plain_form_of_a_batch_is_read(header: bytes) -> None:
+    sent = reader()
+    for _ in range(2):
+        assert assert_same(sent, header)
+        assert assert_same(sent, batch_of())
+        assert assert_same(sent, header_of())
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        batch_of(batch_fields(m="false")),
+        batch_of(batch_fields(m=None)),
+        batch_of(batch_fields(m="1")),
+        batch_of(batch_fields(m="TRUE")),
+        batch_of(batch_fields(i=None)),
+        batch_of(batch_fields(i="a\x01ü")),
+        batch_of(batch_fields(i="a\x01\x03")),
+        batch_of(batch_fields(i='a\x01"')),
+        batch_of(batch_fields(i="a\x01b\nc")),
+        batch_of(batch_fields(e="-1")),
+        batch_of(batch_fields(e="2147483648")),
+        batch_of(batch_fields(z="1")),
+        batch_of().replace(b'"flag":0', b'"flag":0,"code":320'),
+        batch_of().replace(b'"flag":0', b'"flag":0,"code":310'),
+        header_of().replace(b'"flag":0', b'"flag":0,"code":320'),
+        header_of().replace(b'"flag":0', b'"flag":0,"code":310'),
+        header_of().replace(b'"flag":0', b'"flag":0,"Code":310'),
+        header_of(code=320),
+        header_of(batch_fields()),
+        header_of(code=11),
+        header_of(code="310"),
+        header_of(fields_of(), code=10),
+        header_of().replace(b'"code":310,', b""),
+        header_of().replace(b'"code":310,', b'"code":0310,'),
+        batch_of(remark="x"),
+        batch_of(opaque=None),
+        batch_of() + b" ",
+    ],
+)
+def test_another_code_or_form_of_a_batch_is_declined(header: bytes) -> None:
+    sent = reader()
+    for _ in range(2):
+        assert read(sent, header) is None
+        assert assert_same(sent, batch_of())
+        assert read(sent, header) is None
+        assert assert_same(sent, header_of())
+
+
+def test_a_truncated_batch_header_is_declined() -> None:
+    whole, sent = batch_of({"Signature": "s", "AccessKey": "k"} | batch_fields()), reader()
+    for size in range(len(whole)):
+        assert read(reader(), whole[:size]) is None
+        assert sent.read(whole)
+        assert read(sent, whole[:size]) is None
 
 
 def test_the_next_header_of_a_producer_is_read_where_it_differs() -> None:
@@ -250,12 +371,15 @@ FIELDS = st.fixed_dictionaries(
         "other": TEXTS,
     },
 )
+OF_CODE = {310: fields_of, 320: batch_fields}
 HEADERS = st.builds(
-    lambda fields, order, opaque, flag: header_of(
-        dict(sorted((fields_of() | fields).items(), key=lambda item: hash(item[0]) if order else 0)),
+    lambda code, fields, order, opaque, flag: header_of(
+        dict(sorted((OF_CODE[code]() | fields).items(), key=lambda item: hash(item[0]) if order else 0)),
+        code=code,
         opaque=opaque,
         flag=flag,
     ),
+    st.sampled_from([310, 310, 320]),
     FIELDS,
     st.booleans(),
     st.integers(-1, 2**31),
