@@ -43,7 +43,10 @@ class KernelGuard:
             and sent is not None
             and sent.read(header)
             and sent.access_key == session.access_key
-            and (sent.names is session.last_allowed or session.allows(sent.names))
+            and (
+                (sent.topic is session.last_topic and sent.producer_group is session.last_group)
+                or session.allows(sent.topic, sent.producer_group)
+            )
         ):
             content = _NO_BODY if body is None else body
             if len(content) <= _COPIED_MAX:

@@ -31,16 +31,18 @@ class Session:
         self.needs_no_signature = needs_no_signature
         self.allowed: set[tuple[str, str]] = set()
         """Topic and group of permitted requests."""
-        self.last_allowed: tuple[str, str] | None = None
-        """A pair out of them that :meth:`allows` was asked for last. For a comparison by identity: the kernel gives the
-        same object for all headers of one form."""
+        self.last_topic: str | None = None
+        self.last_group: str | None = None
+        """The pair out of them that :meth:`allows` was asked for last. For a comparison by identity: the kernel gives
+        the same objects for all headers of one form. No tuple, because compiled code makes a new one at each use."""
         self._key: SigningKey | None = None if account is None else account.signing_key
 
-    def allows(self, names: tuple[str, str]) -> bool:
+    def allows(self, topic: str, group: str) -> bool:
         """Whether requests with this topic and group are permitted."""
-        if names not in self.allowed:
+        if (topic, group) not in self.allowed:
             return False
-        self.last_allowed = names
+        self.last_topic = topic
+        self.last_group = group
         return True
 
     def matches(self, content: bytes, digest: bytes, rest: bytes = b"") -> bool:

@@ -35,14 +35,15 @@ def test_a_rest_that_is_not_copied_is_signed_too() -> None:
 
 def test_what_was_allowed_last_is_known() -> None:
     session = Session("RocketMQ", build_account(PlainAccessConfig("RocketMQ", "12345678")))
-    names = ("topic", "group")
-    assert not session.allows(names)
-    assert session.last_allowed is None
+    topic, group = "topic", "group"
+    assert not session.allows(topic, group)
+    assert session.last_topic is None
     session.allowed.add(("topic", "group"))
-    assert session.allows(names)
-    assert session.last_allowed is names
-    assert not session.allows(("other", "group"))
-    assert session.last_allowed is names
+    assert session.allows(topic, group)
+    for other in (("other", group), (topic, "other")):
+        assert not session.allows(*other)
+        assert session.last_topic is topic
+        assert session.last_group is group
 
 
 @pytest.mark.parametrize("session", [NO_SESSION, Session("", None, needs_nothing=True)])
