@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from librt.strings import BytesWriter, read_i32_be, read_i64_be
+from librt.strings import BytesWriter, read_i32_be, read_i64_be, read_i64_le
 from mypy_extensions import i64
 
 FALSE: Final = 0
@@ -23,8 +23,13 @@ TRUE: Final = 1
 UNDECIDED: Final = 2
 NULL: Final = 3
 
-_HIGH_BITS: Final = -0x7F7F7F7F_7F7F7F80  # 0x80 in each of eight bytes
+# Constants beyond 62 bits are objects in compiled code, and converted wherever they are used.
+_ONES: Final = 0x01010101_01010101
 _THREES: Final = 0x03030303_03030303
+_NUMBERS: Final = 0x00010203_04050607
+"""Multiplied by 1 << 8 * k it has k in its highest byte."""
+
+_SIZE_MAX: Final = 62  # longer names share a bit
 _UNIT_SIZE: Final = 20
 _DIGITS_MAX: Final = 9  # a number of so many digits fits any class
 LESS: Final = 0
@@ -39,6 +44,10 @@ class Property:
 
     def __init__(self, name: bytes) -> None:
         self.name = name
+        self.size = i64(len(name))
+        self.first: i64 = read_i64_le(name + bytes(8), 0)
+        """The first eight bytes of the name, zeros after a shorter one."""
+        self.first_mask: i64 = i64(-1) if len(name) >= 8 else i64((1 << 8 * len(name)) - 1)
         self.begin: i64 = 0
         self.end: i64 = 0
         """After its value; 0 if the record does not have it."""
@@ -181,6 +190,11 @@ class Selector:
     def __init__(self, properties: list[Property], root: Decision) -> None:
         self.properties = properties
         self.root = root
+        sizes = 0
+        for each in properties:
+            sizes |= 1 << min(len(each.name), _SIZE_MAX)
+        self.sizes = i64(sizes)
+        """A bit for each size of a name."""
 
     def judge(self, units: bytes, content: bytes, begin: int) -> bytes:
         """Return a byte for each record that units name: TRUE if it is wanted, UNDECIDED, or FALSE.
@@ -217,45 +231,64 @@ class Selector:
         return FALSE if value == NULL else value
 
     def find(self, content: bytes, at: i64, end: i64) -> None:
-        """Find the values of the named properties in a text; of a repeated name the last one counts."""
+        """Find the values of the named properties in a text; of a repeated name the last one counts.
+
+        A name begins at the begin of the text or after a separator of entries, and ends at the first separator of
+        either kind. Its value, which may have the separator of names, ends at the next separator of entries. At least
+        eight bytes stand before the end of the text: those of the record's head.
+        """
         for each in self.properties:
             each.end = 0
+        name_at = at
+        value_at: i64 = 0  # 0 within a name
         while at < end:
-            name_at = at
-            at = separator_from(content, at, end)
-            if at == end:
-                return
-            if content[at] == 1:
+            # Eight bytes from here on. Near the end of the text those before it, moved: what stands in the bytes after
+            # its end then is the sign of the word, which may look like a separator there.
+            left = end - at
+            if left >= 8:
+                word = read_i64_le(content, at)
+            else:
+                word = read_i64_le(content, end - 8) >> (64 - 8 * left)
+            # A bit for each byte below 3, exact up to the first one; in those after it a borrow may have set more.
+            low = ((word - _THREES) & ~word) >> 7 & _ONES
+            if low == 0:
+                at += 8
+                continue
+            at += (low & -low) * _NUMBERS >> 56 & 7
+            if at >= end:
+                break
+            byte = i64(content[at])
+            if byte == 2:
+                if value_at != 0:
+                    self.note(content, name_at, value_at, at)
+                    value_at = 0
+                name_at = at + 1
+            elif byte == 1 and value_at == 0:
                 value_at = at + 1
-                at = value_at
-                # A value may have the separator of names.
-                while True:
-                    at = separator_from(content, at, end)
-                    if at == end or content[at] == 2:
-                        break
-                    at += 1
-                name_size = value_at - 1 - name_at
-                if name_size > 0 and at > value_at:
-                    for each in self.properties:
-                        if name_size == i64(len(each.name)) and stands_at(content, name_at, each.name):
-                            each.begin = value_at
-                            each.end = at
             at += 1
+        if value_at != 0:
+            self.note(content, name_at, value_at, end)
 
-
-def separator_from(content: bytes, at: i64, end: i64) -> i64:
-    """Return where the next of the two separators is, or the end."""
-    while end - at >= 8:
-        word = read_i64_be(content, at)
-        if (word - _THREES) & ~word & _HIGH_BITS:  # one of eight bytes is below 3
-            break
-        at += 8
-    while at < end:
-        byte = i64(content[at])
-        if byte == 1 or byte == 2:
-            return at
-        at += 1
-    return end
+    def note(self, content: bytes, name_at: i64, value_at: i64, end: i64) -> None:
+        """Note where a value stands if its property is named. Neither a name nor a value is empty."""
+        # No conditional expressions of numbers here: their type would be int, which is an object beyond 62 bits.
+        size = value_at - 1 - name_at
+        size_bit = size
+        if size_bit > _SIZE_MAX:
+            size_bit = _SIZE_MAX
+        if end == value_at or size == 0 or self.sizes >> size_bit & 1 == 0:
+            return
+        word: i64 = 0
+        has_word = name_at + 8 <= i64(len(content))
+        if has_word:  # otherwise the record ends within these eight bytes, and all of them are compared
+            word = read_i64_le(content, name_at)
+        for each in self.properties:
+            if size == each.size:
+                if has_word and (word ^ each.first) & each.first_mask != 0:
+                    continue
+                if (has_word and size <= 8) or stands_at(content, name_at, each.name):
+                    each.begin = value_at
+                    each.end = end
 
 
 def stands_at(content: bytes, at: i64, text: bytes) -> bool:
