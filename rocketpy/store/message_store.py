@@ -147,6 +147,7 @@ class MessageStore:
         )
         self.get_message_nowait = messages.get_message_nowait
         self.get_plain_nowait = messages.get_plain_nowait
+        self.get_filtered_nowait = messages.get_filtered_nowait
         self.get_message = messages.get_message
         self.max_offset_in_queue = messages.max_offset_in_queue
         self.min_offset_in_queue = messages.min_offset_in_queue

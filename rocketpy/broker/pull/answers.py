@@ -67,8 +67,11 @@ def encode_pull_answer(pull: PullRequest, code: int, result: GetMessageResult, b
 
 
 def encode_found_answer(opaque: int, result: GetMessageResult | PlainRead, broker_id: int) -> bytes:
-    """Return the response frame in JSON of a pull that has found messages; LocalProtocolError if it is too long."""
-    header = _FOUND % (broker_id, result.next_begin_offset, result.min_offset, result.max_offset, opaque)
+    """Return the response frame in JSON of a pull that has found messages, or whose filter has wanted none of those
+    that it looked at. LocalProtocolError if it is too long.
+    """
+    template = _FOUND if result.message_count else _NONE_MATCHED
+    header = template % (broker_id, result.next_begin_offset, result.min_offset, result.max_offset, opaque)
     body = result.body
     total = len(header) + len(body) + 4
     if total > _TOTAL_MAX:
@@ -76,10 +79,10 @@ def encode_found_answer(opaque: int, result: GetMessageResult | PlainRead, broke
     return b"".join((_LENGTHS.pack(total, len(header)), header, body))
 
 
-def _found_template() -> bytes:
+def _template(code: int, remark: str) -> bytes:
     """Derive a %-template from the generic encoder's output; it takes the fields in that order, opaque last."""
     fields = PullMessageResponseHeader(suggest_which_broker_id=1, next_begin_offset=2, min_offset=3, max_offset=4)
-    frame = encode_frame(RemotingCommand(code=0, remark="FOUND", ext_fields=write_header(fields), flag=RESPONSE_FLAG))
+    frame = encode_frame(RemotingCommand(code=code, remark=remark, ext_fields=write_header(fields), flag=RESPONSE_FLAG))
     header = frame[8:].replace(b"%", b"%%")
     position = 0
     for name, value in ((b"suggestWhichBrokerId", 1), (b"nextBeginOffset", 2), (b"minOffset", 3), (b"maxOffset", 4)):
@@ -91,4 +94,5 @@ def _found_template() -> bytes:
     return header.replace(b'"opaque":0', b'"opaque":%d')
 
 
-_FOUND: Final = _found_template()
+_FOUND: Final = _template(ResponseCode.SUCCESS, GetMessageStatus.FOUND.name)
+_NONE_MATCHED: Final = _template(ResponseCode.PULL_RETRY_IMMEDIATELY, GetMessageStatus.NO_MATCHED_MESSAGE.name)

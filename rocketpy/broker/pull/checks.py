@@ -31,7 +31,8 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.store.results import MessageFilter
 
 _EXPRESSION_CACHED_MAX = 1000
-"""Characters; longer tag expressions have a small cache of their own: each may have a thousand tags."""
+"""Characters; longer tag expressions have a small cache of their own: each may have a thousand tags. The filter of
+longer SQL92 is made for each pull, from a selector that is cached."""
 
 HELD_BYTES = 1024
 """Approximate bytes of a held pull without an expression: itself, its header and its table entries."""
@@ -206,7 +207,9 @@ class PullCheck:
             raise _not_parsed("expected an expression, found none")
         self._check_property_filter(header.expression_type)
         try:
-            return Sql92MessageFilter(compile_expression(header.expression_type, expression))
+            if len(expression) <= _EXPRESSION_CACHED_MAX:
+                return _cached_sql_filter(header.expression_type, expression)
+            return _sql_filter(header.expression_type, expression)
         except SelectorError as failure:
             raise _not_parsed(str(failure)) from failure
 
@@ -226,6 +229,12 @@ def _tag_filter(expression: str | None) -> TagFilter | None:
     return None if subscription.sub_string == SUB_ALL else TagFilter(subscription)
 
 
+def _sql_filter(expression_type: str | None, expression: str) -> Sql92MessageFilter:
+    """Return the filter of a pull's own expression; SelectorError, which is cached elsewhere, when it is invalid."""
+    return Sql92MessageFilter(compile_expression(expression_type, expression))
+
+
+_cached_sql_filter = lru_cache(maxsize=100)(_sql_filter)  # as many as there are cached selectors
 _cached_filter = lru_cache(maxsize=1024)(_tag_filter)
 _cached_long_filter = lru_cache(maxsize=64)(_tag_filter)
 

@@ -102,11 +102,11 @@ class PullMessageProcessor:
         fields = request.ext_fields
         try:
             group_config, message_filter = self._admit(connection, fields)
-            if message_filter is None and not is_oneway:
-                frame = self._plain_answer(fields, request.opaque, group_config)
+            if not is_oneway:
+                frame = self._quick_answer(fields, request.opaque, group_config, message_filter)
                 if frame is not None:
                     connection.reply_frame(frame)
-                    return True
+                    return True if message_filter is None else TOOK_LONG
             pull = self._serve(
                 connection, fields, request.opaque, SerializeType.JSON, is_oneway, group_config, message_filter
             )
@@ -153,18 +153,29 @@ class PullMessageProcessor:
             self._commit_offset(connection, header)
         return group_config, message_filter
 
-    def _plain_answer(self, header: PullHeader, opaque: int, group_config: SubscriptionGroupConfig) -> bytes | None:
-        """Fast path of :meth:`_serve` for a pull without a filter: the response frame in JSON, with messages.
+    def _quick_answer(
+        self,
+        header: PullHeader,
+        opaque: int,
+        group_config: SubscriptionGroupConfig,
+        message_filter: MessageFilter | None,
+    ) -> bytes | None:
+        """Fast path of :meth:`_serve`: the response frame in JSON, with messages or with NO_MATCHED_MESSAGE.
 
-        None, without side effects, if the store does not have them at hand: then the general path answers, or holds
-        the pull.
+        None, without side effects, if the store does not have the messages at hand, or the filter has no kernel: then
+        the general path answers, or holds the pull.
         """
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        found = self._store.get_plain_nowait(topic, queue_id, header.queue_offset, header.max_msg_nums)
+        queue_offset, max_msg_nums = header.queue_offset, header.max_msg_nums
+        if message_filter is None:
+            found = self._store.get_plain_nowait(topic, queue_id, queue_offset, max_msg_nums)
+        else:
+            found = self._store.get_filtered_nowait(topic, queue_id, queue_offset, max_msg_nums, message_filter)
         if found is None:
             return None
         broker_id = group_config.broker_id if self._config.slave_read_enable else 0
-        self._stats.inc_pulled(group, topic, queue_id, found, self._store.appender.wrote_offset)
+        if found.message_count:
+            self._stats.inc_pulled(group, topic, queue_id, found, self._store.appender.wrote_offset)
         try:
             return encode_found_answer(opaque, found, broker_id)
         except LocalProtocolError as failure:

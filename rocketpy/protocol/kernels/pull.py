@@ -1,4 +1,4 @@
-"""The units of a pull, and the records that they name, in one read of the log.
+"""The units of a pull, those with a tag, and the records that they name, in one read of the log.
 
 A unit of a queue, and the fields in which its record must agree with it, big-endian:
 
@@ -51,6 +51,45 @@ def span_of(units: bytes, gap_max: int) -> tuple[int, int, int, int] | None:
         records_size += size
         at += _UNIT_SIZE
     return begin, record_end - begin, records_size, size
+
+
+def tagged_units(units: bytes, codes: bytes, count_max: int, address_max: int) -> tuple[bytes, int, int, int]:
+    """Return the units with one of some tags codes, at most so many; and of all units that were looked at for them the
+    number, the least physical offset and the largest size.
+
+    ``codes`` are i64, big-endian. A code up to ``address_max`` is the address of an extension that is lost: the unit
+    is wanted, as its tags are unknown.
+    """
+    found = BytesWriter()
+    end, codes_end = i64(len(units)), i64(len(codes))
+    left, lost = i64(count_max), i64(address_max)
+    least_offset: i64 = _OFFSET_MAX
+    largest_size: i64 = 0
+    at: i64 = 0
+    run_at: i64 = 0  # the units from here on are wanted, and not written yet
+    while at + _UNIT_SIZE <= end and left > 0:
+        offset, size, code = read_i64_be(units, at), i64(read_i32_be(units, at + 8)), read_i64_be(units, at + 12)
+        if offset < least_offset:
+            least_offset = offset
+        if size > largest_size:
+            largest_size = size
+        is_wanted = code <= lost
+        code_at: i64 = 0
+        while code_at + 8 <= codes_end and not is_wanted:
+            is_wanted = read_i64_be(codes, code_at) == code
+            code_at += 8
+        if is_wanted:
+            left -= 1
+        else:
+            if run_at < at:
+                found.write(units[run_at:at])
+            run_at = at + _UNIT_SIZE
+        at += _UNIT_SIZE
+    if run_at == 0 and at == end:
+        return units, int(at // _UNIT_SIZE), int(least_offset), int(largest_size)
+    if run_at < at:
+        found.write(units[run_at:at])
+    return found.getvalue(), int(at // _UNIT_SIZE), int(least_offset), int(largest_size)
 
 
 def are_records(units: bytes, content: bytes, begin: int) -> bool:

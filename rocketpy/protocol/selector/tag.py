@@ -6,6 +6,8 @@ the same hash; consumers compare the text. Pure: a subscription in, a decision o
 
 from __future__ import annotations
 
+import struct
+
 from rocketpy.protocol.bodies.heartbeat import SUB_ALL, SubscriptionData
 from rocketpy.protocol.java_hash import java_hash
 
@@ -14,6 +16,9 @@ EXPRESSION_SIZE_MAX = 32_768
 
 TAGS_MAX = 1_000
 """Tags of an expression. RocketMQ has no such limit."""
+
+_PACKED_MAX = 16
+"""Codes that a kernel compares with one after the other."""
 
 _SEPARATOR = "||"
 # What Java's String.trim removes.
@@ -51,13 +56,20 @@ class TagFilter:
     compares the low 32 bits of the code, which differ from all 64 only in units that hold no hash (delay queues).
     """
 
-    __slots__ = ("_codes", "_wants_all")
+    __slots__ = ("_codes", "_wants_all", "packed_codes")
 
     needs_record = False
 
     def __init__(self, subscription: SubscriptionData) -> None:
         self._wants_all = subscription.sub_string == SUB_ALL or subscription.class_filter_mode
-        self._codes = frozenset(subscription.code_set)
+        self._codes = codes = frozenset(subscription.code_set)
+        self.packed_codes: bytes | None = None
+        """The codes as a kernel has them, i64 in big-endian; None for a filter that it does not evaluate."""
+        if not self._wants_all and len(codes) <= _PACKED_MAX:
+            try:
+                self.packed_codes = struct.pack(f">{len(codes)}q", *codes)
+            except struct.error:  # a peer's subscription may have any number
+                pass
 
     def __eq__(self, other: object) -> bool:
         """Filters are equal that want the same: a held pull goes on where it was."""

@@ -150,12 +150,29 @@ class MessageReader:
             return None  # a damaged unit or record: the general path finds out which
         return PlainRead(queue_offset + count, queue.min_offset, max_offset, body, count, sizes[-1])
 
-    def get_judged_nowait(
+    def get_filtered_nowait(
         self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, message_filter: MessageFilter
     ) -> GetMessageResult | None:
-        """Fast path of :meth:`get_message` for a filter that a kernel evaluates; None as :meth:`get_plain_nowait`."""
-        judge: Judge | None = getattr(message_filter, "judge", None)
-        if judge is None or self._spans is None:
+        """Return what :meth:`read_filtered_nowait` finds as the general path returns it; None if it declines."""
+        found = self.read_filtered_nowait(topic, queue_id, queue_offset, max_msg_nums, message_filter)
+        return None if found is None else found.result()
+
+    def read_filtered_nowait(
+        self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, message_filter: MessageFilter
+    ) -> PlainRead | None:
+        """Fast path of :meth:`get_message` for a filter that a kernel evaluates: of SQL92, or of a few tags.
+
+        None as :meth:`read_plain_nowait`.
+        """
+        if self._spans is None:
+            return None
+        judge: Judge | None = None
+        codes: bytes | None = None
+        if message_filter.needs_record:
+            judge = getattr(message_filter, "judge", None)
+        else:
+            codes = getattr(message_filter, "packed_codes", None)
+        if judge is None and codes is None:
             return None
         try:
             queue = self._queues.topics[topic][queue_id]
@@ -166,6 +183,9 @@ class MessageReader:
             return None
         count_max = min(max_msg_nums, self._limits.count_in_memory)
         end_offset = queue_offset + queue.locate(queue_offset, max(_UNITS_MAX, count_max))[2] // UNIT_SIZE
+        if judge is None:
+            assert codes is not None
+            return self._spans.tagged(queue, queue_offset, end_offset, count_max, self._limits, codes)
         return self._spans.judged(queue, queue_offset, end_offset, count_max, self._limits, judge, message_filter)
 
     def get_message(

@@ -1,4 +1,4 @@
-"""Result of a read without a filter that was served from memory in one step.
+"""Result of a read that was served from memory in one step, without a filter or with one that a kernel evaluates.
 
 It has the fields of :class:`~rocketpy.store.results.GetMessageResult` that such a read fills, under the same names. A
 pull makes one, so it is a class of plain attributes, which costs a tenth of a frozen one.
@@ -13,7 +13,7 @@ from rocketpy.store.results import GetMessageResult, GetMessageStatus
 
 @final
 class PlainRead:
-    """Messages of one queue, as whole stored records back to back; at least one."""
+    """Messages of one queue, as whole stored records back to back; none only where a filter has wanted none."""
 
     __slots__ = ("body", "last_record_size", "max_offset", "message_count", "min_offset", "next_begin_offset")
 
@@ -36,7 +36,7 @@ class PlainRead:
     def result(self) -> GetMessageResult:
         """Return the same as the general path returns it."""
         return GetMessageResult(
-            GetMessageStatus.FOUND,
+            GetMessageStatus.FOUND if self.message_count else GetMessageStatus.NO_MATCHED_MESSAGE,
             self.next_begin_offset,
             self.min_offset,
             self.max_offset,

@@ -63,8 +63,8 @@ class QueueMessages:
         result = None
         if message_filter is None:
             result = self._reader.get_plain_nowait(topic, queue_id, queue_offset, max_msg_nums)
-        elif message_filter.needs_record:
-            result = self._reader.get_judged_nowait(topic, queue_id, queue_offset, max_msg_nums, message_filter)
+        else:
+            result = self._reader.get_filtered_nowait(topic, queue_id, queue_offset, max_msg_nums, message_filter)
         if result is None:
             result = read_nowait(self._reader.get_message(topic, queue_id, queue_offset, max_msg_nums, message_filter))
         if result is not None:
@@ -85,6 +85,22 @@ class QueueMessages:
         if found is not None:
             self.get_count += 1
             self.message_count += found.message_count
+        return found
+
+    def get_filtered_nowait(
+        self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, message_filter: MessageFilter
+    ) -> PlainRead | None:
+        """Fast path of :meth:`get_message_nowait` with a filter; None, and nothing is counted, if it declines."""
+        if self._appender.has_pending:
+            self._end_burst()
+        if self._lmq_limit is not None:
+            return None
+        found = self._reader.read_filtered_nowait(topic, queue_id, queue_offset, max_msg_nums, message_filter)
+        if found is not None:
+            self.get_count += 1
+            self.message_count += found.message_count
+            if not found.message_count:
+                self.miss_count += 1
         return found
 
     async def get_message(

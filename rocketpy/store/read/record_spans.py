@@ -1,5 +1,8 @@
 """Reads of records that lie close together in the log, with their units, by kernels: one read and one check for all.
 
+Filtering is bounded as on the general path. The clock of the processor time costs a system call, so it is not read for
+an amount of bytes that no selector takes long for, unless the kernel leaves something to the closures.
+
 The fast path of pulls where the kernels are compiled. It finds what the general path
 (:meth:`~rocketpy.store.read.message_reader.MessageReader.get_message`) would find, or nothing: units that are not in
 the order of the log, records far apart or not what their units say, bytes that are not cached, limits that are met.
@@ -11,14 +14,21 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from rocketpy import BUILD
-from rocketpy.store.layout import UNIT_SIZE
+from rocketpy.store.layout import EXT_ADDRESS_MAX, UNIT_SIZE
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.queue.consume_queue import ConsumeQueue
+from rocketpy.store.read.plain_read import PlainRead
 from rocketpy.store.read.queue_scan import GAP_MAX, JUDGE_SECONDS_MAX, JUDGED_BYTES_MAX, LONG_RECORD_SIZE, ReadLimits
-from rocketpy.store.results import GetMessageResult, GetMessageStatus
 
 Judge = Callable[[bytes, bytes, int], bytes]
 """Return a byte for each of some units: whether its record is wanted. ``(units, content, offset of the content)``."""
+
+UNTIMED_BYTES_MAX: Final = 1 << 16
+"""Record bytes that are judged before the clock is read. The worst of them take the kernel three milliseconds: 16,000
+properties, each compared with 64 names."""
+
+_UNITS_AT_ONCE: Final = 256
+"""Units that are read at a time once the first ones did not suffice."""
 
 _WANTED: Final = 1
 _UNDECIDED: Final = 2
@@ -38,6 +48,7 @@ class SpanKernels(NamedTuple):
     span_of: Callable[[bytes, int], tuple[int, int, int, int] | None]
     are_records: Callable[[bytes, bytes, int], bool]
     records_of: Callable[[bytes, bytes, int, bytes], bytes]
+    tagged_units: Callable[[bytes, bytes, int, int], tuple[bytes, int, int, int]]
 
 
 def _kernels() -> SpanKernels | None:
@@ -45,7 +56,7 @@ def _kernels() -> SpanKernels | None:
         return None
     from rocketpy.protocol.kernels import pull
 
-    return SpanKernels(pull.span_of, pull.are_records, pull.records_of)
+    return SpanKernels(pull.span_of, pull.are_records, pull.records_of, pull.tagged_units)
 
 
 SPAN_KERNELS: Final = _kernels()
@@ -57,7 +68,7 @@ class RecordSpans:
 
     def __init__(self, *, commit_log: CommitLog, kernels: SpanKernels, busy_seconds: Callable[[], float]) -> None:
         self._commit_log = commit_log
-        self._span_of, self._are_records, self._records_of = kernels
+        self._span_of, self._are_records, self._records_of, self._tagged_units = kernels
         self._busy_seconds = busy_seconds
 
     def plain(self, units: bytes, limits: ReadLimits) -> tuple[bytes, int] | None:
@@ -84,22 +95,22 @@ class RecordSpans:
         limits: ReadLimits,
         judge: Judge,
         message_filter: RecordFilter,
-    ) -> GetMessageResult | None:
+    ) -> PlainRead | None:
         """Return the messages of a queue from an offset on that a filter wants.
 
         ``judge`` is the filter as a kernel; what that leaves undecided the filter itself decides.
         """
         bodies: list[bytes] = []
-        count = body_size = judged_bytes = 0
+        count = body_size = judged_bytes = last_size = 0
         next_offset = queue_offset
-        ends_at = self._busy_seconds() + JUDGE_SECONDS_MAX
+        ends_at = 0.0  # not known before the clock was read
         while count < count_max and next_offset < end_offset:
             mapped_file, position, size = queue.locate(next_offset, min(count_max - count, end_offset - next_offset))
             units = mapped_file.file().read_nowait(position, size)
             found = None if units is None else self._span_of(units, GAP_MAX)
             if units is None or found is None:
                 return None
-            begin, span, records_size, _ = found
+            begin, span, records_size, size = found
             unit_count = len(units) // UNIT_SIZE
             if body_size + records_size > limits.bytes_in_memory or records_size > unit_count * LONG_RECORD_SIZE:
                 return None
@@ -107,27 +118,69 @@ class RecordSpans:
             if content is None:
                 return None
             verdicts = judge(units, content, begin)
-            if _UNDECIDED in verdicts:
-                verdicts = self._decided(units, content, begin, verdicts, message_filter)
             wanted = verdicts.count(_WANTED)
+            if wanted < unit_count and _UNDECIDED in verdicts:
+                ends_at = ends_at or self._busy_seconds() + JUDGE_SECONDS_MAX
+                verdicts = self._decided(units, content, begin, verdicts, message_filter)
+                wanted = verdicts.count(_WANTED)
             if wanted:
                 if wanted < unit_count or span != records_size:
                     content = self._records_of(units, content, begin, verdicts)
+                    size_at = verdicts.rfind(_WANTED) * UNIT_SIZE + 8
+                    size = int.from_bytes(units[size_at : size_at + 4], "big")
+                last_size = size
                 bodies.append(content)
                 count += wanted
                 body_size += len(content)
             next_offset += unit_count
             judged_bytes += records_size
-            if self._busy_seconds() > ends_at or judged_bytes > JUDGED_BYTES_MAX:
-                break
-        return GetMessageResult(
-            GetMessageStatus.FOUND if count else GetMessageStatus.NO_MATCHED_MESSAGE,
-            next_offset,
-            queue.min_offset,
-            queue.max_offset,
-            bodies[0] if len(bodies) == 1 else b"".join(bodies),
-            count,
-        )
+            if ends_at or judged_bytes > UNTIMED_BYTES_MAX:
+                now = self._busy_seconds()
+                ends_at = ends_at or now + JUDGE_SECONDS_MAX
+                if now > ends_at or judged_bytes > JUDGED_BYTES_MAX:
+                    break
+        body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+        return PlainRead(next_offset, queue.min_offset, queue.max_offset, body, count, last_size)
+
+    def tagged(
+        self, queue: ConsumeQueue, queue_offset: int, end_offset: int, count_max: int, limits: ReadLimits, codes: bytes
+    ) -> PlainRead | None:
+        """Return the messages of a queue from an offset on whose tags codes are among some."""
+        bodies: list[bytes] = []
+        count = body_size = last_size = 0
+        next_offset, unit_count = queue_offset, count_max
+        while count < count_max and next_offset < end_offset:
+            mapped_file, position, size = queue.locate(next_offset, min(unit_count, end_offset - next_offset))
+            units = mapped_file.file().read_nowait(position, size)
+            if units is None or len(units) < UNIT_SIZE:
+                return None
+            wanted, looked_at, least_offset, largest_size = self._tagged_units(
+                units, codes, count_max - count, EXT_ADDRESS_MAX
+            )
+            # Units that are not wanted count too: with them the general path may suggest a slave, or be full.
+            if least_offset < self._commit_log.wrote_offset - limits.memory_bytes:
+                return None
+            next_offset += looked_at
+            unit_count = _UNITS_AT_ONCE  # where few of the first ones are wanted, few of the next ones will be
+            if wanted:
+                found = self._span_of(wanted, GAP_MAX)
+                if found is None:
+                    return None
+                begin, span, records_size, last_size = found
+                body_size += records_size
+                if body_size > limits.bytes_in_memory:
+                    return None
+                content = self._content(wanted, begin, span, limits)
+                if content is None:
+                    return None
+                if span != records_size:
+                    content = self._records_of(wanted, content, begin, b"\1" * (len(wanted) // UNIT_SIZE))
+                bodies.append(content)
+                count += len(wanted) // UNIT_SIZE
+            if body_size + largest_size > limits.bytes_in_memory:
+                return None
+        body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+        return PlainRead(next_offset, queue.min_offset, queue.max_offset, body, count, last_size)
 
     def _content(self, units: bytes, begin: int, span: int, limits: ReadLimits) -> bytes | None:
         """Return cached bytes of the log that hold the records of units and are in memory; else None."""

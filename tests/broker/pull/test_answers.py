@@ -6,15 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketpy.broker.pull.answers import encode_pull_answer, pull_response_code
+from rocketpy.broker.pull.answers import encode_found_answer, encode_pull_answer, pull_response_code
 from rocketpy.broker.pull.request import PullRequest
 from rocketpy.errors import LocalProtocolError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
-from rocketpy.protocol.codes import LanguageCode, SerializeType
+from rocketpy.protocol.codes import LanguageCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FRAME_LENGTH_MAX, decode_frame, encode_frame
 from rocketpy.protocol.headers.codec import write_header
 from rocketpy.protocol.headers.pull import PullMessageResponseHeader
+from rocketpy.store.read.plain_read import PlainRead
 from rocketpy.store.results import GetMessageResult, GetMessageStatus
 from tests.broker.message_broker import pull_header
 from tests.remoting.test_connection import make_connection
@@ -87,6 +88,19 @@ def test_a_found_answer_written_by_hand_is_what_the_encoder_writes(
         "minOffset": str(minimum),
         "maxOffset": str(maximum),
     }
+
+
+@given(
+    opaque=st.integers(-(2**31), 2**31 - 1),
+    offsets=st.tuples(*[st.integers(-(2**63), 2**63 - 1)] * 3),
+    broker_id=st.integers(0, 2**31),
+)
+def test_an_answer_without_a_match_written_by_hand_is_what_the_encoder_writes(
+    opaque: int, offsets: tuple[int, int, int], broker_id: int
+) -> None:
+    found = PlainRead(*offsets, b"", 0, 0)
+    expected = encode_pull_answer(make_pull(opaque), ResponseCode.PULL_RETRY_IMMEDIATELY, found.result(), broker_id)
+    assert encode_found_answer(opaque, found, broker_id) == expected
 
 
 @pytest.mark.parametrize("serialize_type", list(SerializeType))

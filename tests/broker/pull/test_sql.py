@@ -97,6 +97,30 @@ async def test_a_pull_may_bring_its_expression_along(broker: MessageBroker) -> N
     assert (answer.code, bodies(answer)) == (0, ["2"])
 
 
+@pytest.mark.parametrize("slave_read_enable", [False, True])
+@pytest.mark.parametrize(("expression", "sql"), [("TagA || TagB", "TAGS IN ('TagA', 'TagB')"), ("none", "a > 99")])
+async def test_the_fast_path_answers_as_the_general_path(expression: str, sql: str, slave_read_enable: bool) -> None:
+    """With the same bytes, whatever was found; and each filter is used for several pulls."""
+    async with open_message_broker(enable_property_filter=True, slave_read_enable=slave_read_enable) as broker:
+        for number, tag in enumerate(("TagA", "other", "TagB", "TagA", "other")):
+            await send_values(broker, number, more=f"\x02TAGS\x01{tag}")
+        requests = [
+            pull(subscription=text, expression_type=kind, queue_offset=offset, max_msg_nums=count)
+            for text, kind in ((expression, "TAG"), (sql, "SQL92"))
+            for offset in range(5)
+            for count in (1, 2, 32)
+        ]
+        answers = []
+        for _ in range(2):
+            connection = broker.connect()
+            for request in requests:
+                broker.serve(encode_frame(request), connection)
+            answers.append([encode_frame(each) for each in received(connection)])
+            broker.use_general_path()
+        assert len(answers[0]) == len(requests)
+        assert answers[0] == answers[1]
+
+
 @pytest.mark.parametrize(
     ("expression", "expression_type", "why"),
     [

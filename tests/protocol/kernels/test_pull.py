@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rocketpy.protocol.kernels.pull import are_records, records_of, span_of
+from rocketpy.protocol.kernels.pull import are_records, records_of, span_of, tagged_units
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 
 UNIT = struct.Struct(">qiq")
@@ -72,6 +72,21 @@ def test_records_are_found_and_taken_out(gaps: list[tuple[int, int]], begin: int
     verdicts = bytes(number % 3 for number in range(len(places)))
     expected = b"".join(record(*place) for number, place in enumerate(places) if number % 3 == 1)
     assert records_of(units, log, first, verdicts) == expected
+
+
+CODES = st.sampled_from([-(2**63), -(2**31) - 1, -(2**31), -1, 0, 1, 2**31 - 1, 2**63 - 1])
+
+
+@given(st.lists(CODES, max_size=8), st.lists(CODES, max_size=3), st.integers(1, 9), st.binary(max_size=19))
+def test_units_with_a_tag_are_taken_out(found: list[int], codes: list[int], count_max: int, rest: bytes) -> None:
+    """Up to the last one that there is room for; an address of an extension may be anything."""
+    units = [UNIT.pack(number, 100 + number, code) for number, code in enumerate(found)]
+    wanted = [n for n, code in enumerate(found) if code in codes or code < -(2**31)][:count_max]
+    looked_at = wanted[-1] + 1 if len(wanted) == count_max else len(found)
+    packed = struct.pack(f">{len(codes)}q", *codes)
+    expected = b"".join(units[n] for n in wanted)
+    limits = (0, 99 + looked_at) if found else (2**62, 0)
+    assert tagged_units(b"".join(units) + rest, packed, count_max, -(2**31) - 1) == (expected, looked_at, *limits)
 
 
 @given(GAPS, st.integers(0, 10), st.sampled_from([0, 3, 4, 7, 28, 35]), st.binary(min_size=1, max_size=3))

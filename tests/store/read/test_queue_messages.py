@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import trio
 
+from rocketpy import BUILD
 from rocketpy.clock import ManualClock
+from rocketpy.protocol.selector.tag import TagFilter, parse_tag_expression
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import GetMessageStatus, QueueTimeSpan
@@ -108,3 +110,20 @@ async def test_figures_count_reads_that_find_nothing(place: Place) -> None:
         await store.get_message("T", 0, 7, 32)
         statistics = store.statistics()
         assert (statistics.get_count, statistics.get_miss_count, statistics.get_message_count) == (3, 2, 1)
+
+
+async def test_a_read_with_a_filter_counts_as_one_that_nothing_was_filtered_from(place: Place) -> None:
+    """Once, whether it was served by the kernels or, after they had declined it, on the general path."""
+    never = TagFilter(parse_tag_expression("T", "never"))
+    async with opened(place) as store:
+        send(store, b"one")
+        found = store.get_filtered_nowait("T", 0, 0, 32, never)
+        assert (found is not None) == BUILD.has_kernels
+        if found is None:
+            assert store.statistics().get_count == 0
+            assert store.get_message_nowait("T", 0, 0, 32, never) is not None
+        else:
+            assert (found.message_count, found.next_begin_offset) == (0, 1)
+        assert store.get_filtered_nowait("T", 0, 1, 32, never) is None
+        statistics = store.statistics()
+        assert (statistics.get_count, statistics.get_miss_count, statistics.get_message_count) == (1, 1, 0)

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketpy import BUILD
+from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.kernels import pull as kernel
 from rocketpy.protocol.selector.sql92 import Judge, Sql92Selector, compile_sql92
 from rocketpy.protocol.selector.sql92_grammar import parse
 from rocketpy.protocol.selector.sql92_kernel import kernel_selector
+from rocketpy.protocol.selector.tag import TagFilter, parse_tag_expression
 from rocketpy.protocol.stored_message import decode_record_properties
 from rocketpy.store.queue.extension import CqExtUnit
 from rocketpy.store.read.message_reader import MessageReader
@@ -23,7 +25,7 @@ from rocketpy.store.results import GetMessageResult, GetMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import LIMITS, Parts, Place
 
-KERNELS = SpanKernels(kernel.span_of, kernel.are_records, kernel.records_of)
+KERNELS = SpanKernels(kernel.span_of, kernel.are_records, kernel.records_of, kernel.tagged_units)
 TEXTS = [b"n\x010", b"n\x015", b"n\x01-7", b"n\x01x", b"m\x015", b"n\x015\x02n\x011"]
 UNIT = struct.Struct(">qiq")
 
@@ -60,14 +62,15 @@ def reader_of(parts: Parts, limits: ReadLimits = LIMITS, kernels: SpanKernels | 
     )
 
 
-def filled(count: int = 120, *, other: int = 0, gap: int = 10, **settings: object) -> Parts:
+def filled(count: int = 120, *, other: int = 0, gap: int = 10, properties: str = "", **settings: object) -> Parts:
     """A store with messages of one queue; ``other`` of each so many is followed by one of another queue."""
     parts = Parts(
         Place(SimDisk(), "/store"),
         **{"log_file_size": 1 << 15, "queue_file_size": 1000, "message_size_max": 1 << 15, **settings},  # type: ignore[arg-type]
     )
     for number in range(count):
-        parts.put(b"%d " % number * (number % 7), properties=TEXTS[number % len(TEXTS)])
+        text = properties.encode() or TEXTS[number % len(TEXTS)]
+        parts.put(b"%d " % number * (number % 7), properties=text)
         if other and not number % other:
             parts.put(b"-" * gap, "Other")
     parts.appender.end_burst()
@@ -107,9 +110,95 @@ def test_messages_that_a_selector_wants_are_those_of_the_general_path(text: str,
     plain = Filter.of(text, has_kernel=False)
     for offset in range(-1, 122, 3):
         for asked in (-7, 0, 1, 5, 32, 64, 1 << 31):
-            found = reader.get_judged_nowait("TopicTest", 0, offset, asked, Filter.of(text))
+            found = reader.get_filtered_nowait("TopicTest", 0, offset, asked, Filter.of(text))
             answered += same(found, parts.get(offset, max_msg_nums=asked, message_filter=plain))
     assert answered > 100
+
+
+TAGS = ["", "TagA", "TagB", "other"]
+
+
+def tagged(count: int = 120, *, every: int = 1, **settings: object) -> Parts:
+    """A store with messages of one queue, of which each so many has one of the tags in turn."""
+    parts = Parts(
+        Place(SimDisk(), "/store"),
+        **{"log_file_size": 1 << 15, "queue_file_size": 10_000, "message_size_max": 1 << 15, **settings},  # type: ignore[arg-type]
+    )
+    for number in range(count):
+        tag = TAGS[number // every % len(TAGS)] if not number % every else ""
+        parts.put(b"%d " % number * (number % 7), properties=f"TAGS\x01{tag}".encode() if tag else b"", tags=tag)
+    parts.appender.end_burst()
+    return parts
+
+
+@pytest.mark.parametrize("every", [1, 9])
+@pytest.mark.parametrize(
+    "expression", ["TagA", "TagA || TagB", "never", "other||TagA||TagB", "||".join("abcdefghijklmnop")]
+)
+def test_messages_with_a_tag_are_those_of_the_general_path(expression: str, every: int) -> None:
+    parts = tagged(300, every=every)
+    wanted, reader, answered = TagFilter(parse_tag_expression("", expression)), reader_of(parts), 0
+    for offset in range(-1, 302, 3):
+        for asked in (-7, 0, 1, 5, 32, 64, 1 << 31):
+            found = reader.get_filtered_nowait("TopicTest", 0, offset, asked, wanted)
+            answered += same(found, parts.get(offset, max_msg_nums=asked, message_filter=wanted))
+    assert answered > 200
+
+
+def test_tags_that_a_kernel_does_not_look_for_are_left_to_the_general_path() -> None:
+    """Because they are many, or all; or codes that a peer has made up."""
+    parts = tagged(10)
+    many = parse_tag_expression("", "||".join(map(str, range(17))))
+    made_up = SubscriptionData("TopicTest", "x", code_set=[1 << 63])
+    for each in (many, made_up, parse_tag_expression("", "*")):
+        assert reader_of(parts).get_filtered_nowait("TopicTest", 0, 0, 32, TagFilter(each)) is None
+
+
+def test_a_long_message_that_is_not_wanted_ends_a_result_as_on_the_general_path() -> None:
+    """Sizes are checked before filters."""
+    limits = attrs.evolve(LIMITS, bytes_in_memory=1000)
+    parts = Parts(Place(SimDisk(), "/store"), log_file_size=1 << 15, message_size_max=1 << 14, limits=limits)
+    for size, tag in ((100, "TagA"), (900, "TagB"), (100, "TagA")):
+        parts.put(b"x" * size, tags=tag)
+    parts.appender.end_burst()
+    wanted = TagFilter(parse_tag_expression("", "TagA"))
+    assert parts.get(0, message_filter=wanted).next_begin_offset == 1
+    assert reader_of(parts, limits).get_filtered_nowait("TopicTest", 0, 0, 32, wanted) is None
+    assert reader_of(parts, limits).get_filtered_nowait("TopicTest", 0, 2, 32, wanted) is not None
+
+
+def test_a_tag_among_messages_far_from_the_end_is_left_to_the_general_path() -> None:
+    """It may suggest a slave, also where none of them is wanted."""
+    limits = attrs.evolve(LIMITS, memory_bytes=2000)
+    parts = tagged(120, limits=limits)
+    reader = reader_of(parts, limits)
+    for expression in ("TagA", "never"):
+        wanted = TagFilter(parse_tag_expression("", expression))
+        answered = set()
+        for offset in range(120):
+            found = reader.get_filtered_nowait("TopicTest", 0, offset, 1, wanted)
+            answered.add(same(found, parts.get(offset, max_msg_nums=1, message_filter=wanted)))
+        assert True in answered
+    assert reader.get_filtered_nowait("TopicTest", 0, 0, 1, TagFilter(parse_tag_expression("", "TagA"))) is None
+
+
+@given(
+    number=st.integers(0, 9),
+    field=st.integers(0, 2),
+    value=st.one_of(st.integers(-300, 3000), st.sampled_from([-1, 0, 1, 2**31 - 1, -(2**31), -(2**31) - 1, 2**62])),
+)
+@settings(deadline=None)
+def test_a_unit_that_lies_is_left_to_the_general_path_for_a_tag_too(number: int, field: int, value: int) -> None:
+    """A tags code that is the address of a lost extension is wanted by every filter."""
+    parts = tagged(10)
+    path = parts.place.queue_file("TopicTest", 0)
+    unit = list(UNIT.unpack_from(parts.place.read(path), number * UNIT.size))
+    unit[field] = value if field != 1 else max(-(2**31), min(2**31 - 1, value))
+    parts.place.write(path, UNIT.pack(*unit), number * UNIT.size)
+    wanted = TagFilter(parse_tag_expression("", "TagA||TagB"))
+    for offset in (0, number):
+        found = reader_of(parts).get_filtered_nowait("TopicTest", 0, offset, 32, wanted)
+        same(found, parts.get(offset, message_filter=wanted))
 
 
 def test_limits_of_bytes_are_the_general_path_s() -> None:
@@ -120,7 +209,7 @@ def test_limits_of_bytes_are_the_general_path_s() -> None:
         expected = parts.get(0, max_msg_nums=asked)
         assert same(reader.get_plain_nowait("TopicTest", 0, 0, asked), expected) is (asked < 32)
         wants_all = parts.get(0, max_msg_nums=asked, message_filter=Filter.of("TRUE", has_kernel=False))
-        assert same(reader.get_judged_nowait("TopicTest", 0, 0, asked, Filter.of("TRUE")), wants_all) is (asked < 32)
+        assert same(reader.get_filtered_nowait("TopicTest", 0, 0, asked, Filter.of("TRUE")), wants_all) is (asked < 32)
 
 
 def test_messages_far_from_the_end_of_the_log_are_left_to_the_general_path() -> None:
@@ -128,33 +217,35 @@ def test_messages_far_from_the_end_of_the_log_are_left_to_the_general_path() -> 
     parts = filled(limits=limits)
     reader = reader_of(parts, limits)
     assert reader.get_plain_nowait("TopicTest", 0, 0, 1) is None
-    assert reader.get_judged_nowait("TopicTest", 0, 0, 1, Filter.of("TRUE")) is None
-    assert reader.get_judged_nowait("TopicTest", 0, 119, 1, Filter.of("TRUE")) is not None
+    assert reader.get_filtered_nowait("TopicTest", 0, 0, 1, Filter.of("TRUE")) is None
+    assert reader.get_filtered_nowait("TopicTest", 0, 119, 1, Filter.of("TRUE")) is not None
 
 
 def test_a_filter_without_a_kernel_is_left_to_the_general_path() -> None:
     parts = filled()
     wants_all = Filter.of("TRUE", has_kernel=False)
-    assert reader_of(parts).get_judged_nowait("TopicTest", 0, 0, 1, wants_all) is None
-    assert reader_of(parts, kernels=None).get_judged_nowait("TopicTest", 0, 0, 1, Filter.of("TRUE")) is None
-    assert reader_of(parts).get_judged_nowait("Unknown", 0, 0, 1, Filter.of("TRUE")) is None
+    assert reader_of(parts).get_filtered_nowait("TopicTest", 0, 0, 1, wants_all) is None
+    assert reader_of(parts, kernels=None).get_filtered_nowait("TopicTest", 0, 0, 1, Filter.of("TRUE")) is None
+    assert reader_of(parts).get_filtered_nowait("Unknown", 0, 0, 1, Filter.of("TRUE")) is None
 
 
 def test_a_queue_with_an_extension_is_left_to_the_general_path() -> None:
     """It may know that a message does not match, without a look at its record."""
     parts = filled()
     parts.queues.find("TopicTest", 0).ext = object()  # type: ignore[assignment]
-    assert reader_of(parts).get_judged_nowait("TopicTest", 0, 0, 1, Filter.of("TRUE")) is None
+    assert reader_of(parts).get_filtered_nowait("TopicTest", 0, 0, 1, Filter.of("TRUE")) is None
 
 
 def test_long_records_are_left_to_the_path_that_looks_at_the_clock_after_each() -> None:
     parts = Parts(Place(SimDisk(), "/store"), log_file_size=1 << 16, message_size_max=1 << 15)
     parts.put_all([b"x" * 5000] * 2)
-    assert reader_of(parts).get_judged_nowait("TopicTest", 0, 0, 2, Filter.of("TRUE")) is None
+    assert reader_of(parts).get_filtered_nowait("TopicTest", 0, 0, 2, Filter.of("TRUE")) is None
 
 
-def test_a_selector_that_takes_too_long_ends_the_result() -> None:
-    parts = filled()
+@pytest.mark.parametrize(("value", "next_offset"), [("x", 4), ("5", 96)])
+def test_a_selector_that_takes_too_long_ends_the_result(value: str, next_offset: int) -> None:
+    """The clock, here a second later each time, is read after a record that the closures decide, or after 64 KiB."""
+    parts = filled(400, log_file_size=1 << 18, queue_file_size=10_000, properties=f"n\x01{value}\x02m\x01{'x' * 600}")
     seconds = iter(range(100))
     reader = MessageReader(
         commit_log=parts.commit_log,
@@ -164,9 +255,9 @@ def test_a_selector_that_takes_too_long_ends_the_result() -> None:
         busy_seconds=lambda: float(next(seconds)),
         span_kernels=KERNELS,
     )
-    result = reader.get_judged_nowait("TopicTest", 0, 0, 4, Filter.of("n = 99"))
+    result = reader.get_filtered_nowait("TopicTest", 0, 0, 4, Filter.of("n = 99"))
     assert result is not None
-    assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 4)
+    assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, next_offset)
 
 
 @pytest.mark.parametrize("what", ["log", "queue"])
@@ -176,10 +267,10 @@ def test_cold_bytes_are_not_waited_for(what: str) -> None:
     parts = Parts(place)
     parts.put_all([b"1", b"2"])
     reader = reader_of(parts)
-    assert reader.get_judged_nowait("TopicTest", 0, 0, 2, Filter.of("TRUE")) is not None
+    assert reader.get_filtered_nowait("TopicTest", 0, 0, 2, Filter.of("TRUE")) is not None
     disk.evict(place.log_file() if what == "log" else place.queue_file("TopicTest", 0))
     assert reader.get_plain_nowait("TopicTest", 0, 0, 2) is None
-    assert reader.get_judged_nowait("TopicTest", 0, 0, 2, Filter.of("TRUE")) is None
+    assert reader.get_filtered_nowait("TopicTest", 0, 0, 2, Filter.of("TRUE")) is None
 
 
 @given(
@@ -199,7 +290,7 @@ def test_a_unit_that_lies_is_left_to_the_general_path(number: int, field: int, v
     for offset in (0, number):
         expected = parts.get(offset)
         same(reader.get_plain_nowait("TopicTest", 0, offset, 32), expected)
-        judged = reader.get_judged_nowait("TopicTest", 0, offset, 32, Filter.of("TRUE"))
+        judged = reader.get_filtered_nowait("TopicTest", 0, offset, 32, Filter.of("TRUE"))
         same(judged, parts.get(offset, message_filter=Filter.of("TRUE", has_kernel=False)))
 
 
@@ -210,7 +301,7 @@ def test_a_damaged_log_is_read_as_by_the_general_path(position: int, wrong: byte
     parts.place.write(parts.place.log_file(), wrong, position)
     reader = reader_of(parts)
     same(reader.get_plain_nowait("TopicTest", 0, 0, 32), parts.get(0))
-    judged = reader.get_judged_nowait("TopicTest", 0, 0, 32, Filter.of(text))
+    judged = reader.get_filtered_nowait("TopicTest", 0, 0, 32, Filter.of(text))
     same(judged, parts.get(0, message_filter=Filter.of(text, has_kernel=False)))
 
 
