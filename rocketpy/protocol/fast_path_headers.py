@@ -5,6 +5,8 @@ The fast path is strict: any doubt (a missing field, a number out of range, non-
 changes the meaning) raises :data:`FAST_HEADER_ERRORS`, and the caller falls back to the general path, which accepts the
 header or explains the error.
 
+Rule: only requests are decoded, whose flag is 0, or 2 for a oneway. The flag 1 is that of a response.
+
 Rule: a header is decoded by the decoder of one request code only if every member ``code`` in it has that value, and if
 it has no member but those of a command. A fast path is chosen by the first member. The general path takes the last one,
 also one that is named ``Code``: without this rule a request could be served by one code here and by another there.
@@ -75,7 +77,7 @@ class FastHeader(
 ):
     """The members of a command but ``code`` and ``extFields``. What is not read is decoded to be checked."""
 
-    flag: Int32 = 0
+    flag: Literal[0, 2] = 0
     language: str | None = None
     opaque: Int32
     remark: str | None = None

@@ -131,6 +131,19 @@ async def test_further_members_mean_the_same_on_all_paths(code: int, members: st
     await assert_agreement([usual, other, usual], has_accounts=False)
 
 
+@pytest.mark.parametrize("has_accounts", [False, True])
+@pytest.mark.parametrize("flag", [1, 3, 4, 5, 6, 7, -1, 2**31 - 1, '"1"', '"2"', "null"])
+@pytest.mark.parametrize("code", OTHERS)
+async def test_a_response_with_the_code_of_a_request_is_served_by_no_path(
+    code: int, flag: object, has_accounts: bool
+) -> None:
+    """The bit 1 of the flag makes a response, which answers a request of the broker; further bits mean nothing."""
+    usual = frame(header_of(code), REQUESTS[code][1])
+    other = frame(header_of(code).replace(b'"flag":0', f'"flag":{flag}'.encode()), REQUESTS[code][1])
+    taken = await assert_agreement([usual, other, other, usual], has_accounts=has_accounts)
+    assert taken[1:3] == [False, False] or flag == '"2"'
+
+
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 @pytest.mark.parametrize("first", OTHERS)
 async def test_a_forged_code_opens_no_topic(first: int, path: bool | None) -> None:

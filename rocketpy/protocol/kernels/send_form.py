@@ -29,6 +29,8 @@ KEYS: Final[i64] = 6
 TAGS: Final[i64] = 7
 """Kinds of values that may differ: numbers, the signature, properties."""
 
+_ONEWAY: Final[i64] = 2
+"""The flag of a request that is not answered; that of any other is 0."""
 INT32_MAX: Final[i64] = 0x7FFFFFFF
 _SEND: Final[i64] = 310
 _BATCH_BEGIN: Final = b'{"code":320,'
@@ -143,6 +145,8 @@ class SendForm:
                 if name == b"code":
                     code = number
                 elif name == b"flag":
+                    if number != 0 and number != _ONEWAY:  # a response, for example
+                        return False
                     self.command_flag = number
                 elif name == b"opaque":
                     self._add(OPAQUE, begin)
