@@ -23,7 +23,6 @@ Rules:
 from __future__ import annotations
 
 import logging
-import os
 import select
 import socket
 import time
@@ -49,8 +48,6 @@ READ_SIZE: Final = 65_536
 SEND_SIZE: Final = 1 << 20
 """Replies are joined up to this size for one send, so that a slow reader does not cost a copy of all the rest."""
 EVENTS_MAX: Final = 256
-LOOKS_MAX: Final = 1000
-"""Looks of one spin: a bound beside that by time. A look takes a microsecond."""
 UNFINISHED_SIZE: Final = 4096
 """A longer unfinished frame counts towards the limit over all connections (``IncomingBytes``)."""
 
@@ -249,7 +246,7 @@ class Hub:
         if not has_backlog:
             ready = self._epoll.poll(0, EVENTS_MAX)
             if not ready and patience:
-                ready = self._wait(patience)
+                ready = self._lull.wait(self._epoll.poll, EVENTS_MAX, patience, self._monotonic)
         if not ready and not has_backlog:
             self._skipped = {}
             return False
@@ -269,24 +266,6 @@ class Hub:
                 self.end(connection)
             self._refused.clear()
         return budget <= 0 or bool(ready)
-
-    def _wait(self, patience: float) -> list[tuple[int, int]]:
-        """Wait for quick peers, which were not ready a moment ago; nothing if none is ready in time."""
-        lull, poll = self._lull, self._epoll.poll
-        spin_seconds = lull.spin_seconds()
-        if spin_seconds:
-            monotonic = self._monotonic
-            ends_at = monotonic() + spin_seconds
-            for _ in range(LOOKS_MAX):
-                os.sched_yield()  # to a peer that shares this processor, and to the kernel's own threads
-                ready: list[tuple[int, int]] = poll(0, EVENTS_MAX)
-                if ready:
-                    lull.note_spin(is_vain=False)
-                    return ready
-                if monotonic() > ends_at:
-                    break
-            lull.note_spin(is_vain=True)
-        return poll(patience, EVENTS_MAX)
 
     def _serve_backlog(self, deadline: float) -> int:
         """Serve each backlogged peer once; returns how many frames may still be served in this turn, 0 when it is over.

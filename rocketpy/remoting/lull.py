@@ -18,6 +18,7 @@ Rules:
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Final
 
 LULL_SECONDS: Final = 0.001
@@ -28,6 +29,9 @@ SPIN_SECONDS: Final = 0.0001
 
 QUICK_SECONDS: Final = 0.0002
 """Between a hub's turn and the next request of a quick peer; a wake-up by Trio is part of it."""
+
+_LOOKS_MAX: Final = 1000
+"""Looks of one spin: a bound beside that by time. A look takes a microsecond."""
 
 _NEEDED_MIN: Final = 4
 """More than one, because the order in which Trio runs ready tasks may hide another driver once."""
@@ -80,20 +84,37 @@ class Lull:
         else:
             self._needed = _NEEDED_MIN
 
-    def spin_seconds(self) -> float:
-        """Return how long the wait that now begins spins at most; 0 if it sleeps at once."""
+    def wait(
+        self,
+        poll: Callable[[float, int], list[tuple[int, int]]],
+        events_max: int,
+        seconds: float,
+        monotonic: Callable[[], float],
+    ) -> list[tuple[int, int]]:
+        """Return what an epoll descriptor reports within a time, spinning at first; it had nothing a moment ago."""
         if self._sleeps_left:
             self._sleeps_left -= 1
-            return 0.0
-        return self._spin_seconds
-
-    def note_spin(self, *, is_vain: bool) -> None:
-        """Note whether a spin has ended without a request."""
-        if is_vain:
+        elif self._spin_seconds:
+            ready = self._spin(poll, events_max, monotonic)
+            if ready:
+                self._sleeps_next = 1
+                return ready
             self._sleeps_left = self._sleeps_next
             self._sleeps_next = min(2 * self._sleeps_next, _NEEDED_MAX)
-        else:
-            self._sleeps_next = 1
+        return poll(seconds, events_max)
+
+    def _spin(
+        self, poll: Callable[[float, int], list[tuple[int, int]]], events_max: int, monotonic: Callable[[], float]
+    ) -> list[tuple[int, int]]:
+        ends_at = monotonic() + self._spin_seconds
+        for _ in range(_LOOKS_MAX):
+            os.sched_yield()  # to a peer that shares this processor, and to the kernel's own threads
+            ready = poll(0, events_max)
+            if ready:
+                return ready
+            if monotonic() > ends_at:
+                break
+        return []
 
 
 def spin_seconds_here() -> float:

@@ -28,7 +28,7 @@ from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.remoting.hub import LOOKS_MAX, Hub
+from rocketpy.remoting.hub import Hub
 from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.lull import LULL_SECONDS, SPIN_SECONDS
@@ -649,9 +649,10 @@ def ping_pong(
         assert decode_command(*frame).opaque == opaque
 
 
-async def test_a_quick_peer_is_served_without_returning_to_trio() -> None:
+@pytest.mark.parametrize("spin_seconds", [0.0, SPIN_SECONDS], ids=["sleeping", "spinning first"])
+async def test_a_quick_peer_is_served_without_returning_to_trio(spin_seconds: float) -> None:
     clock = Clock()  # by which every pause is short, and a slice without an end
-    with a_world(lull_seconds=LONG, monotonic=clock) as world:
+    with a_world(lull_seconds=LONG, spin_seconds=spin_seconds, monotonic=clock) as world:
         peer, _ = world.connect()
         async with running(world), trio.open_nursery() as nursery:
             passes = Passes()
@@ -662,55 +663,6 @@ async def test_a_quick_peer_is_served_without_returning_to_trio() -> None:
             await until(lambda: world.hub.connections[0].frames_received == 50)
             trio.lowlevel.remove_instrument(passes)
         assert passes.count < 40
-
-
-class PlannedEpoll:
-    """An epoll descriptor that is ready from a look on, and counts looks and waits."""
-
-    def __init__(self, *, ready_from: int = 0) -> None:
-        self.ready_from = ready_from
-        """The number of the first look that finds something; 0 if none does."""
-        self.look_count = 0
-        self.wait_count = 0
-
-    def poll(self, timeout: float, events_max: int) -> list[tuple[int, int]]:
-        if timeout:
-            self.wait_count += 1
-            return []
-        self.look_count += 1
-        return [(7, select.EPOLLIN)] if 0 < self.ready_from <= self.look_count else []
-
-
-@contextlib.contextmanager
-def a_waiting_hub(epoll: PlannedEpoll, clock: Clock) -> Iterator[Hub]:
-    with a_world(lull_seconds=LULL_SECONDS, spin_seconds=SPIN_SECONDS, monotonic=clock) as world:
-        real, world.hub._epoll = world.hub._epoll, epoll  # type: ignore[assignment]
-        yield world.hub
-        real.close()
-
-
-def test_a_request_that_comes_while_the_hub_spins_costs_no_sleep() -> None:
-    epoll = PlannedEpoll(ready_from=3)
-    with a_waiting_hub(epoll, Clock()) as hub:
-        assert hub._wait(LULL_SECONDS) == [(7, select.EPOLLIN)]
-        assert hub._wait(LULL_SECONDS) == [(7, select.EPOLLIN)]  # it spins again
-    assert (epoll.look_count, epoll.wait_count) == (4, 0)
-
-
-@pytest.mark.parametrize(
-    ("step", "looks"),
-    [(SPIN_SECONDS / 10, 10), (0.0, LOOKS_MAX)],
-    ids=["ends by time", "ends by looks, because the clock stands still"],
-)
-def test_after_a_vain_spin_the_hub_sleeps_and_the_next_wait_does_not_spin(step: float, looks: int) -> None:
-    epoll = PlannedEpoll()
-    with a_waiting_hub(epoll, Clock(step)) as hub:
-        assert hub._wait(LULL_SECONDS) == []
-        assert epoll.look_count == pytest.approx(looks, abs=1)
-        assert epoll.wait_count == 1
-        assert hub._wait(LULL_SECONDS) == []
-        assert epoll.look_count == pytest.approx(looks, abs=1)
-        assert epoll.wait_count == 2
 
 
 async def test_a_quick_peer_does_not_keep_other_tasks_waiting_for_longer_than_a_slice() -> None:

@@ -73,34 +73,92 @@ def test_a_wait_that_is_not_vain_makes_up_for_all_before() -> None:
     assert come_back_until_it_waits(lull) == 8
 
 
-def sleeping_waits(lull: Lull, count: int) -> list[int]:
+class PlannedEpoll:
+    """An epoll descriptor that has something from a look on, and counts looks and sleeps."""
+
+    def __init__(self, *, ready_from: int = 0) -> None:
+        self.ready_from = ready_from
+        """The number of the first look that finds something; 0 if none does."""
+        self.look_count = 0
+        self.sleep_count = 0
+
+    def poll(self, timeout: float, events_max: int) -> list[tuple[int, int]]:
+        if timeout:
+            self.sleep_count += 1
+            return []
+        self.look_count += 1
+        return READY if 0 < self.ready_from <= self.look_count else []
+
+
+class Clock:
+    """A clock that a step is added to at each reading."""
+
+    def __init__(self, step: float = 0.0) -> None:
+        self.now, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+READY = [(7, 1)]
+LATE = Clock(SPIN_SECONDS * 1.01)
+"""A clock by which a spin has one look."""
+
+
+def wait(lull: Lull, epoll: PlannedEpoll, clock: Clock = LATE) -> list[tuple[int, int]]:
+    return lull.wait(epoll.poll, 256, LULL_SECONDS, clock)
+
+
+def sleeps_before_spins(lull: Lull, count: int) -> list[int]:
     """Return how many waits sleep at once before each one that spins, all of them in vain."""
-    sleeping = []
-    for _ in range(count):
+    epoll = PlannedEpoll()
+    sleeping: list[int] = []
+    while len(sleeping) < count:
         number = 0
-        while not lull.spin_seconds():
+        while not epoll.look_count:
+            wait(lull, epoll)
             number += 1
-        sleeping.append(number)
-        lull.note_spin(is_vain=True)
+        sleeping.append(number - 1)
+        epoll.look_count = 0
     return sleeping
 
 
+def test_a_request_that_comes_during_a_spin_costs_no_sleep() -> None:
+    lull, epoll = Lull(), PlannedEpoll(ready_from=3)
+    assert wait(lull, epoll, Clock()) == READY
+    assert wait(lull, epoll, Clock()) == READY  # it spins again
+    assert (epoll.look_count, epoll.sleep_count) == (4, 0)
+
+
+@pytest.mark.parametrize(
+    ("step", "looks_max"),
+    [(SPIN_SECONDS / 10, 11), (0.0, 10_000)],
+    ids=["ends by time", "ends although the clock stands still"],
+)
+def test_a_spin_in_vain_ends_in_a_sleep(step: float, looks_max: int) -> None:
+    lull, epoll = Lull(), PlannedEpoll()
+    assert wait(lull, epoll, Clock(step)) == []
+    assert 9 <= epoll.look_count <= looks_max
+    assert epoll.sleep_count == 1
+
+
 def test_each_vain_spin_lets_more_waits_sleep_at_once_up_to_a_bound() -> None:
-    assert sleeping_waits(Lull(), 13) == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024]
+    assert sleeps_before_spins(Lull(), 13) == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024]
 
 
 def test_a_spin_that_finds_a_request_makes_up_for_all_before() -> None:
     lull = Lull()
-    sleeping_waits(lull, 6)
-    while not lull.spin_seconds():
+    sleeps_before_spins(lull, 6)
+    while not wait(lull, PlannedEpoll(ready_from=1)):
         pass
-    lull.note_spin(is_vain=False)
-    assert sleeping_waits(lull, 3) == [0, 1, 2]
+    assert sleeps_before_spins(lull, 3) == [0, 1, 2]
 
 
 def test_without_seconds_no_wait_spins() -> None:
-    lull = Lull(spin_seconds=0.0)
-    assert [lull.spin_seconds() for _ in range(5)] == [0.0] * 5
+    lull, epoll = Lull(spin_seconds=0.0), PlannedEpoll()
+    assert [wait(lull, epoll) for _ in range(5)] == [[]] * 5
+    assert (epoll.look_count, epoll.sleep_count) == (0, 5)
 
 
 @pytest.mark.parametrize(("processors", "seconds"), [({0}, 0.0), ({3}, 0.0), ({0, 1}, SPIN_SECONDS)])
