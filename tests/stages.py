@@ -81,13 +81,16 @@ def tool(name: str, *arguments: str) -> tuple[str, ...]:
     return (str(BIN / name), *arguments)
 
 
-ABOUT_THE_STORE = (
+HALF_OF_PROPERTIES = (
     "property_tests/crash",
     "property_tests/test_index_crash.py",
+    "property_tests/test_replication_machine.py",
+    "property_tests/test_retry_machine.py",
     "property_tests/test_store_bytes.py",
     "property_tests/test_store_machine.py",
+    "property_tests/test_transaction_machine.py",
 )
-NOT_ABOUT_THE_STORE = tuple(f"--ignore={path}" for path in ABOUT_THE_STORE)
+OTHER_PROPERTIES = ("property_tests", *(f"--ignore={path}" for path in HALF_OF_PROPERTIES))
 HALF = ("tests/broker", "tests/cli", "tests/protocol")
 OTHER_HALF = ("tests", *(f"--ignore={folder}" for folder in (*SLOW_FOLDERS, *HALF)))
 PURE = {hatch_build.VARIABLE: "1"}
@@ -138,8 +141,8 @@ STAGES = (
     Stage(
         "properties",
         side_by_side=(
-            pytest(*ABOUT_THE_STORE, *WITHOUT_BUGS),
-            pytest("property_tests", *NOT_ABOUT_THE_STORE, *WITHOUT_BUGS),
+            pytest(*HALF_OF_PROPERTIES, *WITHOUT_BUGS),
+            pytest(*OTHER_PROPERTIES, *WITHOUT_BUGS),
         ),
     ),
     Stage(
