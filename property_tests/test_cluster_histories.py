@@ -34,6 +34,7 @@ from rocketpy.store.ha.group_transfer import GroupTransferService
 from rocketpy.store.ha.slave_progress import SlaveProgress
 from rocketpy.store.services.group_commit import GroupCommitService
 from rocketpy.testing.sim.file import SimFile
+from tests.machine_speed import slowness
 
 TIER = os.environ.get("ROCKETPY_TIER", "dev")
 HISTORIES = {"dev": 10, "ci": 300, "deep": 10_000}[TIER]
@@ -129,11 +130,12 @@ def test_a_seed_is_the_same_history_in_another_process(pairs: bool) -> None:
 
 
 def test_a_minute_of_two_hundred_operations_takes_a_second_of_processor_time() -> None:
+    """On the reference machine; elsewhere, and beside other programs, as much more as other Python code takes there."""
     took = []
     for seed in range(3):
         began = time.process_time()
         run_history(plan_of(seed))
-        took.append(time.process_time() - began)
+        took.append((time.process_time() - began) / slowness())
     assert min(took) <= 1.0
 
 
