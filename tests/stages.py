@@ -148,9 +148,9 @@ STAGES = (
     Stage(
         "processes",
         side_by_side=(
-            stages("interop", "notebooks"),
-            stages("spark", "wheel", "blackbox"),
-            stages(*REPEATED),
+            stages("interop", "blackbox"),
+            stages("spark", "notebooks"),
+            stages("wheel", *REPEATED),
         ),
     ),
     Stage("spark", (pytest("tests/spark"),), by_default=False),
