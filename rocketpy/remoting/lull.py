@@ -7,7 +7,8 @@ sleeps takes longer to wake up than a request takes to be served, and waking it 
 long.
 
 Rules:
-- Quick peers only: the last waits in Trio were shorter than ``QUICK_SECONDS``. An idle hub never waits by itself.
+- Quick peers only: nearly all of the last waits in Trio were shorter than ``QUICK_SECONDS``; a longer one undoes many
+  short ones. Not all of them: on a busy machine a few are always longer. An idle hub never waits by itself.
 - Alone only: no other driver or task has served something meanwhile. It would get one turn per slice of the hub.
 - A vain wait doubles the number of quick returns before the next one, until a wait is not vain. So a client in the same
   thread, which sends nothing while the hub waits, costs next to nothing.
@@ -27,7 +28,7 @@ LULL_SECONDS: Final = 0.001
 SPIN_SECONDS: Final = 0.0001
 """How long a wait spins before it sleeps. A producer that waits for answers sends the next message in 15 to 40 us."""
 
-QUICK_SECONDS: Final = 0.0002
+QUICK_SECONDS: Final = 0.0003
 """Between a hub's turn and the next request of a quick peer; a wake-up by Trio is part of it."""
 
 _LOOKS_MAX: Final = 1000
@@ -36,6 +37,8 @@ _LOOKS_MAX: Final = 1000
 _NEEDED_MIN: Final = 4
 """More than one, because the order in which Trio runs ready tasks may hide another driver once."""
 _NEEDED_MAX: Final = 1024
+_UNDONE: Final = 16
+"""Quick returns that a slow one undoes: one in a hundred delays the next wait a little, one in ten prevents it."""
 
 
 class Lull:
@@ -60,7 +63,7 @@ class Lull:
         self._sleeps_next = 1  # so many after the next vain spin
         self._left_at = 0.0
         self._burst_count = 0
-        self._quick_count = 0  # quick returns, one after the other
+        self._quick_count = 0  # quick returns since the last wait in vain, less what slow ones have undone
         self._needed = _NEEDED_MIN  # so many of them before the next wait
 
     def leave(self, now: float, burst_count: int) -> None:
@@ -70,8 +73,11 @@ class Lull:
 
     def come_back(self, now: float, burst_count: int) -> float:
         """Return how long each turn of the next slice may wait, when a peer has become ready; mostly 0."""
-        if now - self._left_at >= QUICK_SECONDS or burst_count != self._burst_count:
+        if burst_count != self._burst_count:
             self._quick_count = 0
+            return 0.0
+        if now - self._left_at >= QUICK_SECONDS:
+            self._quick_count = max(0, self._quick_count - _UNDONE)
             return 0.0
         self._quick_count += 1
         return self._seconds if self._quick_count >= self._needed else 0.0

@@ -37,6 +37,17 @@ def test_after_a_longer_pause_it_is_not() -> None:
     assert come_back_after(lull, 60) == 0
 
 
+@pytest.mark.parametrize(("quick_returns", "waits"), [(50, True), (10, False)])
+def test_peers_are_quick_although_a_return_is_slow_now_and_then(quick_returns: int, waits: bool) -> None:
+    """Otherwise a hub that needs many quick returns, after vain waits, would never wait again on a busy machine."""
+    lull = Lull()
+    vain_waits(lull, 10)
+    assert come_back_until_it_waits(lull) == 1024
+    lull.note(is_vain=True)
+    returns = ([SOON] * quick_returns + [QUICK_SECONDS * 2]) * 100
+    assert any(come_back_after(lull, seconds) for seconds in returns) is waits
+
+
 def test_it_is_not_while_something_else_is_served() -> None:
     """A second hub, a stream or a task that answers late would get one turn per slice."""
     lull = Lull()
