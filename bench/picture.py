@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE_PATH = ROOT / "docs" / "performance.md"
 PICTURE_PATH = ROOT / "docs" / "speed.svg"
 
-RATES_HEADING = "The whole broker: accounts, filters, statistics"
-SIZES_HEADING = "The latest table"
+RATES_HEADING = "Rates"
+SIZES_HEADING = "Start and memory"
 RATES = {
     "send 1x64": "send, 1 connection, 64 in flight",
     "send 4x64": "send, 4 connections, 64 in flight each",

@@ -30,6 +30,7 @@ QUEUES_PER_TOPIC = 1000
 MESSAGES_PER_QUEUE = 2
 
 _COPY_S = 600.0
+_FIGURES_S = 10.0
 _LAG_KEYS = ("dispatchBehindBytes", "indexBehind")
 _READ_BYTES = 1 << 22
 
@@ -103,6 +104,7 @@ def log_bytes(gib: float) -> float:
 
 def kill_under_load(program: Path, broker: Broker, wanted_bytes: int) -> None:
     """Send 1 KiB messages until a broker's log has ``wanted_bytes``, and kill it with messages in flight."""
+    wait_for_figures(broker)
     # The topic is there now.
     _send(program, broker, CRASHED_TOPIC, queues=CRASHED_QUEUES, total=1000, body=CRASHED_BODY_BYTES)
     options = {"topic": CRASHED_TOPIC, "queues": CRASHED_QUEUES, "connections": 1, "depth": 64}
@@ -114,6 +116,20 @@ def kill_under_load(program: Path, broker: Broker, wanted_bytes: int) -> None:
                 raise broker.failed(f"preparing a store: {wanted_bytes} bytes were not sent")
             time.sleep(0.005)
         broker.kill()
+
+
+def wait_for_figures(broker: Broker) -> None:
+    """Wait until a broker answers its runtime info, which the generator asks for. Java's fails in its first second."""
+    deadline = time.monotonic() + _FIGURES_S
+    while True:
+        try:
+            broker.runtime_info()
+        except OSError as failure:
+            if time.monotonic() > deadline:
+                raise broker.failed(f"preparing a store: {failure}") from failure
+            time.sleep(0.1)
+        else:
+            return
 
 
 def _log_end(broker: Broker) -> int:
