@@ -60,7 +60,7 @@ class Lull:
         self._seconds = seconds
         self._spin_seconds = spin_seconds
         self._sleeps_left = 0  # waits that do not spin, before the next one that does
-        self._sleeps_next = 1  # so many after the next vain spin
+        self._sleeps_next = 1  # the number of them after the next vain spin
         self._left_at = 0.0
         self._burst_count = 0
         self._quick_count = 0  # quick returns since the last wait in vain, less what slow ones have undone

@@ -54,9 +54,9 @@ def span_of(units: bytes, gap_max: int) -> tuple[int, int, int, int] | None:
 
 
 def tagged_units(units: bytes, codes: bytes, count_max: int, address_max: int) -> tuple[bytes, int, int, int]:
-    """Return the units with one of some tags codes, at most so many; and of all units that were looked at for them the
-    number, the least physical offset and the largest size.
+    """Return the units with one of some tags codes, up to ``count_max``.
 
+    And of all units that were looked at for them the number, the least physical offset and the largest size.
     ``codes`` are i64, big-endian. A code up to ``address_max`` is the address of an extension that is lost: the unit
     is wanted, as its tags are unknown.
     """

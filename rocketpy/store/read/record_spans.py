@@ -79,12 +79,8 @@ class RecordSpans:
         begin, span, records_size, last_size = found
         if records_size > limits.bytes_in_memory:
             return None
-        content = self._content(units, begin, span, limits)
-        if content is None:
-            return None
-        if span != records_size:
-            content = self._records_of(units, content, begin, b"\1" * (len(units) // UNIT_SIZE))
-        return content, last_size
+        records = self._all_records(units, begin, span, records_size, limits)
+        return None if records is None else (records, last_size)
 
     def judged(
         self,
@@ -170,17 +166,22 @@ class RecordSpans:
                 body_size += records_size
                 if body_size > limits.bytes_in_memory:
                     return None
-                content = self._content(wanted, begin, span, limits)
-                if content is None:
+                records = self._all_records(wanted, begin, span, records_size, limits)
+                if records is None:
                     return None
-                if span != records_size:
-                    content = self._records_of(wanted, content, begin, b"\1" * (len(wanted) // UNIT_SIZE))
-                bodies.append(content)
+                bodies.append(records)
                 count += len(wanted) // UNIT_SIZE
             if body_size + largest_size > limits.bytes_in_memory:
                 return None
         body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
         return PlainRead(next_offset, queue.min_offset, queue.max_offset, body, count, last_size)
+
+    def _all_records(self, units: bytes, begin: int, span: int, records_size: int, limits: ReadLimits) -> bytes | None:
+        """Return the records of all units back to back; None as :meth:`_content`."""
+        content = self._content(units, begin, span, limits)
+        if content is None or span == records_size:
+            return content
+        return self._records_of(units, content, begin, b"\1" * (len(units) // UNIT_SIZE))
 
     def _content(self, units: bytes, begin: int, span: int, limits: ReadLimits) -> bytes | None:
         """Return cached bytes of the log that hold the records of units and are in memory; else None."""
