@@ -34,6 +34,7 @@ from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.lull import LULL_SECONDS, SPIN_SECONDS
 from tests.forgotten import is_forgotten
 from tests.patience import PATIENCE_SECONDS, until, until_blocked
+from tests.remoting.stepping_clock import SteppingClock
 
 ECHO, DEFER = 1001, 1004
 SIZE = 1002
@@ -619,15 +620,8 @@ class Passes(trio.abc.Instrument):
         self.count += 1
 
 
-class Clock:
-    """The hub's clock, which stands still but for what is added; a step is added at each reading."""
-
-    def __init__(self, step: float = 0.0) -> None:
-        self.now, self.step = 0.0, step
-
-    def __call__(self) -> float:
-        self.now += self.step
-        return self.now
+class Clock(SteppingClock):
+    """The hub's clock."""
 
     def make_peers_slow(self) -> None:
         self.step = 1.0

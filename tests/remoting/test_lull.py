@@ -7,6 +7,7 @@ import os
 import pytest
 
 from rocketpy.remoting.lull import LULL_SECONDS, QUICK_SECONDS, SPIN_SECONDS, Lull, spin_seconds_here
+from tests.remoting.stepping_clock import SteppingClock
 
 SOON = QUICK_SECONDS / 2
 
@@ -101,23 +102,12 @@ class PlannedEpoll:
         return READY if 0 < self.ready_from <= self.look_count else []
 
 
-class Clock:
-    """A clock that a step is added to at each reading."""
-
-    def __init__(self, step: float = 0.0) -> None:
-        self.now, self.step = 0.0, step
-
-    def __call__(self) -> float:
-        self.now += self.step
-        return self.now
-
-
 READY = [(7, 1)]
-LATE = Clock(SPIN_SECONDS * 1.01)
+LATE = SteppingClock(SPIN_SECONDS * 1.01)
 """A clock by which a spin has one look."""
 
 
-def wait(lull: Lull, epoll: PlannedEpoll, clock: Clock = LATE) -> list[tuple[int, int]]:
+def wait(lull: Lull, epoll: PlannedEpoll, clock: SteppingClock = LATE) -> list[tuple[int, int]]:
     return lull.wait(epoll.poll, 256, LULL_SECONDS, clock)
 
 
@@ -137,8 +127,8 @@ def sleeps_before_spins(lull: Lull, count: int) -> list[int]:
 
 def test_a_request_that_comes_during_a_spin_costs_no_sleep() -> None:
     lull, epoll = Lull(), PlannedEpoll(ready_from=3)
-    assert wait(lull, epoll, Clock()) == READY
-    assert wait(lull, epoll, Clock()) == READY  # it spins again
+    assert wait(lull, epoll, SteppingClock()) == READY
+    assert wait(lull, epoll, SteppingClock()) == READY  # it spins again
     assert (epoll.look_count, epoll.sleep_count) == (4, 0)
 
 
@@ -149,7 +139,7 @@ def test_a_request_that_comes_during_a_spin_costs_no_sleep() -> None:
 )
 def test_a_spin_in_vain_ends_in_a_sleep(step: float, looks_max: int) -> None:
     lull, epoll = Lull(), PlannedEpoll()
-    assert wait(lull, epoll, Clock(step)) == []
+    assert wait(lull, epoll, SteppingClock(step)) == []
     assert 9 <= epoll.look_count <= looks_max
     assert epoll.sleep_count == 1
 
