@@ -133,10 +133,13 @@ class PlainIndex:
         self.packed: list[tuple[int, ...]] = []
         """What the kernels have read: hash, physical offset and timestamp of each key."""
         self.burst_count = 0
+        self.has_packed: list[bool] = []
+        """Of each burst."""
         self.no_space: str | None = None
 
-    def end_burst(self) -> None:
+    def end_burst(self, *, has_packed: bool = False) -> None:
         self.burst_count += 1
+        self.has_packed.append(has_packed)
 
     def build_packed(self, keys: bytes, kernels: IndexKernels) -> None:
         self.packed += struct.iter_unpack(">iqq", keys)

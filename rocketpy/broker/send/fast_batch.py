@@ -139,7 +139,7 @@ class FastBatch:
         if plain is None or not 0 <= request.queue_id < plain[0]:
             return False
         body = body or b""
-        if len(body) > self._store.message_size_max or BROKER_ONLY_MARK in body:
+        if len(body) > self._store.message_size_max:
             return False
         if self._store.is_index_behind or (self._waits_for_storing and not connection.may_defer):
             return False
@@ -214,6 +214,8 @@ class FastBatch:
         self, connection: Connection, request: BatchRequest, body: bytes, suffix: bytes, wait: str | None
     ) -> int:
         """Store any body, or refuse it; return False if it is for the general path."""
+        if BROKER_ONLY_MARK in body:
+            return False
         count_max = self._config.batch_messages_max
         if len(body) > AT_ONCE_BYTES:
             count_max = min(count_max, AT_ONCE_COUNT)

@@ -8,15 +8,18 @@ Items back to back, big-endian; magic and CRC are not read (:mod:`rocketpy.proto
     +------------+-------+-----+------+-------------+------+-----------------+------+
 
 ``text`` is ``name 1 value 2 name 1 value``. The three names that queues and index need are read where they stand once,
-with a value in ASCII; nothing else is taken apart. An item becomes a record, and a unit of its queue:
+with a value in ASCII; nothing else is taken apart. An item becomes a record, a unit of its queue, and the keys of its
+message as the index takes them (:mod:`.index_hashes`):
 
     | total size | magic | CRC | queueId | flag | queueOffset | physicalOffset | rest ... | body length | body
     | 0          | 4     | 8   | 12      | 16   | 20          | 28             | 36       | -4          |
     | topic size u8, topic | text size i16 | text, 2, the text of the whole batch |
 
     | physical offset i64 | size i32 | tags code i64 |
+    | key hash i32 | physical offset i64 | timestamp i64 | ...
 
-A body of any other form (a length that lies, a name that is repeated, a NUL) is declined: the general path takes it.
+A body of any other form (a length that lies, a name that is repeated or that may be the broker's own, a NUL) is
+declined: the general path takes it.
 """
 
 from __future__ import annotations
@@ -36,16 +39,20 @@ from librt.strings import (
 from mypy_extensions import i16, i32, i64
 
 from rocketpy.protocol.kernels.ascii_text import entry_end, java_hash
+from rocketpy.protocol.kernels.index_hashes import hash_ascii
 
 _UNIQ: Final = 0x554E4951
 _UNDERSCORE_KEY: Final = 0x5F4B4559
 _KEYS: Final = 0x4B455953
 _TAGS: Final = 0x54414753
+_INNE: Final = 0x494E4E45
+_TRAN: Final = 0x5452414E
 _ONES: Final = 0x01010101_01010101
 _THREES: Final = 0x03030303_03030303
 _KEYS_MAX: Final = 128  # INDEX_KEYS_MAX; a text with more of them is declined
 _OVERHEAD: Final = 22
-_UNIT_SIZE: Final = 20
+_SPACE: Final = 0x20
+_SPAN_SIZE: Final = 16
 
 
 class BatchItems:
@@ -59,18 +66,30 @@ class BatchItems:
         """Bytes of all texts as they are stored: with the text of the whole batch, and a separator before it."""
         self.longest_text: i64 = 0
         self.tags_codes: list[int] = []
-        self.keys: list[tuple[bytes, ...]] = []
-        """What is indexed of each: the unique key, then each of KEYS."""
+        self.spans = BytesWriter()
+        """Where in the body the values of each stand that are indexed, i32 each: UNIQ_KEY's begin and end, KEYS'."""
 
     def records(
-        self, head: bytes, topic: bytes, suffix: bytes, physical_offset: int, queue_offset: int
-    ) -> tuple[bytes, list[bytes], list[int]]:
-        """Return the records, and the unit and the physical offset of each.
+        self,
+        head: bytes,
+        topic: bytes,
+        suffix: bytes,
+        physical_offset: int,
+        queue_offset: int,
+        hash_before: int,
+        timestamp_ms: int,
+    ) -> tuple[bytes, bytes, bytes, list[int]]:
+        """Return the records; the units of all, and their keys; and the physical offset of each.
 
         ``head`` is of a record with zeros where records differ, ``topic`` begins with its size, ``suffix`` is the text
-        of the whole batch. What of them does not fit a field has been refused.
+        of the whole batch. What of them does not fit a field has been refused. ``hash_before`` is the hash of
+        ``topic#``, unsigned, or -1 for no keys; ``timestamp_ms`` is that of the keys.
         """
-        log, units = BytesWriter(), BytesWriter()
+        log, units, keys = BytesWriter(), BytesWriter(), BytesWriter()
+        spans = self.spans.getvalue()
+        before = i64(hash_before)
+        timestamp = i64(timestamp_ms)
+        span_at: i64 = 0
         body, crc_of, tags_codes = self.body, crc32, self.tags_codes
         magic, queue_id = read_i32_be(head, 4), read_i32_be(head, 12)
         rest = head[36:-4]
@@ -110,23 +129,37 @@ class BatchItems:
             write_i64_be(units, physical)
             write_i32_be(units, i32(size))
             write_i64_be(units, i64(tags_codes[number]))
+            if before >= 0:
+                key_at = i64(read_i32_be(spans, span_at))
+                key_end = i64(read_i32_be(spans, span_at + 4))
+                if key_end > key_at:
+                    write_i32_be(keys, i32(hash_ascii(before, body, key_at, key_end)))
+                    write_i64_be(keys, physical)
+                    write_i64_be(keys, timestamp)
+                key_at = i64(read_i32_be(spans, span_at + 8))
+                keys_end = i64(read_i32_be(spans, span_at + 12))
+                while key_at < keys_end:
+                    key_end = word_end(body, key_at, keys_end)
+                    if key_end > key_at:
+                        write_i32_be(keys, i32(hash_ascii(before, body, key_at, key_end)))
+                        write_i64_be(keys, physical)
+                        write_i64_be(keys, timestamp)
+                    key_at = key_end + 1
+            span_at += _SPAN_SIZE
             physical_offsets.append(physical)
             physical += size
             in_queue += 1
             number += 1
             at = text_end
-        all_units = units.getvalue()
-        each_unit: list[bytes] = []
-        at = 0
-        while at < i64(len(all_units)):
-            each_unit.append(all_units[at : at + _UNIT_SIZE])
-            at += _UNIT_SIZE
-        return log.getvalue(), each_unit, physical_offsets
+        return log.getvalue(), units.getvalue(), keys.getvalue(), physical_offsets
 
     def read_text(self, begin: i64, end: i64) -> bool:
         """Read tags and keys of one text; False if it is not of the common form."""
         body = self.body
-        unique_key = keys = b""
+        unique_at: i64 = 0
+        unique_end: i64 = 0
+        keys_at: i64 = 0
+        keys_end: i64 = 0
         code: i64 = 0
         has_tags = False
         at = begin
@@ -140,15 +173,17 @@ class BatchItems:
             ):
                 value_at = at + 9
                 at = value_end(body, value_at, end)
-                if at <= value_at or unique_key:
+                if at <= value_at or unique_end > 0:
                     return False
-                unique_key = body[value_at:at]
+                unique_at = value_at
+                unique_end = at
             elif end - at > 5 and body[at + 4] == 1 and read_i32_be(body, at) == _KEYS:
                 value_at = at + 5
                 at = value_end(body, value_at, end)
-                if at <= value_at or keys:
+                if at <= value_at or keys_end > 0:
                     return False
-                keys = body[value_at:at]
+                keys_at = value_at
+                keys_end = at
             elif end - at > 5 and body[at + 4] == 1 and read_i32_be(body, at) == _TAGS:
                 value_at = at + 5
                 at = value_end(body, value_at, end)
@@ -157,17 +192,20 @@ class BatchItems:
                 has_tags = True
                 code = java_hash(body, value_at, at)
             else:
+                if end - at > 4:
+                    name = read_i32_be(body, at)
+                    if name in (_INNE, _TRAN):  # perhaps a property that only a broker may write
+                        return False
                 at = entry_end(body, at, end)
                 if at < 0:
                     return False
             at += 1
         self.tags_codes.append(code)
-        if not keys:
-            self.keys.append((unique_key,) if unique_key else ())
-            return True
-        parts = [part for part in [unique_key, *keys.split(b" ")] if part]
-        self.keys.append(tuple(parts))
-        return len(parts) <= _KEYS_MAX
+        write_i32_be(self.spans, i32(unique_at))
+        write_i32_be(self.spans, i32(unique_end))
+        write_i32_be(self.spans, i32(keys_at))
+        write_i32_be(self.spans, i32(keys_end))
+        return keys_end == 0 or word_count(body, keys_at, keys_end) + (1 if unique_end > 0 else 0) <= _KEYS_MAX
 
 
 def read_batch(body: bytes, suffix_size: int, count_max: int) -> BatchItems | None:
@@ -222,6 +260,24 @@ def value_end(body: bytes, at: i64, end: i64) -> i64:
             return -1
         at += 1
     return end
+
+
+def word_end(body: bytes, at: i64, end: i64) -> i64:
+    """Return where a word of KEYS ends, at a space or with the value."""
+    while at < end and body[at] != _SPACE:
+        at += 1
+    return at
+
+
+def word_count(body: bytes, at: i64, end: i64) -> i64:
+    """Return how many words a value of KEYS has."""
+    count: i64 = 0
+    while at < end:
+        after = word_end(body, at, end)
+        if after > at:
+            count += 1
+        at = after + 1
+    return count
 
 
 def message_ids(host: bytes, physical_offsets: list[int]) -> bytes:

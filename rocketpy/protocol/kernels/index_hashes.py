@@ -25,6 +25,7 @@ _PAIRS: Final[i64] = 0x00FF_00FF_00FF_00FF
 _FOURS: Final[i64] = 0x0000_FFFF_0000_FFFF
 _LOW: Final[i64] = 0xFFFF_FFFF
 _SIGN: Final[i64] = 0x8000_0000
+_KEY_SIZE: Final[i64] = 20
 _POWER_8: Final[i64] = 31**8 % 2**32
 
 
@@ -36,8 +37,9 @@ def hash_work(
 ) -> tuple[bytes, int]:
     """Return the keys of messages, until that are ``count_max`` or more, and of how many messages they are.
 
-    Of each message ``work`` has topic, keys, physical offset and timestamp. ``prefix_of`` returns the hash of
-    ``topic#``, unsigned; ``hash_other`` that of ``topic#key`` for a key that is not ASCII.
+    Of each message ``work`` has topic, keys, physical offset and timestamp; keys that are bytes are those of a batch,
+    made by the kernel that wrote its records. ``prefix_of`` returns the hash of ``topic#``, unsigned; ``hash_other``
+    that of ``topic#key`` for a key that is not ASCII.
 
     Compatibility: ``String.hashCode`` and ``IndexFile.indexKeyHashMethod`` (4.9.8).
     """
@@ -51,6 +53,12 @@ def hash_work(
     left: i64 = count_max
     while left > 0 and number < i64(len(messages)):
         message = messages[number]
+        made = message[1]
+        if isinstance(made, bytes):
+            packed.write(made)
+            left -= i64(len(made)) // _KEY_SIZE
+            number += 1
+            continue
         topic = cast(str, message[0])
         if before < 0 or topic != last_topic:
             before = prefix_of(topic)
@@ -59,7 +67,7 @@ def hash_work(
         if message[3] is not last_timestamp:  # it is one object for all messages of a burst
             last_timestamp = message[3]
             timestamp = i64(cast(int, last_timestamp))
-        keys = cast(Sequence[object], message[1])
+        keys = cast(Sequence[object], made)
         key_number: i64 = 0
         key_count: i64 = len(keys)
         while key_number < key_count:
@@ -82,7 +90,11 @@ def count_keys(work: Sequence[tuple[object, ...]], begin: int) -> int:
     number: i64 = begin
     count: i64 = 0
     while number < i64(len(messages)):
-        count += i64(len(cast(Sequence[object], messages[number][1])))
+        keys = messages[number][1]
+        if isinstance(keys, bytes):
+            count += i64(len(keys)) // _KEY_SIZE
+        else:
+            count += i64(len(cast(Sequence[object], keys)))
         number += 1
     return count
 

@@ -253,7 +253,7 @@ class MessageAppender:
         try:
             self.write_log()
             for queue in touched:
-                unit_count += len(queue.units)
+                unit_count += queue.next_offset - queue.max_offset
                 queue.write_units()
                 unflushed[queue] = None
         except StoreError as error:
@@ -359,6 +359,15 @@ class MessageAppender:
                 self._touched.append(queue)
             queue.units += units
             queue.next_offset += len(units)
+
+    def add_packed(self, queue: ConsumeQueue, records: bytes, units: bytes, count: int) -> None:
+        """Add ``count`` records, with their units one after the other; room was made for both."""
+        self._parts.append(records)
+        self.wrote_offset += len(records)
+        if not queue.units:
+            self._touched.append(queue)
+        queue.units.append(units)
+        queue.next_offset += count
 
     def write_log(self) -> None:
         """Write the pending bytes of the log, those in the pool included; StoreError is final."""

@@ -50,6 +50,10 @@ class OpenBurst(GrowingBurst, Protocol):
         """Add the bytes of records up to an offset, with their units; room was made for both."""
         ...
 
+    def add_packed(self, queue: ConsumeQueue, records: bytes, units: bytes, count: int) -> None:
+        """Add ``count`` records, with their units one after the other; room was made for both."""
+        ...
+
 
 class GeneralPath:
     """Puts into one burst after the other of one appender."""

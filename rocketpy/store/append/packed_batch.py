@@ -17,6 +17,7 @@ from rocketpy.store.append.batch import SharedFields, shared_head, tail_for
 from rocketpy.store.append.general_path import OpenBurst
 from rocketpy.store.append.options import AppendOptions
 from rocketpy.store.index.feed import IndexFeed
+from rocketpy.store.index.hash import hash_before_key
 from rocketpy.store.queue.table import ConsumeQueueTable
 
 if TYPE_CHECKING:  # it is there only where the kernels are compiled
@@ -77,7 +78,10 @@ class PackedBatchPath:
             head = shared_head(shared, 0, 0, timestamp_ms)
         except struct.error:
             return None
-        content, units, physical_offsets = items.records(head, named, suffix, burst.wrote_offset, queue_offset)
-        burst.add(queue, (content,), units, burst.wrote_offset + len(content))
-        self._index_feed.add(topic, items.keys, physical_offsets, timestamp_ms)
+        hash_before = hash_before_key(topic) if self._index_feed.takes_keys else -1
+        content, units, keys, physical_offsets = items.records(
+            head, named, suffix, burst.wrote_offset, queue_offset, hash_before, timestamp_ms
+        )
+        burst.add_packed(queue, content, units, count)
+        self._index_feed.add_packed(topic, keys, physical_offsets[0], timestamp_ms)
         return physical_offsets, queue_offset

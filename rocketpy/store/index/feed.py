@@ -9,8 +9,11 @@ from typing import Protocol, TypeAlias
 from rocketpy.errors import ShortageError
 from rocketpy.store.index.kernels import IndexKernels
 
-IndexWork: TypeAlias = tuple[str, Sequence[bytes], int, int]
-"""Topic, keys, physical offset and storeTimestamp of one message: what IndexService takes."""
+IndexWork: TypeAlias = tuple[str, Sequence[bytes] | bytes, int, int]
+"""Topic, keys, physical offset and storeTimestamp of one message: what IndexService takes.
+
+Keys that are bytes are those of a whole batch, as the kernels have them, and the offset is that of its first message.
+"""
 
 
 class Index(Protocol):
@@ -28,8 +31,11 @@ class Index(Protocol):
         """Build some of what is pending; StoreError is final."""
         ...
 
-    def end_burst(self) -> None:
-        """Count what was added, and build some of it when too much is pending."""
+    def end_burst(self, *, has_packed: bool = False) -> None:
+        """Count what was added, and build some of it when too much is pending.
+
+        ``has_packed`` says that keys of a whole batch are among it.
+        """
         ...
 
     def build_packed(self, keys: bytes, kernels: IndexKernels) -> None:
@@ -53,6 +59,12 @@ class IndexFeed:
         self._index = index
         self._has_pool = has_pool
         self._is_begun = False
+        self._has_packed = False
+
+    @property
+    def takes_keys(self) -> bool:
+        """Whether keys go to an index; they are dropped otherwise."""
+        return self._is_begun
 
     def begin(self) -> None:
         """Give keys to the index from the next message on."""
@@ -79,6 +91,12 @@ class IndexFeed:
         work = zip(repeat(topic), all_keys, physical_offsets, repeat(timestamp_ms))
         self.work += work if all(all_keys) else [each for each in work if each[1]]
 
+    def add_packed(self, topic: str, keys: bytes, physical_offset: int, timestamp_ms: int) -> None:
+        """Take the keys of a batch, as the kernels have them; ``physical_offset`` is that of its first message."""
+        if keys:
+            self.work.append((topic, keys, physical_offset, timestamp_ms))
+            self._has_packed = True
+
     def end_burst(self) -> bool:
         """Hand the burst's keys over; False when the index has no space for more."""
         index = self._index
@@ -88,5 +106,6 @@ class IndexFeed:
         if self._has_pool:
             index.pending += self.work
             self.work.clear()
-        index.end_burst()
+        index.end_burst(has_packed=self._has_packed)
+        self._has_packed = False
         return index.writable_or_why() is None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from itertools import chain, repeat
-from operator import itemgetter
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.index.file import IndexFile
@@ -15,8 +14,11 @@ from rocketpy.store.index.kernels import KEY_SIZE, IndexKernels
 
 T = TypeVar("T")
 
-_keys_of = itemgetter(1)
-_pack_key = struct.Struct(">iqq").pack
+_KEY = struct.Struct(">iqq")
+_pack_key = _KEY.pack
+_iter_keys = _KEY.iter_unpack
+_Plain: TypeAlias = tuple[str, Sequence[bytes], int, int]
+"""A message that is no batch."""
 
 
 class HashedKeys(NamedTuple):
@@ -76,11 +78,14 @@ def hashed_keys(pending: Sequence[IndexWork], count_max: int, kernels: IndexKern
     if kernels is not None:
         keys, message_count = kernels.hash_work(pending, count_max, hash_before_key, hash_of_key)
         return PackedKeys(keys, kernels), message_count
-    work = pending[:count_max]
+    first = pending[0][1]
+    if isinstance(first, bytes):
+        return HashedKeys(*zip(*_iter_keys(first), strict=True)), 1
+    work = cast(Sequence[_Plain], pending[:count_max])
     try:
         return _hashed([key for _, (key,), _, _ in work], work), len(work)
-    except ValueError:  # not everywhere one key
-        work = _first_with(work, count_max)
+    except (ValueError, TypeError):  # not everywhere one key; or a batch, which compiled code does not take for a key
+        work = _first_with(pending[:count_max], count_max)
         return _hashed_repeated(work), len(work)
 
 
@@ -88,26 +93,27 @@ def count_keys(pending: Sequence[IndexWork], begin: int, kernels: IndexKernels |
     """Return the number of keys from a message on."""
     if kernels is not None:
         return kernels.count_keys(pending, begin)
-    return sum(map(len, map(_keys_of, pending[begin:])))
+    return sum([len(keys) // KEY_SIZE if type(keys) is bytes else len(keys) for _, keys, _, _ in pending[begin:]])
 
 
-def _first_with(work: Sequence[IndexWork], count_max: int) -> Sequence[IndexWork]:
-    """Return the first messages, until they have ``count_max`` keys or more."""
-    key_count = 0
-    for message_count, (_, keys, _, _) in enumerate(work, 1):
+def _first_with(work: Sequence[IndexWork], count_max: int) -> Sequence[_Plain]:
+    """Return the first messages, until they have ``count_max`` keys or more, or a batch comes."""
+    key_count = message_count = 0
+    for _, keys, _, _ in work:
+        if isinstance(keys, bytes) or key_count >= count_max:
+            break
         key_count += len(keys)
-        if key_count >= count_max:
-            return work[:message_count]
-    return work
+        message_count += 1
+    return cast(Sequence[_Plain], work[:message_count])
 
 
-def _hashed(keys: Sequence[bytes], work: Sequence[IndexWork]) -> HashedKeys:
+def _hashed(keys: Sequence[bytes], work: Sequence[_Plain]) -> HashedKeys:
     """Return the keys of messages that have one each, hashed."""
     topics, _, physical_offsets, timestamps_ms = zip(*work, strict=True)
     return HashedKeys(hash_index_keys(topics, keys), physical_offsets, timestamps_ms)
 
 
-def _hashed_repeated(work: Sequence[IndexWork]) -> HashedKeys:
+def _hashed_repeated(work: Sequence[_Plain]) -> HashedKeys:
     """Return the keys of messages one after another, hashed."""
     topics, keys_of_each, physical_offsets, timestamps_ms = zip(*work, strict=True)
     counts = list(map(len, keys_of_each))

@@ -116,13 +116,13 @@ class IndexService:
 
     # ---- for the appender -----------------------------------------------------------------------------------------
 
-    def end_burst(self) -> None:
+    def end_burst(self, *, has_packed: bool = False) -> None:
         """Take notice of what was added to ``pending``. Builds a slice if there is one, more when too much waits."""
         count = len(self.pending)
         if count:
             if self._idle:
                 self._idle.unpark()
-            if count > _SURELY_NOT_FULL:
+            if has_packed or count > _SURELY_NOT_FULL or self.is_full:
                 self._build_some()
 
     @property
@@ -142,7 +142,7 @@ class IndexService:
 
     @property
     def behind(self) -> int:
-        """Lag of the index: messages whose keys are not built yet."""
+        """Lag of the index: messages whose keys are not built yet; a batch may count as one."""
         return len(self.pending) + (self._left_over is not None)
 
     @property

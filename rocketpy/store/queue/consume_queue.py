@@ -65,7 +65,7 @@ class ConsumeQueue:
     ) -> None:
         self.next_offset = 0  # of the next message; units of those before it are written or in ``units``
         self.reserved_offset = 0  # units before it have their space, in files that are open
-        self.units: list[bytes] = []
+        self.units: list[bytes] = []  # one or more in each
         self.tails = tails  # shared by a topic: the end of a record, by the size of its properties
 
         self.topic = topic
@@ -233,7 +233,7 @@ class ConsumeQueue:
     def last_tags_code(self, unit_at: Callable[[int], Unit]) -> int | None:
         """Return the tagsCode field of the last unit, written or not; None if there is none."""
         if self.units:
-            _, size, tags_code = UNIT.unpack(self.units[-1])
+            _, size, tags_code = UNIT.unpack(self.units[-1][-UNIT_SIZE:])
         elif self.next_offset * UNIT_SIZE <= self.files.min_offset or not self.files:
             return None
         else:

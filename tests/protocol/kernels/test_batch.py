@@ -15,13 +15,19 @@ from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.batch import BatchColumns, split_batch_body
 from rocketpy.protocol.kernels import batch as kernel
 from rocketpy.store.append.batch import SharedFields, measured_records, shared_head
+from rocketpy.store.index.feed import IndexWork
+from rocketpy.store.index.hash import hash_before_key
+from rocketpy.store.index.hashed_keys import hashed_keys
 
 COUNT_MAX = 50
+TIMESTAMP_MS = 1_700_000_000_001
 SUFFIX = b"WAIT\x01true\x02CLUSTER\x01c"
 KEY = "7F0000010000A1B2C3D40123456789AB"
 HOSTS = st.sampled_from([b"\x7f\0\0\1\0\0\x20\x20", bytes(16) + b"\0\0\x20\x20"])
 
-NAMES = st.sampled_from(["UNIQ_KEY", "KEYS", "TAGS", "WAIT", "a", "", "KEY", "TAGS ", "UNIQ_KEYS", "ключ"])
+NAMES = st.sampled_from(
+    ["UNIQ_KEY", "KEYS", "TAGS", "WAIT", "a", "", "KEY", "TAGS ", "UNIQ_KEYS", "INNER_MULTI_QUEUE_OFFSET", "TRAN"]
+)
 VALUES = st.one_of(
     st.sampled_from(["", "t", "true", "k1  k2", " ", KEY, KEY[:7], KEY[:8], KEY[:9], "ü", "a\x01b", "nul\0", "\x7f"]),
     st.text(st.characters(max_codepoint=0x80), max_size=20),
@@ -75,7 +81,7 @@ def assert_same(body: bytes, shared: SharedFields, topic: str = "Tü", suffix: b
     assert columns is not None, "the general path refuses what the kernel takes"
     batch = stored_batch(columns, suffix, suffix_has_no_tags_or_keys=True)
     assert not any(b"\0" in text for text in batch.properties)
-    assert (list(batch.tags_codes), list(batch.keys)) == (items.tags_codes, items.keys)
+    assert list(batch.tags_codes) == items.tags_codes
     assert items.count == len(batch.bodies)
     assert items.bodies_size == sum(map(len, batch.bodies))
     assert items.texts_size == sum(map(len, batch.properties))
@@ -84,12 +90,23 @@ def assert_same(body: bytes, shared: SharedFields, topic: str = "Tü", suffix: b
         return True
 
     queue = _Queue(topic)
-    head = shared_head(shared, 0, 0, 1_700_000_000_001)
+    head = shared_head(shared, 0, 0, TIMESTAMP_MS)
     named = bytes((len(topic.encode()),)) + topic.encode()
-    records, units, physical_offsets = items.records(head, named, suffix, 1 << 40, queue.next_offset)
-    expected = measured_records(batch, topic, shared).written(1 << 40, queue, 1_700_000_000_001)
-    assert (physical_offsets, units, records) == expected
+    arguments = (head, named, suffix, 1 << 40, queue.next_offset)
+    records, units, keys, physical_offsets = items.records(*arguments, hash_before_key(topic), TIMESTAMP_MS)
+    offsets, unit_of_each, content = measured_records(batch, topic, shared).written(1 << 40, queue, TIMESTAMP_MS)
+    assert (physical_offsets, units, records) == (offsets, b"".join(unit_of_each), content)
+    assert keys == packed_keys(topic, batch.keys, offsets)
+    assert items.records(*arguments, -1, TIMESTAMP_MS) == (records, units, b"", offsets)
     return True
+
+
+def packed_keys(topic: str, keys: Sequence[Sequence[bytes]], offsets: Sequence[int]) -> bytes:
+    """The keys of messages as the index takes them, hashed by the general path."""
+    work: list[IndexWork] = [
+        (topic, of_one, offset, TIMESTAMP_MS) for of_one, offset in zip(keys, offsets, strict=True) if of_one
+    ]
+    return hashed_keys(work, 1 << 30, None)[0].packed() if work else b""
 
 
 class _Queue:
@@ -144,6 +161,8 @@ def test_it_takes_ordinary_texts(text: bytes) -> None:
         b"UNIQ_KEY\x01\x02UNIQ_KEY\x01b",
         b"UNIQ_KEY\x01a\x01b",
         b"TAGS\x01\xc3\xbc",
+        b"TRAN_PREPARED_QUEUE_OFFSET\x015",
+        b"UNIQ_KEY\x01a\x02INNER_MULTI_QUEUE_OFFSET\x015\x02TAGS\x01t",
         b"KEYS\x01" + b" ".join(b"%d" % number for number in range(129)),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import attrs
 import pytest
 from hypothesis import example, given, settings
@@ -16,6 +18,8 @@ from rocketpy.store.append.batch import (
     measured_records,
     tail_for,
 )
+from rocketpy.store.index.feed import IndexWork
+from rocketpy.store.index.hashed_keys import hashed_keys
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import BORN_HOST, BORN_HOST_V6, STORE_HOST, STORE_HOST_V6, Parts, Place
@@ -58,7 +62,18 @@ def contents(parts: Parts) -> object:
     """Everything that puts have changed."""
     parts.appender.end_burst()
     counts = parts.appender.counts
-    return parts.place.files(parts.place.root), parts.index_work, parts.arrivals, counts.put_count, counts.put_bytes
+    keys = all_keys(parts.index_work)
+    return parts.place.files(parts.place.root), keys, parts.arrivals, counts.put_count, counts.put_bytes
+
+
+def all_keys(work: list[IndexWork]) -> list[tuple[int, ...]]:
+    """Hash, physical offset and timestamp of each key, of messages and of batches that the kernel has read."""
+    found: list[tuple[int, ...]] = []
+    while work:
+        keys, message_count = hashed_keys(work, 1000, None)
+        found += struct.iter_unpack(">iqq", keys.packed())
+        work = work[message_count:]
+    return found
 
 
 @given(

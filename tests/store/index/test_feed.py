@@ -57,3 +57,18 @@ def test_messages_of_a_batch_without_keys_are_left_out() -> None:
     feed.add("T", [(b"k1",), (b"k2", b"k3")], [0, 100], 7)
     feed.add("T", [(), (b"k4",), ()], [200, 300, 400], 8)
     assert feed.work == [("T", (b"k1",), 0, 7), ("T", (b"k2", b"k3"), 100, 7), ("T", (b"k4",), 300, 8)]
+
+
+def test_the_index_is_told_of_a_burst_with_the_keys_of_a_batch() -> None:
+    index = PlainIndex()
+    feed = IndexFeed(index, has_pool=False)
+    assert not feed.takes_keys
+    feed.begin()
+    assert feed.takes_keys
+    feed.add_packed("T", b"", 0, 7)
+    assert feed.end_burst()
+    feed.add_packed("T", b"k" * 40, 100, 8)
+    assert index.pending == [("T", b"k" * 40, 100, 8)]
+    assert feed.end_burst()
+    assert feed.end_burst()
+    assert index.has_packed == [False, True, False]

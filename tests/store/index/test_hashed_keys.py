@@ -9,28 +9,37 @@ from hypothesis import strategies as st
 
 from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.index.hashed_keys import HashedKeys, PackedKeys, count_keys, hashed_keys
-from rocketpy.store.index.kernels import index_kernels
+from rocketpy.store.index.kernels import KEY_SIZE, index_kernels
 
-WORK = st.lists(
-    st.tuples(
-        st.sampled_from(("T", "TopicTest", "größe")),
-        st.lists(st.text(max_size=40).map(str.encode), min_size=1, max_size=5),
-        st.integers(0, 2**62),
-        st.integers(0, 2**62),
-    ),
-    min_size=1,
-    max_size=12,
+NUMBERS = st.integers(0, 2**62)
+PACKED = st.lists(st.tuples(st.integers(0, 2**31 - 1), NUMBERS, NUMBERS), min_size=1, max_size=5).map(
+    lambda keys: b"".join(struct.pack(">iqq", *key) for key in keys)
 )
+KEYS = st.one_of(st.lists(st.text(max_size=40).map(str.encode), min_size=1, max_size=5), PACKED)
+WORK = st.lists(
+    st.tuples(st.sampled_from(("T", "TopicTest", "größe")), KEYS, NUMBERS, NUMBERS), min_size=1, max_size=12
+)
+
+
+def key_count(work: IndexWork) -> int:
+    return len(work[1]) // KEY_SIZE if isinstance(work[1], bytes) else len(work[1])
 
 
 @given(WORK, st.integers(1, 20), st.integers(0, 20))
 def test_the_kernels_make_the_same_keys(work: list[IndexWork], count_max: int, begin: int) -> None:
+    """Of the keys of a batch the general path makes one group by itself."""
     general, count = hashed_keys(work, count_max, None)
-    by_kernel, count_by_kernel = hashed_keys(work, count_max, index_kernels())
+    by_kernel, count_by_kernel = hashed_keys(work[:count], count_max, index_kernels())
+    everything, message_count = hashed_keys(work, count_max, index_kernels())
+    assert everything.key_count == sum(map(key_count, work[:message_count]))
+    assert message_count == len(work) or count_max <= everything.key_count
+    assert everything.key_count - key_count(work[message_count - 1]) < count_max
+    assert isinstance(everything, PackedKeys)
+    assert everything.keys.startswith(by_kernel.packed())
     assert isinstance(general, HashedKeys)
     assert isinstance(by_kernel, PackedKeys)
     assert count == count_by_kernel
-    assert general.key_count == by_kernel.key_count == sum(len(keys) for _, keys, _, _ in work[:count])
+    assert general.key_count == by_kernel.key_count == sum(map(key_count, work[:count]))
     for columns, packed in ((general, by_kernel), (general.after(begin), by_kernel.after(begin))):
         assert list(zip(*columns, strict=True)) == list(struct.iter_unpack(">iqq", packed.keys))
     assert count_keys(work, 1, None) == count_keys(work, 1, index_kernels())

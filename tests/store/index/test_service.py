@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -426,6 +426,51 @@ class TestJava:
             assert found == QueryOffsetResult(
                 each["offsets"], each["lastUpdateTimestamp"], each["lastUpdatePhyoffset"]
             ), each
+
+
+class TestKeysOfBatches:
+    """As the kernel makes them that writes a batch's records; other messages come before and after."""
+
+    def batch(self, numbers: Sequence[int], *keys: str) -> IndexWork:
+        works = [work(number, *keys) for number in numbers]
+        packed, _ = index_kernels().hash_work(works, 1 << 30, hash_before_key, hash_of_key)
+        return "TopicTest", packed, numbers[0] * 100, NOW + numbers[-1] * 1_000
+
+    async def test_they_are_found_beside_those_of_messages(self) -> None:
+        service = new_service()
+        service.pending += [work(1, "same"), self.batch(range(2, 20), "same"), self.batch([20], "same")]
+        service.pending += [work(21, "same", "other"), self.batch([22], "same", "other")]
+        assert await offsets(service, "same") == [number * 100 for number in range(22, 0, -1)]
+        assert await offsets(service, "other") == [2200, 2100]
+        assert service.behind == 0
+
+    def test_they_are_counted_at_the_end_of_the_burst_that_brings_them(self) -> None:
+        service = new_service(layout=IndexLayout(slot_count=50, entry_count=1 << 17))
+        service.pending.append(self.batch(range(500)))
+        service.end_burst(has_packed=True)
+        assert service.statistics().key_count == 0, "less than a slice"
+        service.pending += [work(500), self.batch(range(501, 520))]
+        service.end_burst(has_packed=True)
+        built = service.statistics().key_count
+        assert built in (500, 520), "one slice: the keys of a batch are not divided, and alone in plain Python"
+        service.pending += [self.batch(range(1000 * number, 1000 * number + 1000)) for number in range(1, 20)]
+        service.end_burst(has_packed=True)
+        assert service.statistics().key_count < 2000, "one slice"
+        assert service.is_full
+        service.end_burst()
+        assert not service.is_full, "so later bursts build more"
+        service.build()
+        assert service.statistics().key_count == 19_520
+
+    async def test_those_that_the_last_run_has_built_are_not_built_again(self) -> None:
+        disk = SimDisk()
+        service = new_service(disk)
+        service.pending.append(self.batch(range(1, 4), "same"))
+        service.flush()
+        service.close()
+        again = new_service(disk)
+        again.pending += [self.batch([3], "same"), self.batch(range(4, 6), "same")]
+        assert await offsets(again, "same") == [500, 400, 300, 200, 100]
 
 
 class TestKeysFromTheLog:
