@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from pathlib import Path
 
 NO_DISK = frozenset({"tmpfs", "ramfs", "devtmpfs"})
@@ -29,7 +30,7 @@ def describe(directory: Path) -> dict[str, str]:
         "processor": f"{_processor()}, {os.cpu_count()} cores, {_memory_gib():.0f} GiB",
         "kernel": platform.release(),
         "file system": filesystem_of(directory),
-        "Python": platform.python_version(),
+        "Python": " ".join(sys.version.split()),  # with date and compiler: who built it decides how fast it is
         "Java": _first_line(["java", "-version"]),
         "commit": _first_line(["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent),
     }

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bench import load
+from bench import load, probe
 from bench.brokers import Broker
 from bench.prepared import PreparedStores
 
@@ -23,6 +23,9 @@ LATENCY_RATE = 500
 IDLE_CONNECTIONS = 2000
 PULL_TOPIC = "bench_pull"
 SETTLE_S = 3.0
+FILL_S = 60.0
+"""Time for the messages that are pulled to be stored and in their queues."""
+
 LATENESS_KEY = "serviceLatenessP99Ms"
 
 
@@ -82,23 +85,41 @@ class Session:
         return result.per_s
 
     def prepare_pull(self) -> int:
-        """Fill the topic for pulling once; return how many messages are in it."""
+        """Fill the topic for pulling once; return how many messages are in it.
+
+        Java refuses batches while it is busy, and puts messages into their queues after it has acknowledged them: what
+        was refused is sent again, and the queues must have all.
+        """
         batches = self.scaled(32_000)
         if not self._has_pull_messages:
-            load.run(
-                self.program,
-                self.broker,
-                "send",
-                topic=PULL_TOPIC,
-                queues=QUEUES,
-                connections=1,
-                depth=16,
-                total=batches,
-                body=BODY_BYTES,
-                batch=BATCH_SIZE,
-            )
+            left = batches
+            end = time.monotonic() + FILL_S
+            while left:
+                filled = load.run(
+                    self.program,
+                    self.broker,
+                    "send",
+                    topic=PULL_TOPIC,
+                    queues=QUEUES,
+                    connections=1,
+                    depth=16,
+                    total=left,
+                    body=BODY_BYTES,
+                    batch=BATCH_SIZE,
+                )
+                left = filled.errors
+                if left and time.monotonic() > end:
+                    raise self.broker.failed(f"{PULL_TOPIC}: it still refuses batches: {filled.first_error}")
+            self._wait_pull_messages(batches * BATCH_SIZE, end)
             self._has_pull_messages = True
         return batches * BATCH_SIZE
+
+    def _wait_pull_messages(self, total: int, end: float) -> None:
+        with probe.Connection(self.broker.port) as asker:
+            while (found := sum(asker.max_offset(PULL_TOPIC, queue) for queue in range(QUEUES))) < total:
+                if time.monotonic() > end:
+                    raise self.broker.failed(f"{PULL_TOPIC}: the queues have {found} of {total} messages")
+                time.sleep(0.01)
 
     def measure_latency(self) -> load.LoadResult:
         """Send at a fixed rate and receive by long poll."""
