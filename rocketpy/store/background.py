@@ -31,6 +31,7 @@ from rocketpy.store.services.flush_consume_queue import FlushConsumeQueueService
 from rocketpy.store.services.flush_once import flush_once
 from rocketpy.store.services.log_flush import LogFlush
 from rocketpy.store.services.stored_waits import stored_waits
+from rocketpy.store.services.warm_mapped_file import WarmMappedFileService
 from rocketpy.store.status import RunningFlags
 
 _LAST_STEPS_MAX = 2000
@@ -77,6 +78,11 @@ class StoreServices:
             self.end_burst = partial(_end_burst_and_decide, self.end_burst, self.group_transfer)
         self.wait_stored = stored_waits(self.group_commit, self.group_transfer)
         self._flush_queues = _flush_queues(config, files, appender, run_blocking, self._log_flush.flush)
+        self._warm_files = (
+            WarmMappedFileService(commit_log=files.commit_log, run_blocking=run_blocking)
+            if config.warms_ahead
+            else None
+        )
         self._catch_up = _index_catch_up(files, appender, run_blocking)
         self._reput = None if self._catch_up is None else ReputMessageService(catch_up=self._catch_up)
         self._open_cleaning(config, environment, report_full)
@@ -150,6 +156,8 @@ class StoreServices:
     async def _start(self, nursery: trio.Nursery) -> None:
         """Start everything."""
         await nursery.start(self._files.allocate_files.run)
+        if self._warm_files is not None:
+            await nursery.start(self._warm_files.run)
         await nursery.start(self._flush_queues.run)
         await self._log_flush.start(nursery)
         if self.group_transfer is not None:

@@ -89,6 +89,8 @@ class MessageStoreConfig:
     commit_commit_log_least_pages: int = setting(4, unit="pages of 4096 bytes", validator=Between(0))
     commit_commit_log_thorough_interval: int = setting(200, unit="ms", validator=Between(1))
     warm_maped_file_enable: bool = setting(False)
+    warm_ahead_enable: bool = setting(True)
+    """Ours: whether pages ahead of the log are brought into the page cache where memory is slow at its first use."""
     flush_least_pages_when_warm_maped_file: int = setting(4096, unit="pages of 4096 bytes", validator=Between(1))
     sync_flush_timeout: int = setting(5_000, unit="ms", expected="a number; negative: every answer is a timeout")
     slave_timeout: int = setting(3_000, unit="ms", validator=Between(0), live=True)
@@ -238,6 +240,16 @@ class MessageStoreConfig:
         """Bytes per sync while a file is filled in advance; None for one sync at the end."""
         is_synced = self.warm_maped_file_enable and self.is_sync_flush
         return self.flush_least_pages_when_warm_maped_file * 4096 if is_synced else None
+
+    @property
+    def is_zero_filled(self) -> bool:
+        """Whether new files of the log are filled with zeros."""
+        return self.is_sync_flush or self.warm_maped_file_enable
+
+    @property
+    def warms_ahead(self) -> bool:
+        """Whether pages ahead of the log are warmed: not if files are filled, which brings them into the page cache."""
+        return self.warm_ahead_enable and not self.is_zero_filled
 
     @property
     def transient_store_pool_bytes(self) -> int:

@@ -35,6 +35,9 @@ _RESERVE_STEP = 1 << 20
 """Append reserves this much at once, on the event loop. Measured on ext4: 2 us for space that is reserved already, 5 us
 for other, 1.5 ms at worst. So no background service is needed, during whose work messages would have to be refused."""
 
+_NEVER = 1 << 63
+"""An offset that no log reaches."""
+
 
 class FileAllocator(Protocol):
     """Creates CommitLog files atomically: reserved to full length, synced, and only then renamed to their name."""
@@ -66,6 +69,24 @@ class FlushRange:
             file.sync()
 
 
+@attrs.frozen(eq=False)
+class AheadRange:
+    """Reserved space of the last file that is not written yet, held until ``release``."""
+
+    position: int
+    size: int
+    _mapped_file: MappedFile
+    _file: DiskFile
+
+    def warm(self) -> float:
+        """Bring it into the page cache, see :meth:`DiskFile.warm`. Blocks: call it in a worker thread."""
+        return self._file.warm(self.position, self.size)
+
+    def release(self) -> None:
+        """Let the file be closed."""
+        self._mapped_file.release()
+
+
 class CommitLog:
     """The log of one store. For reads, :meth:`locate` returns file and position, and the caller reads the file."""
 
@@ -85,6 +106,8 @@ class CommitLog:
         self.reserved_offset = 0  # the end of the reserved space in the last file, if after wrote_offset
         self.wrote_timestamp_ms = 0  # the latest storeTimestamp written, ever
         self.flushed_offset = 0
+        self._notify_offset = _NEVER
+        self._notify: Callable[[], None] | None = None
 
     @property
     def min_offset(self) -> int:
@@ -205,10 +228,28 @@ class CommitLog:
         last = self._last
         assert last is not None, "a file was made for these bytes"
         wrote_offset = self.wrote_offset
-        assert wrote_offset + len(content) <= last.end_offset, (wrote_offset, len(content), last)
+        end_offset = wrote_offset + len(content)
+        assert end_offset <= last.end_offset, (wrote_offset, len(content), last)
         last.file().write(wrote_offset - last.base_offset, content)
-        self.wrote_offset = wrote_offset + len(content)
+        self.wrote_offset = end_offset
         self.wrote_timestamp_ms = max(self.wrote_timestamp_ms, timestamp_ms)
+        if end_offset >= self._notify_offset:
+            self._notify_written()
+
+    def notify_at(self, physical_offset: int, notify: Callable[[], None]) -> None:
+        """Call back once, in the write of bytes that reaches an offset. Replaces an earlier request."""
+        self._notify_offset, self._notify = physical_offset, notify
+
+    def hold_ahead(self, physical_offset: int, size: int) -> AheadRange | None:
+        """Hold reserved space of the last file from an offset on, at most ``size`` bytes, until its ``release``.
+
+        None if the file has none there: the offset is past its end, or its space is reserved in steps.
+        """
+        last = self._last
+        end_offset = min(physical_offset + size, self.reserved_offset)
+        if last is None or end_offset <= physical_offset:
+            return None
+        return AheadRange(physical_offset - last.base_offset, end_offset - physical_offset, last, last.hold())
 
     def locate(self, physical_offset: int, size: int) -> tuple[MappedFile, int] | None:
         """Return file and position of written bytes; None if no single file of the log has them (any more)."""
@@ -276,6 +317,11 @@ class CommitLog:
         self._release_flushed()
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    def _notify_written(self) -> None:
+        notify, self._notify_offset, self._notify = self._notify, _NEVER, None
+        if notify is not None:
+            notify()
 
     def _files_of(self, begin_offset: int, end_offset: int) -> Iterable[MappedFile]:
         return (each for each in self.files if each.end_offset > begin_offset and each.base_offset < end_offset)

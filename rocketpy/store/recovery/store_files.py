@@ -85,7 +85,7 @@ class StoreFiles:
         self.allocate_files = AllocateMappedFileService(
             disk=disk,
             run_blocking=environment.run_blocking,
-            is_zero_filled=config.is_sync_flush or config.warm_maped_file_enable,
+            is_zero_filled=config.is_zero_filled,
             sync_each_bytes=config.warm_sync_bytes,
         )
         self._was_clean = True

@@ -91,6 +91,11 @@ class SimFile:
         self._disk.count_call("reads_zero_from", self.path)
         return self.inode.reads_zero_from(position)
 
+    def warm(self, position: int, size: int) -> float:
+        self._require_open("warm")
+        self._disk.count_call("warm", self.path)
+        return 0.0
+
     def write(self, position: int, content: bytes | bytearray | memoryview) -> None:
         self._require_open("write")
         if self._read_only:

@@ -225,6 +225,18 @@ class TestLock:
             disk.lock(f"{root}/no/lock")
 
 
+def test_warming_changes_nothing(disk: Disk, root: str) -> None:
+    file = disk.open(f"{root}/f", create=True)
+    file.reserve(0, 1 << 20)
+    file.write(5000, b"x")
+    for position, size in [(0, 1 << 20), (5001, 10), (1 << 19, 1 << 20), (1 << 30, 4096), (0, 0)]:
+        assert file.warm(position, size) >= 0
+    assert file.size() == 1 << 20
+    assert file.read(0, 1 << 20) == bytes(5000) + b"x" + bytes((1 << 20) - 5001)
+    assert file.reads_zero_from(5001)
+    file.close()
+
+
 def test_what_reads_zero_is_known_without_reading_it(disk: Disk, root: str) -> None:
     file = disk.open(f"{root}/holes", create=True)
     file.reserve(0, 1 << 20)

@@ -286,3 +286,24 @@ def test_what_cannot_be_locked_is_said_in_a_sentence(tmp_path: Path) -> None:
         OsLock(str(tmp_path))
     with pytest.raises(StartError, match="No such file or directory"):
         OsLock(str(tmp_path / "no" / "lock"))
+
+
+# ---- warming --------------------------------------------------------------------------------------------------------
+
+
+def test_reserved_space_is_in_the_page_cache_once_it_is_warm(tmp_path: Path) -> None:
+    path = tmp_path / "reserved"
+    file = OsFile(str(path), os.open(path, os.O_RDWR | os.O_CREAT), set())
+    file.reserve(0, 4 << 20)
+    file.warm(1 << 20, 2 << 20)
+    assert file.read_nowait(1 << 20, 2 << 20) == bytes(2 << 20)
+    file.close()
+
+
+def test_a_system_that_cannot_warm_a_file_is_let_be(file: OsFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is a descriptor used that was closed, and may be another file's."""
+    monkeypatch.setattr(os, "posix_fadvise", fails_with(errno.EINVAL))
+    assert file.warm(0, SIZE) >= 0
+    monkeypatch.undo()
+    file.close()
+    assert file.warm(0, SIZE) >= 0

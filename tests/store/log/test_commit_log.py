@@ -331,3 +331,58 @@ def test_the_head_of_a_record_says_when_it_was_stored(host: str) -> None:
     assert store_timestamp_in(record[:TIMED_HEAD_SIZE]) == store_timestamp_in(record) == 1_700_000_000_123
     assert {store_timestamp_in(record[:size]) for size in range(TIMED_HEAD_SIZE)} == {0}
     assert store_timestamp_in(bytes(4) + b"what" + record[8:]) == 0, "another magic"
+
+
+# ---- space ahead ----------------------------------------------------------------------------------------------------
+
+
+def test_a_write_notifies_once_of_the_offset_that_was_asked_for(place: Place) -> None:
+    log = log_at(place)
+    log.add_file()
+    notified: list[int] = []
+    log.notify_at(20, lambda: notified.append(-1))
+    log.notify_at(10, lambda: notified.append(log.wrote_offset))
+    log.write(b"a" * 9, 1)
+    assert notified == []
+    log.write(b"b" * 6, 1)
+    assert notified == [15], "with the bytes written"
+    log.write(b"c" * 5, 1)
+    assert notified == [15]
+
+
+def test_space_ahead_ends_with_the_file(place: Place) -> None:
+    log = log_at(place)
+    assert log.hold_ahead(0, 10) is None, "there is no file"
+    log.add_file()
+    log.add_file()
+    for offset, size, wanted in [(110, 20, (10, 20)), (190, 20, (90, 10)), (200, 20, None)]:
+        ahead = log.hold_ahead(offset, size)
+        assert (None if ahead is None else (ahead.position, ahead.size)) == wanted
+        if ahead is not None:
+            assert ahead.warm() >= 0
+            ahead.release()
+
+
+def test_space_that_is_not_reserved_is_not_ahead() -> None:
+    place = Place(SimDisk(), "/store")
+    log = log_at(place)
+    log.add_file()
+    log.write(b"a" * 60, 1)
+    again = log_at(place, 60)
+    assert again.hold_ahead(60, 10) is None
+    again.reserve_tail(60)
+    assert again.hold_ahead(60, 10) is not None
+
+
+def test_space_ahead_keeps_its_descriptor_though_the_file_is_deleted() -> None:
+    """A slave's log may begin anew while a worker thread still uses its first file."""
+    disk = SimDisk()
+    log = log_at(Place(disk, "/store"))
+    log.begin_at(100)
+    ahead = log.hold_ahead(150, 10)
+    assert ahead is not None
+    log.begin_at(1000)
+    assert ahead.warm() >= 0, "a simulated file that is closed would say so"
+    before = disk.descriptor_count
+    ahead.release()
+    assert disk.descriptor_count == before - 1

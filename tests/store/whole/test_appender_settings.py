@@ -168,6 +168,29 @@ async def test_warm_up_fills_the_files_in_advance(flush_disk_type: FlushDiskType
     assert zeros == ({False: 2, True: 2} if flush_disk_type is FlushDiskType.SYNC_FLUSH else {False: 0, True: 2})
 
 
+@pytest.mark.parametrize(
+    ("settings", "is_warmed"),
+    [
+        ({}, True),
+        (POOL, True),
+        ({"warm_ahead_enable": False}, False),
+        ({"warm_maped_file_enable": True}, False),
+        ({"flush_disk_type": FlushDiskType.SYNC_FLUSH}, False),
+    ],
+)
+async def test_pages_ahead_of_the_log_are_warmed_unless_files_are_filled(
+    settings: dict[str, object], is_warmed: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    disk = SimDisk()
+    settings = {"mapped_file_size_commit_log": 32 << 20, "max_message_size": 4 << 20} | settings
+    async with opened(Place(disk, "/store"), **settings) as store:
+        for _ in range(5):
+            send(store, bytes(4_000_000))
+            store.end_burst()
+            await trio.sleep(0.5)
+        assert disk.calls["warm"] == is_warmed
+
+
 async def test_named_queues_are_there_now_and_after_every_kind_of_end(place: Place) -> None:
     settings: dict[str, object] = {"enable_multi_dispatch": True, "enable_lmq": True}
     async with opened(place, **settings) as store:
