@@ -17,8 +17,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-import attrs
-
 from rocketpy.errors import DiskFullError, ShortageError
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, Buffer, encode_blank, store_timestamp_position
 from rocketpy.store import layout
@@ -26,6 +24,7 @@ from rocketpy.store.disk.interface import PAGE_SIZE, Disk, DiskFile
 from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.files.mapped_file_queue import MappedFileQueue
 from rocketpy.store.log.directories import LogDirectories
+from rocketpy.store.log.flush_range import FlushRange
 
 _MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
 TIMED_HEAD_SIZE = 76
@@ -50,20 +49,6 @@ class FileAllocator(Protocol):
     def discard(self) -> None:
         """Remove the file that was prepared, if there is one."""
         ...
-
-
-@attrs.define(eq=False)
-class FlushRange:
-    """The range that one flush makes durable: everything up to ``end_offset``, stored no later than the timestamp."""
-
-    end_offset: int
-    store_timestamp_ms: int
-    files: tuple[tuple[MappedFile, DiskFile], ...]  # held until end_flush
-
-    def sync(self) -> None:
-        """Sync the files. Blocks: call it in a worker thread. StoreError is final, the store must stop."""
-        for _, file in self.files:
-            file.sync()
 
 
 class CommitLog:
