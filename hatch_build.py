@@ -45,6 +45,7 @@ KERNELS = (
     "rocketpy/protocol/kernels/mapped_words.py",
     "rocketpy/protocol/kernels/pull.py",
     "rocketpy/protocol/kernels/pull_found.py",
+    "rocketpy/protocol/kernels/pull_header.py",
     "rocketpy/protocol/kernels/record.py",
     "rocketpy/protocol/kernels/selector.py",
     "rocketpy/protocol/kernels/send_form.py",

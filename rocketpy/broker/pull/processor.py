@@ -18,9 +18,12 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import trio
 
+from rocketpy import BUILD
 from rocketpy.broker.acl.needs import SUB_TOPIC_AND_GROUP
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import COMMERCIAL_OWNER, SIZE_PER_COUNT, ConsumeHooks, ConsumeMessageContext, namespace_of
@@ -46,6 +49,9 @@ from rocketpy.remoting.dispatch import TOOK_LONG, Dispatcher
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import GetMessageResult, MessageFilter
+
+if TYPE_CHECKING:  # where kernels are not compiled nothing loads them
+    from rocketpy.protocol.kernels.pull_header import PullForms
 
 SUSPEND_MS_MAX = 300_000
 """Longest time that a pull is held. RocketMQ's own clients ask for 15 to 20 seconds."""
@@ -84,6 +90,7 @@ class PullMessageProcessor:
         self._corrects_offsets = not self._is_slave or store_config.offset_check_in_slave
         self._found_head = FoundHead()
         self._head_of = self._found_head.of
+        self._new_forms = _new_forms()
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register for PULL_MESSAGE; the fast path only without hooks, because it does not read the owner."""
@@ -96,28 +103,44 @@ class PullMessageProcessor:
 
         TOOK_LONG when there is a filter: it may have to be parsed, and may match hundreds of messages.
         """
-        try:
-            request = decode_fast_pull(header)
-        except FAST_HEADER_ERRORS:
-            return False
-        fields, opaque = request.ext_fields, request.opaque
-        group, topic, queue_id = fields.consumer_group, fields.topic, fields.queue_id
-        is_oneway = bool(request.flag & ONEWAY_FLAG)
+        forms = connection.kept_pulls
+        form = None if forms is None else forms.find(header)
+        if form is not None:
+            fields, flag, opaque = form.fields, form.flag, int(form.opaque)
+            group, topic, queue_id, sys_flag = form.consumer_group, form.topic, int(form.queue_id), form.sys_flag
+            queue_offset, commit_offset = int(form.queue_offset), int(form.commit_offset)
+            max_msg_nums = form.max_msg_nums
+        else:
+            try:
+                request = decode_fast_pull(header)
+            except FAST_HEADER_ERRORS:
+                return False
+            fields, flag, opaque = request.ext_fields, request.flag, request.opaque
+            group, topic, queue_id, sys_flag = fields.consumer_group, fields.topic, fields.queue_id, fields.sys_flag
+            queue_offset, commit_offset = fields.queue_offset, fields.commit_offset
+            max_msg_nums = fields.max_msg_nums
+            if forms is None and self._new_forms is not None:
+                forms = connection.kept_pulls = self._new_forms()
+            if forms is not None:
+                forms.keep(header, fields, flag)
+        is_oneway = bool(flag & ONEWAY_FLAG)
         try:
             check = self._check
             group_config = check.group_config(group)
             check.check_topic(connection, topic, queue_id)
+            # Neither queue nor offsets count for it, so those of the kept header may be others.
             message_filter = check.message_filter(fields, group_config)
-            if fields.sys_flag & PULL_COMMIT_OFFSET_FLAG and not self._is_slave:
-                self._commit_offset(connection, group, topic, queue_id, fields.commit_offset)
+            if sys_flag & PULL_COMMIT_OFFSET_FLAG and not self._is_slave:
+                self._commit_offset(connection, group, topic, queue_id, commit_offset)
             if not is_oneway:
-                queue_offset, count_max = fields.queue_offset, fields.max_msg_nums
                 frame = self._quick_answer(
-                    group, topic, queue_id, queue_offset, count_max, opaque, group_config, message_filter
+                    group, topic, queue_id, queue_offset, max_msg_nums, opaque, group_config, message_filter
                 )
                 if frame is not None:
                     connection.reply_frame(frame)
                     return True if message_filter is None else TOOK_LONG
+            if form is not None:
+                fields = decode_fast_pull(header).ext_fields  # its own, which a pull that is held keeps
             pull = self._serve(connection, fields, opaque, SerializeType.JSON, is_oneway, group_config, message_filter)
         except RequestError as refusal:
             if not is_oneway:
@@ -368,6 +391,14 @@ class PullMessageProcessor:
             return encode_pull_answer(pull, code, result, broker_id)
         except LocalProtocolError as failure:
             raise _too_long(failure) from failure
+
+
+def _new_forms() -> Callable[[], PullForms] | None:
+    if not BUILD.has_kernels:
+        return None
+    from rocketpy.protocol.kernels.pull_header import PullForms
+
+    return PullForms
 
 
 def _too_long(failure: LocalProtocolError) -> RequestError:
