@@ -34,6 +34,7 @@ from rocketpy.remoting.pending_response import AwaitedResponse, PendingResponse
 from rocketpy.remoting.task_pool import TaskKind
 
 if TYPE_CHECKING:  # where kernels are not compiled nothing loads them
+    from rocketpy.protocol.kernels.pull_header import PullForms
     from rocketpy.protocol.kernels.send_header import SendHeader
 
 _SERVED: Final = 1
@@ -73,6 +74,7 @@ class Connection:
         "dropped_replies",
         "frames_received",
         "is_closed",
+        "kept_pulls",
         "last_active",
         "last_send",
         "opened_at",
@@ -102,6 +104,8 @@ class Connection:
         """Bytes queued for the peer."""
         self.last_send: SendHeader | None = None
         """The peer's last send, as a fast path keeps it to compare the next one with."""
+        self.kept_pulls: PullForms | None = None
+        """Headers of the peer's pulls, as a fast path keeps them to compare others with."""
         self._dispatcher = dispatcher
         self._burst = dispatcher.burst
         self._transport = transport

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 import attrs
 
@@ -62,6 +62,7 @@ class GetMessageResult:
     last_record_size: int = attrs.field(
         default=0, eq=False
     )  # of the last record in body, 0 if the read did not track it
+    head_size: ClassVar[int] = 0  # as of a PlainRead: the body has records only
 
 
 @attrs.frozen(slots=True)

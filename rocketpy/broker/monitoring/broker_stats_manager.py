@@ -123,7 +123,7 @@ class BrokerStatsManager:
         size = len(body)
         counter.pull_count += 1
         counter.message_count += result.message_count
-        counter.size_bytes += size
+        counter.size_bytes += size - result.head_size
         begin = size - last_size if last_size else last_record(body)
         counter.last_head = body[begin : begin + HEAD_SIZE]
         counter.log_end = log_end

@@ -6,8 +6,9 @@ Compatibility: ``PullMessageProcessor`` (4.9.8). The remark is the name of the s
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Final, final
 
+from rocketpy import BUILD
 from rocketpy.broker.pull.request import PullRequest
 from rocketpy.errors import LocalProtocolError
 from rocketpy.protocol.codes import ResponseCode, SerializeType
@@ -18,8 +19,13 @@ from rocketpy.protocol.headers.pull import PullMessageResponseHeader
 from rocketpy.store.read.plain_read import PlainRead
 from rocketpy.store.results import GetMessageResult, GetMessageStatus
 
+if TYPE_CHECKING:  # where kernels are not compiled nothing loads them
+    from rocketpy.protocol.kernels.pull_found import PullFoundHeads
+
 _LENGTHS: Final = struct.Struct(">II")
 _TOTAL_MAX: Final = FRAME_LENGTH_MAX - 4
+_BODY_MAX: Final = FRAME_LENGTH_MAX - 1024
+"""Bytes of a body with which a frame is certainly not too long: a header has less than half of the rest."""
 
 _FIXED_CODES = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
@@ -77,6 +83,31 @@ def encode_found_answer(opaque: int, result: GetMessageResult | PlainRead, broke
     if total > _TOTAL_MAX:
         raise LocalProtocolError(f"frame: expected at most {FRAME_LENGTH_MAX} bytes, found {total + 4}")
     return b"".join((_LENGTHS.pack(total, len(header)), header, body))
+
+
+@final
+class FoundHead:
+    """What :func:`encode_found_answer` writes before the records of one pull after the other."""
+
+    def __init__(self, *, has_kernel: bool = BUILD.has_kernels) -> None:
+        self.opaque = 0
+        self.broker_id = 0
+        self._kernel: PullFoundHeads | None = None
+        if has_kernel:
+            from rocketpy.protocol.kernels.pull_found import PullFoundHeads
+
+            texts = [text.replace(b"%%", b"%") for text in _FOUND.split(b"%d")]
+            self._kernel = PullFoundHeads((texts[0], texts[1], texts[2], texts[3], texts[4], texts[5]))
+
+    def of(self, next_begin_offset: int, min_offset: int, max_offset: int, body_size: int) -> bytes | None:
+        """Return the head for a body; None if the frame would be too long, or nearly."""
+        if body_size > _BODY_MAX:
+            return None
+        kernel = self._kernel
+        if kernel is not None:
+            return kernel.head(self.broker_id, next_begin_offset, min_offset, max_offset, self.opaque, body_size)
+        header = _FOUND % (self.broker_id, next_begin_offset, min_offset, max_offset, self.opaque)
+        return _LENGTHS.pack(len(header) + body_size + 4, len(header)) + header
 
 
 def _template(code: int, remark: str) -> bytes:

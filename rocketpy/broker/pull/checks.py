@@ -82,9 +82,8 @@ class PullCheck:
             raise RequestError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {_shown(group)}")
         return group_config
 
-    def check_topic(self, connection: Connection, header: PullHeader) -> None:
+    def check_topic(self, connection: Connection, topic: str, queue_id: int) -> None:
         """Raise RequestError unless topic and queue exist and are readable."""
-        topic = header.topic
         topic_config = self._topic_config_manager.select_topic_config(topic)
         if topic_config is None:
             raise RequestError(
@@ -92,10 +91,10 @@ class PullCheck:
             )
         if not topic_config.perm & PERM_READ:
             raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden")
-        if not 0 <= header.queue_id < topic_config.read_queue_nums:
+        if not 0 <= queue_id < topic_config.read_queue_nums:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                f"queueId[{header.queue_id}] is illegal, topic:[{topic}] "
+                f"queueId[{queue_id}] is illegal, topic:[{topic}] "
                 f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] consumer:[{connection.peer}]",
             )
 

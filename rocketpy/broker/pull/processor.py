@@ -18,15 +18,18 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import trio
 
+from rocketpy import BUILD
 from rocketpy.broker.acl.needs import SUB_TOPIC_AND_GROUP
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import COMMERCIAL_OWNER, SIZE_PER_COUNT, ConsumeHooks, ConsumeMessageContext, namespace_of
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
-from rocketpy.broker.pull.answers import encode_found_answer, encode_pull_answer, pull_response_code
+from rocketpy.broker.pull.answers import FoundHead, encode_found_answer, encode_pull_answer, pull_response_code
 from rocketpy.broker.pull.checks import PullCheck
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
 from rocketpy.broker.pull.offset_moved import OffsetMovedEvents
@@ -46,6 +49,9 @@ from rocketpy.remoting.dispatch import TOOK_LONG, Dispatcher
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import GetMessageResult, MessageFilter
+
+if TYPE_CHECKING:  # where kernels are not compiled nothing loads them
+    from rocketpy.protocol.kernels.pull_header import PullForms
 
 SUSPEND_MS_MAX = 300_000
 """Longest time that a pull is held. RocketMQ's own clients ask for 15 to 20 seconds."""
@@ -82,6 +88,9 @@ class PullMessageProcessor:
         self._hooks = hooks
         self._is_slave = store_config.broker_role is BrokerRole.SLAVE
         self._corrects_offsets = not self._is_slave or store_config.offset_check_in_slave
+        self._found_head = FoundHead()
+        self._head_of = self._found_head.of
+        self._new_forms = _new_forms()
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register for PULL_MESSAGE; the fast path only without hooks, because it does not read the owner."""
@@ -94,27 +103,50 @@ class PullMessageProcessor:
 
         TOOK_LONG when there is a filter: it may have to be parsed, and may match hundreds of messages.
         """
+        forms = connection.kept_pulls
+        form = None if forms is None else forms.find(header)
+        if form is not None:
+            fields, flag, opaque = form.fields, form.flag, int(form.opaque)
+            group, topic, queue_id, sys_flag = form.consumer_group, form.topic, int(form.queue_id), form.sys_flag
+            queue_offset, commit_offset = int(form.queue_offset), int(form.commit_offset)
+            max_msg_nums = form.max_msg_nums
+        else:
+            try:
+                request = decode_fast_pull(header)
+            except FAST_HEADER_ERRORS:
+                return False
+            fields, flag, opaque = request.ext_fields, request.flag, request.opaque
+            group, topic, queue_id, sys_flag = fields.consumer_group, fields.topic, fields.queue_id, fields.sys_flag
+            queue_offset, commit_offset = fields.queue_offset, fields.commit_offset
+            max_msg_nums = fields.max_msg_nums
+            if forms is None and self._new_forms is not None:
+                forms = connection.kept_pulls = self._new_forms()
+            if forms is not None:
+                forms.keep(header, fields, flag)
+        is_oneway = bool(flag & ONEWAY_FLAG)
         try:
-            request = decode_fast_pull(header)
-        except FAST_HEADER_ERRORS:
-            return False
-        is_oneway = bool(request.flag & ONEWAY_FLAG)
-        fields = request.ext_fields
-        try:
-            group_config, message_filter = self._admit(connection, fields)
+            check = self._check
+            group_config = check.group_config(group)
+            check.check_topic(connection, topic, queue_id)
+            # Neither queue nor offsets count for it, so those of the kept header may be others.
+            message_filter = check.message_filter(fields, group_config)
+            if sys_flag & PULL_COMMIT_OFFSET_FLAG and not self._is_slave:
+                self._commit_offset(connection, group, topic, queue_id, commit_offset)
             if not is_oneway:
-                frame = self._quick_answer(fields, request.opaque, group_config, message_filter)
+                frame = self._quick_answer(
+                    group, topic, queue_id, queue_offset, max_msg_nums, opaque, group_config, message_filter
+                )
                 if frame is not None:
                     connection.reply_frame(frame)
                     return True if message_filter is None else TOOK_LONG
-            pull = self._serve(
-                connection, fields, request.opaque, SerializeType.JSON, is_oneway, group_config, message_filter
-            )
+            if form is not None:
+                fields = decode_fast_pull(header).ext_fields  # its own, which a pull that is held keeps
+            pull = self._serve(connection, fields, opaque, SerializeType.JSON, is_oneway, group_config, message_filter)
         except RequestError as refusal:
             if not is_oneway:
                 connection.reply(
                     RemotingCommand(
-                        code=refusal.response_code, remark=refusal.remark, opaque=request.opaque, flag=RESPONSE_FLAG
+                        code=refusal.response_code, remark=refusal.remark, opaque=opaque, flag=RESPONSE_FLAG
                     )
                 )
             return TOOK_LONG
@@ -126,7 +158,12 @@ class PullMessageProcessor:
         """Serve any pull; RequestError when it is refused."""
         header = read_header(request, PullMessageRequestHeader)
         owner = (request.ext_fields or {}).get(COMMERCIAL_OWNER)
-        group_config, message_filter = self._admit(connection, header)
+        check = self._check
+        group_config = check.group_config(header.consumer_group)
+        check.check_topic(connection, header.topic, header.queue_id)
+        message_filter = check.message_filter(header, group_config)
+        if header.sys_flag & PULL_COMMIT_OFFSET_FLAG and not self._is_slave:
+            self._commit_offset(connection, header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         pull = self._serve(
             connection,
             header,
@@ -141,21 +178,13 @@ class PullMessageProcessor:
 
     # ---- private --------------------------------------------------------------------------------------------------
 
-    def _admit(
-        self, connection: Connection, header: PullHeader
-    ) -> tuple[SubscriptionGroupConfig, MessageFilter | None]:
-        """Return the group's configuration and the filter of a pull that may be served; commit the offset in it."""
-        check = self._check
-        group_config = check.group_config(header.consumer_group)
-        check.check_topic(connection, header)
-        message_filter = check.message_filter(header, group_config)
-        if header.sys_flag & PULL_COMMIT_OFFSET_FLAG and not self._is_slave:
-            self._commit_offset(connection, header)
-        return group_config, message_filter
-
     def _quick_answer(
         self,
-        header: PullHeader,
+        group: str,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int,
         opaque: int,
         group_config: SubscriptionGroupConfig,
         message_filter: MessageFilter | None,
@@ -165,17 +194,23 @@ class PullMessageProcessor:
         None, without side effects, if the store does not have the messages at hand, or the filter has no kernel: then
         the general path answers, or holds the pull.
         """
-        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        queue_offset, max_msg_nums = header.queue_offset, header.max_msg_nums
+        broker_id = group_config.broker_id if self._config.slave_read_enable else 0
+        head = self._found_head
+        head.opaque, head.broker_id = opaque, broker_id
         if message_filter is None:
-            found = self._store.get_plain_nowait(topic, queue_id, queue_offset, max_msg_nums)
+            found = self._store.get_plain_nowait(topic, queue_id, queue_offset, max_msg_nums, self._head_of)
         else:
             found = self._store.get_filtered_nowait(topic, queue_id, queue_offset, max_msg_nums, message_filter)
         if found is None:
             return None
-        broker_id = group_config.broker_id if self._config.slave_read_enable else 0
         if found.message_count:
             self._stats.inc_pulled(group, topic, queue_id, found, self._store.appender.wrote_offset)
+        if message_filter is None:
+            return found.body
+        if found.message_count:
+            before = head.of(found.next_begin_offset, found.min_offset, found.max_offset, len(found.body))
+            if before is not None:
+                return before + found.body
         try:
             return encode_found_answer(opaque, found, broker_id)
         except LocalProtocolError as failure:
@@ -233,16 +268,14 @@ class PullMessageProcessor:
             connection.reply_frame(frame)
         return pull
 
-    def _commit_offset(self, connection: Connection, header: PullHeader) -> None:
+    def _commit_offset(self, connection: Connection, group: str, topic: str, queue_id: int, commit_offset: int) -> None:
         """Commit the offset in a pull if UPDATE_CONSUMER_OFFSET would accept it; the pull is served in any case.
 
         Compatibility: RocketMQ stores a negative offset, and then answers that the group has none.
         """
-        manager, group, topic, queue_id = (
-            self._consumer_offset_manager, header.consumer_group, header.topic, header.queue_id,
-        )  # fmt: skip
-        if header.commit_offset >= 0 and manager.has_room_for(group, topic, queue_id):
-            manager.commit_offset(connection.peer, group, topic, queue_id, header.commit_offset)
+        manager = self._consumer_offset_manager
+        if commit_offset >= 0 and manager.has_room_for(group, topic, queue_id):
+            manager.commit_offset(connection.peer, group, topic, queue_id, commit_offset)
 
     def _no_room(self, pull: PullRequest) -> RequestError:
         """Return the refusal when held pulls keep too much memory; the consumer retries after a pause."""
@@ -297,7 +330,7 @@ class PullMessageProcessor:
         """Repeat the checks of a held pull and update its filter; RequestError when it may no longer be served."""
         check, header = self._check, pull.header
         group_config = check.group_config(header.consumer_group)
-        check.check_topic(pull.connection, header)
+        check.check_topic(pull.connection, header.topic, header.queue_id)
         message_filter = check.message_filter_again(pull, group_config)
         pull.group_config = group_config
         if message_filter is not pull.message_filter and message_filter != pull.message_filter:
@@ -358,6 +391,14 @@ class PullMessageProcessor:
             return encode_pull_answer(pull, code, result, broker_id)
         except LocalProtocolError as failure:
             raise _too_long(failure) from failure
+
+
+def _new_forms() -> Callable[[], PullForms] | None:
+    if not BUILD.has_kernels:
+        return None
+    from rocketpy.protocol.kernels.pull_header import PullForms
+
+    return PullForms
 
 
 def _too_long(failure: LocalProtocolError) -> RequestError:

@@ -52,8 +52,11 @@ class DiskFile(Protocol):
         """Return up to ``size`` bytes; fewer only at the end of the file. Blocks if they are not cached."""
         ...
 
-    def read_nowait(self, position: int, size: int) -> bytes | None:
-        """Return the same bytes if all of them are in the page cache, otherwise None. Never reads from the disk."""
+    def read_nowait(self, position: int, size: int, head: bytes = b"") -> bytes | None:
+        """Return the same bytes if all of them are in the page cache, otherwise None. Never reads from the disk.
+
+        They come after those of ``head``, which costs less than to join both afterwards.
+        """
         ...
 
     def reads_zero_from(self, position: int) -> bool:

@@ -62,9 +62,9 @@ class OsFile:
             raise store_error(failure, f"cannot read {size} bytes", self.path, position) from failure
         return content
 
-    def read_nowait(self, position: int, size: int) -> bytes | None:
+    def read_nowait(self, position: int, size: int, head: bytes = b"") -> bytes | None:
         if not RWF_NOWAIT:
-            return self.read(position, size)
+            return head + self.read(position, size)
         buffer = bytearray(size)
         try:
             count = os.preadv(self._descriptor, [buffer], position, RWF_NOWAIT)
@@ -74,15 +74,15 @@ class OsFile:
                 while count < size:
                     more = os.preadv(self._descriptor, [view[count:]], position + count, RWF_NOWAIT)
                     if not more:
-                        return bytes(view[:count])
+                        return head + view[:count]
                     count += more
         except BlockingIOError:
             return None
         except OSError as failure:
             if failure.errno in (errno.EOPNOTSUPP, errno.EINVAL):  # this file system does not support RWF_NOWAIT
-                return self.read(position, size)
+                return head + self.read(position, size)
             raise store_error(failure, f"cannot read {size} bytes", self.path, position) from failure
-        return bytes(buffer)
+        return head + buffer  # the only copy
 
     def reads_zero_from(self, position: int) -> bool:
         # SEEK_DATA reports reserved space as data once it is in the page cache, for example by read-ahead. So data is

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rocketpy.errors import DescriptorShortageError
-from rocketpy.store.disk.interface import Disk, DiskFile
+from rocketpy.store.disk.interface import PAGE_SIZE, Disk, DiskFile
 from rocketpy.store.layout import file_name
 
 
@@ -36,7 +36,19 @@ class Writer(Protocol):
 class MappedFile:
     """A file whose name is the offset of its first byte. Positions count from the beginning of the file."""
 
-    __slots__ = ("_file", "_holds", "_let_go", "_open_files", "_used", "_writer", "base_offset", "directory", "size")
+    __slots__ = (
+        "_ahead",
+        "_ahead_at",
+        "_file",
+        "_holds",
+        "_let_go",
+        "_open_files",
+        "_used",
+        "_writer",
+        "base_offset",
+        "directory",
+        "size",
+    )
 
     def __init__(
         self, *, directory: str, base_offset: int, size: int, open_files: OpenFiles, writer: Writer | None = None
@@ -48,6 +60,8 @@ class MappedFile:
         self._holds = 0  # readers and syncs in worker threads, and writers that must not lose the descriptor
         self._used = False  # since the last sweep of OpenFiles: its second chance
         self._let_go: Callable[[DiskFile], None] | None = None  # set by retire: closes the descriptor
+        self._ahead = b""  # read beyond what was asked for, at most to the end of a page; empty while closed
+        self._ahead_at = 0  # the position of its first byte
         self.base_offset = base_offset
         self.size = size  # the nominal length; bytes that are not written yet read as zeros
 
@@ -79,6 +93,28 @@ class MappedFile:
         self._used = True
         file = self._file
         return file if file is not None else self._open()
+
+    def read_ahead_nowait(self, position: int, size: int, end: int) -> bytes | None:
+        """Return bytes if they are in the page cache, otherwise None, as :meth:`DiskFile.read_nowait`.
+
+        Bytes before ``end`` never change any more. So those of them that are in the last page are read too, at no other
+        risk to be cold, and kept for the next read, which mostly begins where this one ends: until then or until the
+        descriptor is closed, so that there are no more such pages than descriptors.
+        """
+        self._used = True
+        begin = position - self._ahead_at
+        if begin >= 0 and begin + size <= len(self._ahead):
+            return self._ahead[begin : begin + size]
+        read_end = min(end, -(-(position + size) // PAGE_SIZE) * PAGE_SIZE)
+        content = self.file().read_nowait(position, max(read_end - position, size))
+        if content is None or len(content) <= size:
+            return content
+        self._ahead, self._ahead_at = content[size:], position + size
+        return content[:size]
+
+    def forget_ahead(self) -> None:
+        """Read again what is read next: bytes that were not to change did."""
+        self._ahead = b""
 
     def hold(self) -> DiskFile:
         """Return the open file and pin it until :meth:`release`: for a worker thread, or for the writer."""
@@ -126,6 +162,7 @@ class MappedFile:
 
     def _give_up(self, close: Callable[[DiskFile], None]) -> None:
         file, self._file = self._file, None
+        self._ahead = b""
         if file is not None:
             self._open_files.forget(self)
             if self._writer is not None:

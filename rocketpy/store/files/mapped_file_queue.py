@@ -116,10 +116,14 @@ class MappedFileQueue:
 
     def find(self, offset: int) -> MappedFile | None:
         """Return the file that holds the byte at an offset, None if there is none."""
-        index = bisect_right(self._base_offsets, offset) - 1
-        if index < 0:
+        if not self._files:
             return None
-        mapped_file = self._files[index]
+        mapped_file = self._files[-1]  # mostly
+        if offset < mapped_file.base_offset:
+            index = bisect_right(self._base_offsets, offset) - 1
+            if index < 0:
+                return None
+            mapped_file = self._files[index]
         return mapped_file if offset < mapped_file.end_offset else None
 
     def index_of(self, mapped_file: MappedFile) -> int:

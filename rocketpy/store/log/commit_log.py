@@ -17,8 +17,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-import attrs
-
 from rocketpy.errors import DiskFullError, ShortageError
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE, Buffer, encode_blank, store_timestamp_position
 from rocketpy.store import layout
@@ -26,6 +24,7 @@ from rocketpy.store.disk.interface import PAGE_SIZE, Disk, DiskFile
 from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
 from rocketpy.store.files.mapped_file_queue import MappedFileQueue
 from rocketpy.store.log.directories import LogDirectories
+from rocketpy.store.log.held_ranges import AheadRange, FlushRange
 
 _MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
 TIMED_HEAD_SIZE = 76
@@ -35,7 +34,7 @@ _RESERVE_STEP = 1 << 20
 """Append reserves this much at once, on the event loop. Measured on ext4: 2 us for space that is reserved already, 5 us
 for other, 1.5 ms at worst. So no background service is needed, during whose work messages would have to be refused."""
 
-_NEVER = 1 << 63
+_NEVER = 1 << 60
 """An offset that no log reaches."""
 
 
@@ -53,38 +52,6 @@ class FileAllocator(Protocol):
     def discard(self) -> None:
         """Remove the file that was prepared, if there is one."""
         ...
-
-
-@attrs.define(eq=False)
-class FlushRange:
-    """The range that one flush makes durable: everything up to ``end_offset``, stored no later than the timestamp."""
-
-    end_offset: int
-    store_timestamp_ms: int
-    files: tuple[tuple[MappedFile, DiskFile], ...]  # held until end_flush
-
-    def sync(self) -> None:
-        """Sync the files. Blocks: call it in a worker thread. StoreError is final, the store must stop."""
-        for _, file in self.files:
-            file.sync()
-
-
-@attrs.frozen(eq=False)
-class AheadRange:
-    """Reserved space of the last file that is not written yet, held until ``release``."""
-
-    position: int
-    size: int
-    _mapped_file: MappedFile
-    _file: DiskFile
-
-    def warm(self) -> float:
-        """Bring it into the page cache, see :meth:`DiskFile.warm`. Blocks: call it in a worker thread."""
-        return self._file.warm(self.position, self.size)
-
-    def release(self) -> None:
-        """Let the file be closed."""
-        self._mapped_file.release()
 
 
 class CommitLog:

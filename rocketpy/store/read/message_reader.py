@@ -28,7 +28,7 @@ from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.queue.extension import ConsumeQueueExt, CqExtUnit, is_ext_address, read_ext_unit
 from rocketpy.store.queue.table import ConsumeQueueTable
-from rocketpy.store.read.plain_read import PlainRead
+from rocketpy.store.read.plain_read import HeadOfRecords, PlainRead
 from rocketpy.store.read.queue_scan import GAP_MAX, RECORD_HEAD_CHECK, RECORD_HEAD_CHECK_FORMAT, QueueScan, ReadLimits
 from rocketpy.store.read.record_spans import SPAN_KERNELS, Judge, RecordSpans, SpanKernels
 from rocketpy.store.read.steps import Steps
@@ -89,7 +89,14 @@ class MessageReader:
         plain = self.read_plain_nowait(topic, queue_id, queue_offset, max_msg_nums)
         return None if plain is None else plain.result()
 
-    def read_plain_nowait(self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int) -> PlainRead | None:
+    def read_plain_nowait(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int,
+        head_of: HeadOfRecords | None = None,
+    ) -> PlainRead | None:
         """Fast path of :meth:`get_message` without a filter, for messages that are cached, near the end of the log, and
         close enough together for one read. None if anything is unusual: then the general path decides.
         """
@@ -105,16 +112,12 @@ class MessageReader:
             max_msg_nums = limits.count_in_memory
         elif max_msg_nums < 1:
             return None
-        mapped_file, position, size = queue.locate(queue_offset, max_msg_nums)
-        units = mapped_file.file().read_nowait(position, size)
+        units = queue.units_nowait(queue_offset, max_msg_nums)
         if not units:
             return None
         count = len(units) // UNIT_SIZE
         if self._spans is not None:
-            records = self._spans.plain(units, limits)
-            if records is None:
-                return None
-            return PlainRead(queue_offset + count, queue.min_offset, max_offset, records[0], count, records[1])
+            return self._spans.plain(units, queue, queue_offset + count, limits, head_of)
         fields = _columns(count).unpack(units)
         offsets, sizes = fields[::3], fields[1::3]
         begin, body_size, log_end = offsets[0], sum(sizes), commit_log.wrote_offset
@@ -148,7 +151,10 @@ class MessageReader:
             is_right = heads == list(zip(sizes, repeat(MESSAGE_MAGIC_CODE), offsets, strict=False))
         if not is_right:
             return None  # a damaged unit or record: the general path finds out which
-        return PlainRead(queue_offset + count, queue.min_offset, max_offset, body, count, sizes[-1])
+        head = b"" if head_of is None else head_of(queue_offset + count, queue.min_offset, max_offset, body_size)
+        if head is None:
+            return None
+        return PlainRead(queue_offset + count, queue.min_offset, max_offset, head + body, count, sizes[-1], len(head))
 
     def get_filtered_nowait(
         self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, message_filter: MessageFilter

@@ -14,7 +14,7 @@ from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.queue.multi_dispatch import LmqLimit
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.read.message_reader import MessageReader
-from rocketpy.store.read.plain_read import PlainRead
+from rocketpy.store.read.plain_read import HeadOfRecords, PlainRead
 from rocketpy.store.read.steps import read_anywhere, read_blocking, read_nowait
 from rocketpy.store.results import GetMessageResult, GetMessageStatus, MessageFilter, QueueListing, QueueTimeSpan
 
@@ -75,13 +75,23 @@ class QueueMessages:
                 self.miss_count += 1
         return result
 
-    def get_plain_nowait(self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int) -> PlainRead | None:
-        """Fast path of :meth:`get_message_nowait` without a filter; None, and nothing is counted, if it declines."""
+    def get_plain_nowait(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int,
+        head_of: HeadOfRecords | None = None,
+    ) -> PlainRead | None:
+        """Fast path of :meth:`get_message_nowait` without a filter; None, and nothing is counted, if it declines.
+
+        With ``head_of`` the body begins with the head that it returns.
+        """
         if self._appender.has_pending:
             self._end_burst()
         if self._lmq_limit is not None:
             return None
-        found = self._reader.read_plain_nowait(topic, queue_id, queue_offset, max_msg_nums)
+        found = self._reader.read_plain_nowait(topic, queue_id, queue_offset, max_msg_nums, head_of)
         if found is not None:
             self.get_count += 1
             self.message_count += found.message_count

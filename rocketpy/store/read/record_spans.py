@@ -14,10 +14,11 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from rocketpy import BUILD
+from rocketpy.store.files.mapped_file import MappedFile
 from rocketpy.store.layout import EXT_ADDRESS_MAX, UNIT_SIZE
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.queue.consume_queue import ConsumeQueue
-from rocketpy.store.read.plain_read import PlainRead
+from rocketpy.store.read.plain_read import HeadOfRecords, PlainRead
 from rocketpy.store.read.queue_scan import GAP_MAX, JUDGE_SECONDS_MAX, JUDGED_BYTES_MAX, LONG_RECORD_SIZE, ReadLimits
 
 Judge = Callable[[bytes, bytes, int], bytes]
@@ -26,6 +27,9 @@ Judge = Callable[[bytes, bytes, int], bytes]
 UNTIMED_BYTES_MAX: Final = 1 << 16
 """Record bytes that are judged before the clock is read. The worst of them take the kernel three milliseconds: 16,000
 properties, each compared with 64 names."""
+
+_AHEAD_SIZE: Final = 1 << 15
+"""Bytes of the log that are read at once where records are read along it."""
 
 _UNITS_AT_ONCE: Final = 256
 """Units that are read at a time once the first ones did not suffice."""
@@ -70,17 +74,28 @@ class RecordSpans:
         self._commit_log = commit_log
         self._span_of, self._are_records, self._records_of, self._tagged_units = kernels
         self._busy_seconds = busy_seconds
+        self._last_begin = self._last_end = 0  # of the records that were read last
+        self._ahead = b""  # bytes of the log, read for the records to be read next
+        self._ahead_at = 0  # where they begin
 
-    def plain(self, units: bytes, limits: ReadLimits) -> tuple[bytes, int] | None:
-        """Return the records of units back to back, and the size of the last one."""
+    def plain(
+        self, units: bytes, queue: ConsumeQueue, next_offset: int, limits: ReadLimits, head_of: HeadOfRecords | None
+    ) -> PlainRead | None:
+        """Return the messages of the units before an offset, after the head that ``head_of`` returns."""
         found = self._span_of(units, GAP_MAX)
         if found is None:
             return None
         begin, span, records_size, last_size = found
         if records_size > limits.bytes_in_memory:
             return None
-        records = self._all_records(units, begin, span, records_size, limits)
-        return None if records is None else (records, last_size)
+        min_offset, max_offset = queue.min_offset, queue.max_offset
+        head = b"" if head_of is None else head_of(next_offset, min_offset, max_offset, records_size)
+        if head is None:
+            return None
+        body = self._all_records(units, begin, span, records_size, limits, head)
+        if body is None:
+            return None
+        return PlainRead(next_offset, min_offset, max_offset, body, len(units) // UNIT_SIZE, last_size, len(head))
 
     def judged(
         self,
@@ -101,8 +116,7 @@ class RecordSpans:
         next_offset = queue_offset
         ends_at = 0.0  # not known before the clock was read
         while count < count_max and next_offset < end_offset:
-            mapped_file, position, size = queue.locate(next_offset, min(count_max - count, end_offset - next_offset))
-            units = mapped_file.file().read_nowait(position, size)
+            units = queue.units_nowait(next_offset, min(count_max - count, end_offset - next_offset))
             found = None if units is None else self._span_of(units, GAP_MAX)
             if units is None or found is None:
                 return None
@@ -146,8 +160,7 @@ class RecordSpans:
         count = body_size = last_size = 0
         next_offset, unit_count = queue_offset, count_max
         while count < count_max and next_offset < end_offset:
-            mapped_file, position, size = queue.locate(next_offset, min(unit_count, end_offset - next_offset))
-            units = mapped_file.file().read_nowait(position, size)
+            units = queue.units_nowait(next_offset, min(unit_count, end_offset - next_offset))
             if units is None or len(units) < UNIT_SIZE:
                 return None
             wanted, looked_at, least_offset, largest_size = self._tagged_units(
@@ -176,25 +189,49 @@ class RecordSpans:
         body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
         return PlainRead(next_offset, queue.min_offset, queue.max_offset, body, count, last_size)
 
-    def _all_records(self, units: bytes, begin: int, span: int, records_size: int, limits: ReadLimits) -> bytes | None:
-        """Return the records of all units back to back; None as :meth:`_content`."""
+    def _all_records(
+        self, units: bytes, begin: int, span: int, records_size: int, limits: ReadLimits, head: bytes = b""
+    ) -> bytes | None:
+        """Return the records of all units back to back, after a head; None as :meth:`_content`."""
+        if span == records_size:
+            return self._content(units, begin, span, limits, head)
         content = self._content(units, begin, span, limits)
-        if content is None or span == records_size:
-            return content
-        return self._records_of(units, content, begin, b"\1" * (len(units) // UNIT_SIZE))
+        if content is None:
+            return None
+        return head + self._records_of(units, content, begin, b"\1" * (len(units) // UNIT_SIZE))
 
-    def _content(self, units: bytes, begin: int, span: int, limits: ReadLimits) -> bytes | None:
-        """Return cached bytes of the log that hold the records of units and are in memory; else None."""
+    def _content(self, units: bytes, begin: int, span: int, limits: ReadLimits, head: bytes = b"") -> bytes | None:
+        """Return cached bytes of the log that hold the records of units and are in memory, after a head; else None."""
         commit_log = self._commit_log
         if begin < commit_log.wrote_offset - limits.memory_bytes:
             return None
         located = commit_log.locate(begin, span)
         if located is None:
             return None
-        content = located[0].file().read_nowait(located[1], span)
-        if content is None or not self._are_records(units, content, begin):
+        end = begin + span
+        is_next = self._last_begin <= begin <= self._last_end + GAP_MAX
+        self._last_begin, self._last_end = begin, end
+        if is_next and end > self._ahead_at + len(self._ahead):
+            self._read_ahead(located[0], located[1], begin, span)
+        at = begin - self._ahead_at
+        if at >= 0 and at + span <= len(self._ahead):
+            content: bytes | None = head + self._ahead[at : at + span]
+        else:
+            content = located[0].file().read_nowait(located[1], span, head)
+        if content is None or not self._are_records(units, content, begin - len(head)):
             return None  # cold; or a damaged unit or record: the general path finds out which
         return content
+
+    def _read_ahead(self, mapped_file: MappedFile, position: int, begin: int, span: int) -> None:
+        """Keep cached bytes of the log from an offset on, for records of which others are read next.
+
+        Queues of a topic are mostly read one after the other, and at one speed; their records lie side by side.
+        """
+        size = min(min(mapped_file.size - position, self._commit_log.wrote_offset - begin), _AHEAD_SIZE)
+        if size >= 2 * span:
+            content = mapped_file.file().read_nowait(position, size)
+            if content is not None:
+                self._ahead, self._ahead_at = content, begin
 
     def _decided(
         self, units: bytes, content: bytes, begin: int, verdicts: bytes, message_filter: RecordFilter

@@ -81,10 +81,10 @@ class SimFile:
         self.inode.is_cold = False
         return self.inode.read(position, size)
 
-    def read_nowait(self, position: int, size: int) -> bytes | None:
+    def read_nowait(self, position: int, size: int, head: bytes = b"") -> bytes | None:
         self._require_open("read_nowait")
         self._disk.count_call("read_nowait", self.path)
-        return None if self.inode.is_cold else self.inode.read(position, size)
+        return None if self.inode.is_cold else head + self.inode.read(position, size)
 
     def reads_zero_from(self, position: int) -> bool:
         self._require_open("reads_zero_from")

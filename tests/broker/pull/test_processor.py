@@ -11,6 +11,7 @@ from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.codes import ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.kernels.pull_header import PullForms
 from tests.broker.broker_on_bytes import received
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, pull, send
 from tests.broker.pull.pulling import COMMIT, LITE, SUBSCRIPTION, SUSPEND, bodies, offsets, send_tags, subscribe
@@ -332,3 +333,54 @@ async def test_an_offset_is_committed_also_when_the_pull_is_held(broker: Message
     flags = SUBSCRIPTION | COMMIT | SUSPEND
     assert await broker.ask_all(pull(commit_offset=3, sys_flag=flags)) == []
     assert broker.tables.offsets.query_offset("G", TOPIC, 0) == 3
+
+
+# ---- headers that are like others -----------------------------------------------------------------------------------
+
+
+async def test_pulls_one_after_the_other_are_answered_as_by_the_general_path() -> None:
+    """Whether a header is read by comparison with one before it or decoded, in any order, with whatever outcome."""
+    frames = [
+        encode_frame(pull(opaque=opaque, queue_id=queue_id, queue_offset=queue_offset, topic=topic, **others))
+        for opaque, (queue_id, queue_offset, topic, others) in enumerate(
+            (queue_id, queue_offset, topic, others)
+            for others in (
+                {},
+                {"max_msg_nums": 2},
+                {"sys_flag": SUBSCRIPTION | COMMIT, "commit_offset": 3},
+                {"subscription": "a"},
+                {"commit_offset": -1},
+            )
+            for topic in (TOPIC, "Other", "Unknown")
+            for queue_id in (0, 3, 4)
+            for queue_offset in (0, 1, 5, 6, 7, 2**40)
+        )
+    ]
+    answers, offsets_after = [], []
+    for way in ("kept", "fast", "general"):
+        async with open_message_broker() as broker:
+            broker.add_topic("Other")
+            await send_tags(broker, *"abcabc")
+            await send_tags(broker, *"bcd", topic="Other")
+            connection = broker.connect()
+            if way == "kept":  # whatever build this is
+                connection.kept_pulls = PullForms()
+            elif way == "general":
+                broker.use_general_path()
+            answers.append([await broker.ask_frames(frame, connection) for frame in frames])
+            answers[-1].append(await broker.ask_frames(b"".join(frames), connection))
+            offsets_after.append(broker.tables.offsets.query_offset("G", TOPIC, 3))
+    assert answers[0] == answers[1] == answers[2]
+    assert offsets_after == [3, 3, 3]
+
+
+async def test_a_pull_that_waits_keeps_its_own_header() -> None:
+    async with open_message_broker() as broker:
+        connection = broker.connect()
+        connection.kept_pulls = PullForms()
+        for opaque in (1, 2, 3):
+            flags = SUBSCRIPTION | SUSPEND
+            assert await broker.ask_all(pull(opaque=opaque, queue_id=opaque, sys_flag=flags), connection) == []
+        frames = [encode_frame(send(b"%d" % queue_id, queue_id=queue_id)) for queue_id in (3, 1)]
+        await broker.ask_frames(b"".join(frames))
+        assert [(answer.opaque, bodies(answer)) for answer in received(connection)] == [(3, ["3"]), (1, ["1"])]

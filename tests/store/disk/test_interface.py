@@ -33,6 +33,14 @@ class TestFile:
             assert read(0, 0) == b""
         file.close()
 
+    def test_a_head_goes_before_what_is_read(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/f", create=True)
+        file.write(0, b"abcdef")
+        assert file.read_nowait(1, 3, b"head ") == b"head bcd"
+        assert file.read_nowait(4, 9, b"head ") == b"head ef", "the end of the file"
+        assert file.read_nowait(9, 9, b"head ") == b"head "
+        file.close()
+
     def test_two_openings_see_each_other(self, disk: Disk, root: str) -> None:
         one = disk.open(f"{root}/f", create=True)
         other = disk.open(f"{root}/f", read_only=True)

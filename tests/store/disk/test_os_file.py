@@ -72,6 +72,19 @@ def test_a_read_without_waiting_that_the_system_cuts_short_goes_on(
     assert file.read_nowait(SIZE - 10, 100) == CONTENT[-10:]
 
 
+@pytest.mark.parametrize("call", ["as it is", "cut short", "not told", "not supported"])
+def test_a_head_goes_before_whatever_way_it_is_read(file: OsFile, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    preadv = os.preadv
+    if call == "cut short":
+        monkeypatch.setattr(os, "preadv", lambda fd, to, at, _: preadv(fd, [memoryview(to[0])[:7]], at))
+    elif call == "not told":
+        monkeypatch.setattr(os_file, "RWF_NOWAIT", 0)
+    elif call == "not supported":
+        monkeypatch.setattr(os, "preadv", fails_with(errno.EINVAL))
+    assert file.read_nowait(3, 100, b"head") == b"head" + CONTENT[3:103]
+    assert file.read_nowait(SIZE - 10, 100, b"head") == b"head" + CONTENT[-10:]
+
+
 def test_what_is_in_memory_in_part_only_is_cold(file: OsFile, monkeypatch: pytest.MonkeyPatch) -> None:
     preadv, calls = os.preadv, []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from rocketpy.errors import StoreError
 from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Place
 
 
@@ -137,3 +139,61 @@ def test_a_missing_file_is_an_error_that_names_it(place: Place) -> None:
     with pytest.raises(StoreError, match=f"{7:020d}"):
         mapped_file.file()
     assert len(open_files) == 0
+
+
+# ---- bytes ahead ----------------------------------------------------------------------------------------------------
+
+
+def file_of_pages(count: int) -> tuple[SimDisk, MappedFile, bytes]:
+    content = b"".join(b"%08d" % number for number in range(count * 512))
+    disk = SimDisk()
+    mapped_file = MappedFile(
+        directory="/store", base_offset=0, size=len(content), open_files=OpenFiles(disk=disk, open_max=4)
+    )
+    Place(disk, "/store").write(mapped_file.path, content)
+    return disk, mapped_file, content
+
+
+@pytest.mark.parametrize("size", [1, 100, 640, 4096, 5000])
+@pytest.mark.parametrize("step", [1, 640, -640])
+def test_bytes_ahead_are_those_of_the_file(size: int, step: int) -> None:
+    _, mapped_file, content = file_of_pages(4)
+    ends = [*range(3000, 16385, 61), 16384, 12000]
+    for number, end in enumerate(ends):
+        position = number * step % (end - size) if end > size else 0
+        read = mapped_file.read_ahead_nowait(position, min(size, end), end)
+        assert read == content[position : position + min(size, end)]
+
+
+def test_a_page_is_read_once_by_reads_one_after_the_other() -> None:
+    disk, mapped_file, content = file_of_pages(2)
+    mapped_file.file()
+    before = disk.calls["read_nowait"]
+    found = b"".join(mapped_file.read_ahead_nowait(position, 512, 8192) or b"" for position in range(0, 8192, 512))
+    assert found == content
+    assert disk.calls["read_nowait"] == before + 2
+
+
+def test_no_more_is_read_than_may_not_change_and_no_page_more() -> None:
+    disk, mapped_file, content = file_of_pages(2)
+    assert mapped_file.read_ahead_nowait(0, 100, 300) == content[:100]
+    mapped_file.file().write(300, b"x" * 100)
+    assert mapped_file.read_ahead_nowait(100, 200, 400) == content[100:300]
+    assert mapped_file.read_ahead_nowait(300, 100, 400) == b"x" * 100
+    mapped_file.file().write(4096, b"y" * 100)
+    assert mapped_file.read_ahead_nowait(4000, 96, 8192) == content[4000:4096]
+    disk.evict(mapped_file.path)
+    assert mapped_file.read_ahead_nowait(4096, 10, 8192) is None, "the next page was not asked for"
+
+
+def test_bytes_ahead_go_with_the_descriptor_and_when_they_are_forgotten() -> None:
+    disk, mapped_file, content = file_of_pages(1)
+    forget: list[Callable[[], None]] = [mapped_file.close, mapped_file.forget_ahead]
+    for number, each in enumerate(forget):
+        assert mapped_file.read_ahead_nowait(0, 8, 4096) == content[:8]
+        each()
+        Place(disk, "/store").write(mapped_file.path, b"changed%d" % number * 512)
+        assert mapped_file.read_ahead_nowait(8, 8, 4096) == b"changed%d" % number
+        assert mapped_file.read_ahead_nowait(4096, 8, 4104) == b"", "the end of the file"
+        Place(disk, "/store").write(mapped_file.path, content)
+        mapped_file.forget_ahead()

@@ -30,6 +30,22 @@ def test_units_are_visible_when_they_are_written(place: Place) -> None:
     assert place.disk.file_size(path(place)) == FILE_SIZE
 
 
+def test_units_are_read_up_to_the_end_of_a_file_and_not_as_they_were_before_a_cut(place: Place) -> None:
+    queue = queue_at(place)
+    append(queue, FILE_SIZE // UNIT_SIZE + 3)
+    expected = b"".join(UNIT.pack(*queue.unit_at(number)) for number in range(queue.max_offset))
+    in_file = FILE_SIZE // UNIT_SIZE
+    for begin, count in ((0, 1), (1, 2), (3, 1000), (1, 1), (in_file - 1, 5), (in_file, 1), (in_file + 1, 5)):
+        end = min(begin + count, in_file if begin < in_file else queue.max_offset)
+        assert queue.units_nowait(begin, count) == expected[begin * UNIT_SIZE : end * UNIT_SIZE]
+    queue.cut(in_file + 2)
+    queue.make_room(1)
+    queue.units.append(UNIT.pack(7, 70, 700))
+    queue.next_offset += 1
+    queue.write_units()
+    assert queue.units_nowait(in_file + 2, 5) == UNIT.pack(7, 70, 700)
+
+
 def test_files_are_sparse_and_reserved_in_steps() -> None:
     disk = SimDisk()
     queue = queue_at(Place(disk, "/store"), file_size=6_000_000)

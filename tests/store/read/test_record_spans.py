@@ -99,6 +99,72 @@ def test_messages_are_those_of_the_general_path(other: int, gap: int) -> None:
     assert answered > (150 if gap > 5000 else 450)
 
 
+@pytest.mark.parametrize("other", [0, 1])
+@pytest.mark.parametrize("step", [1, 3, -1, 7, 50])
+def test_messages_read_along_the_log_are_those_of_the_general_path(other: int, step: int) -> None:
+    """In the order of the log, backward, and across the end of a file, with the log growing meanwhile."""
+    parts = filled(400, other=other)
+    reader = reader_of(parts)
+    for turn in range(0, 400 * abs(step), abs(step)):
+        offset = (turn if step > 0 else 399 - turn) % 400
+        if not turn % 20:
+            parts.put(b"more")
+            parts.appender.end_burst()
+        same(reader.get_plain_nowait("TopicTest", 0, offset, 5), parts.get(offset, max_msg_nums=5))
+        same(reader.get_plain_nowait("Other", 0, offset, 3), parts.get(offset, topic="Other", max_msg_nums=3))
+        judged = reader.get_filtered_nowait("TopicTest", 0, offset, 4, Filter.of("n = 5"))
+        plain = Filter.of("n = 5", has_kernel=False)
+        same(judged, parts.get(offset, max_msg_nums=4, message_filter=plain))
+
+
+def test_records_side_by_side_take_one_read_for_many() -> None:
+    disk = SimDisk()
+    parts = Parts(Place(disk, "/store"), queue_file_size=8000, log_file_size=1 << 20)
+    for number in range(300):
+        parts.put(b"%d" % number, "TopicTest", number // 10 % 3)
+    parts.appender.end_burst()
+    reader = reader_of(parts)
+    before = disk.calls["read_nowait"]
+    for offset in range(0, 100, 10):
+        for queue_id in range(3):
+            found = reader.get_plain_nowait("TopicTest", queue_id, offset, 10)
+            assert found == parts.get(offset, queue_id=queue_id, max_msg_nums=10)
+    reads = disk.calls["read_nowait"] - before
+    assert reads < 15, "of 60 without bytes ahead"
+
+
+def test_records_ahead_that_are_cold_are_not_read_and_those_wanted_are() -> None:
+    disk = SimDisk()
+    parts = Parts(Place(disk, "/store"), queue_file_size=8000, log_file_size=1 << 20)
+    parts.put_all([b"%d" % number for number in range(100)])
+    reader = reader_of(parts)
+    for offset in (0, 1, 2):
+        assert reader.get_plain_nowait("TopicTest", 0, offset, 1) is not None
+    disk.evict(parts.place.log_file())
+    assert reader.get_plain_nowait("TopicTest", 0, 3, 1) is not None, "it was read with the one before"
+    assert reader.get_plain_nowait("TopicTest", 0, 2, 98) is not None
+    assert reader_of(parts).get_plain_nowait("TopicTest", 0, 3, 1) is None
+
+
+@pytest.mark.parametrize("kernels", [KERNELS, None])
+@pytest.mark.parametrize(("other", "gap"), [(0, 0), (1, 10)])
+def test_a_head_goes_before_the_same_messages(other: int, gap: int, kernels: SpanKernels | None) -> None:
+    parts = filled(other=other, gap=gap)
+    reader = reader_of(parts, kernels=kernels)
+    for offset in range(0, 120, 7):
+        plain = reader.read_plain_nowait("TopicTest", 0, offset, 32)
+        headed = reader.read_plain_nowait("TopicTest", 0, offset, 32, lambda *numbers: repr(numbers).encode())
+        assert (plain is None) == (headed is None)
+        if plain is None or headed is None:
+            continue
+        head = repr((plain.next_begin_offset, plain.min_offset, plain.max_offset, len(plain.body))).encode()
+        assert headed.body == head + plain.body
+        assert (headed.head_size, plain.head_size) == (len(head), 0)
+        for name in ("next_begin_offset", "min_offset", "max_offset", "message_count", "last_record_size"):
+            assert getattr(headed, name) == getattr(plain, name)
+    assert reader.read_plain_nowait("TopicTest", 0, 0, 32, lambda *_: None) is None, "the caller declines"
+
+
 @pytest.mark.parametrize("other", [0, 1, 3])
 @pytest.mark.parametrize(
     "text", ["n = 5", "n > 0", "n IS NULL", "n IS NOT NULL", "m = 5 OR n = 0", "n = 99", "n < 9", "n IN ('x')"]
