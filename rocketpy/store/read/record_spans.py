@@ -211,10 +211,11 @@ class RecordSpans:
         end = begin + span
         is_next = self._last_begin <= begin <= self._last_end + GAP_MAX
         self._last_begin, self._last_end = begin, end
-        if is_next and end > self._ahead_at + len(self._ahead):
-            self._read_ahead(located[0], located[1], begin, span)
         at = begin - self._ahead_at
-        if at >= 0 and at + span <= len(self._ahead):
+        if is_next and not 0 <= at <= len(self._ahead) - span:
+            self._read_ahead(located[0], located[1], begin, span)
+            at = begin - self._ahead_at
+        if 0 <= at <= len(self._ahead) - span:
             content: bytes | None = head + self._ahead[at : at + span]
         else:
             content = located[0].file().read_nowait(located[1], span, head)

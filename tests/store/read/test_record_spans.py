@@ -124,13 +124,14 @@ def test_records_side_by_side_take_one_read_for_many() -> None:
         parts.put(b"%d" % number, "TopicTest", number // 10 % 3)
     parts.appender.end_burst()
     reader = reader_of(parts)
-    before = disk.calls["read_nowait"]
-    for offset in range(0, 100, 10):
-        for queue_id in range(3):
-            found = reader.get_plain_nowait("TopicTest", queue_id, offset, 10)
-            assert found == parts.get(offset, queue_id=queue_id, max_msg_nums=10)
-    reads = disk.calls["read_nowait"] - before
-    assert reads < 15, "of 60 without bytes ahead"
+    for _ in range(3):  # again from the beginning, too
+        before = disk.calls["read_nowait"]
+        for offset in range(0, 100, 10):
+            for queue_id in range(3):
+                found = reader.get_plain_nowait("TopicTest", queue_id, offset, 10)
+                assert found == parts.get(offset, queue_id=queue_id, max_msg_nums=10)
+        reads = disk.calls["read_nowait"] - before
+        assert reads < 18, "of 60 without bytes ahead"
 
 
 def test_records_ahead_that_are_cold_are_not_read_and_those_wanted_are() -> None:
