@@ -163,7 +163,9 @@ async def answers(peer: socket.socket, count: int, reader: FrameReader | None = 
         while (frame := reader.next_frame()) is not None:
             found.append(decode_command(*frame))
         if len(found) < count:
-            await until(lambda: select.select([peer], [], [], 0)[0])
+            readable = select.poll()  # select would refuse a high descriptor
+            readable.register(peer, select.POLLIN)
+            await until(lambda: readable.poll(0))
             chunk = peer.recv(1 << 20)
             assert chunk, "the hub closed the connection"
             reader.receive(chunk)
