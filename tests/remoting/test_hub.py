@@ -159,12 +159,12 @@ def ask(code: int, opaque: int = 1, body: bytes | None = None) -> bytes:
 async def answers(peer: socket.socket, count: int, reader: FrameReader | None = None) -> list[RemotingCommand]:
     """Return the next ``count`` frames; ``reader`` has those that were read from the socket before."""
     reader, found = reader or FrameReader(), []
+    readable = select.poll()  # select would refuse a high descriptor
+    readable.register(peer, select.POLLIN)
     while len(found) < count:
         while (frame := reader.next_frame()) is not None:
             found.append(decode_command(*frame))
         if len(found) < count:
-            readable = select.poll()  # select would refuse a high descriptor
-            readable.register(peer, select.POLLIN)
             await until(lambda: readable.poll(0))
             chunk = peer.recv(1 << 20)
             assert chunk, "the hub closed the connection"
