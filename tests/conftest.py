@@ -7,12 +7,13 @@ An example has no deadline: under coverage, beside other work, it may take many 
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import build_counts
+from tests import build_counts, spark_runtime
 from tests.case_names import pytest_make_parametrize_id
 from tests.same_examples import are_same, draw_no_constants_of_modules
 from tests.sent_codes import NamedFiles
@@ -33,6 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
         # A shell starts background jobs so, and a test that interrupts itself would wait for ever.
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+os.environ.setdefault(spark_runtime.DRIVER_OPTIONS, spark_runtime.java_options())
 
 settings.register_profile(
     "rocketpy-unit",

@@ -24,7 +24,7 @@ from pathlib import Path
 import attrs
 
 import hatch_build
-from tests import build_counts
+from tests import build_counts, spark_runtime
 
 ROOT = Path(__file__).resolve().parent.parent
 TIER = os.environ.get("ROCKETPY_TIER", "dev")
@@ -132,11 +132,12 @@ def unit_stage() -> Stage:
 
 
 STAGES = (
-    Stage("checks", side_by_side=(stages("style", "floors", "types"), stages("compile"))),
+    Stage("checks", side_by_side=(stages("style", "floors", "types", "spark-classes"), stages("compile"))),
     Stage("style", (tool("ruff", "check", "."), tool("ruff", "format", "--check", ".")), by_default=False),
     Stage("floors", (tool("lint-imports", "--no-logo"),), by_default=False),
     Stage("types", (tool("mypy"),), by_default=False),
     Stage("compile", ((sys.executable, "hatch_build.py", "all"),), by_default=False),
+    Stage("spark-classes", ((sys.executable, "-m", "tests.spark_classes"),), by_default=False, variables=PURE),
     unit_stage(),
     Stage(
         "properties",
@@ -185,6 +186,9 @@ def main(names: list[str]) -> int:
             counts = cleanup.enter_context(tempfile.NamedTemporaryFile(prefix="rocketpy-counts-")).name
             os.environ[build_counts.COUNTS] = counts
             cleanup.callback(print_counts, counts)
+        if spark_runtime.CLASSES not in os.environ:
+            directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="rocketpy-classes-"))
+            os.environ[spark_runtime.CLASSES] = str(Path(directory) / "spark.jsa")
         if not names and not WHY_ONE_BUILD:
             os.environ[hatch_build.VARIABLE] = "0"  # from here on, a program that does not run compiled modules ends
         return run_stages(chosen)

@@ -23,6 +23,7 @@ import attrs
 import pyspark
 
 from tests.blackbox.processes import REPOSITORY, START_TIMEOUT_S, free_ports
+from tests.spark_runtime import java_options
 
 SPARK_HOME = Path(pyspark.__file__).parent
 OF_SPARK = ("pyarrow", "numpy", "numpy.libs", "pandas", "dateutil", "pytz", "tzdata")
@@ -43,7 +44,6 @@ WORKERS = 2
 WORKER_MEMORY = "1g"
 EXECUTOR_MEMORY = "512m"
 DAEMON_MEMORY = "192m"
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 END_S = 60.0
 EXECUTOR_CLASS = b"CoarseGrainedExecutorBackend"
 
@@ -104,9 +104,9 @@ def submit(
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": EXECUTOR_MEMORY,
-        "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+        "spark.driver.extraJavaOptions": java_options(),
         "spark.executor.memory": EXECUTOR_MEMORY,
-        "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+        "spark.executor.extraJavaOptions": java_options(),
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
@@ -193,7 +193,7 @@ def _environment(directory: Path) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(directory / "local"),
         "SPARK_DAEMON_MEMORY": DAEMON_MEMORY,
-        "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
+        "SPARK_DAEMON_JAVA_OPTS": java_options(),
     }
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import attrs
 
+from tests.spark_runtime import DRIVER_OPTIONS, java_options
+
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks"
 CELL_S = 300  # no measure: what hangs ends
@@ -21,11 +23,6 @@ from tests.notebooks import pictures
 pictures.watch({report!r})
 del pictures
 """
-_SPARK = """
-spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={temporary}
-"""
-"""For few small queries and two cores; and Java knows no TMPDIR."""
-
 _LOG = """
 rootLogger = fatal, console
 appender.console.type = Console
@@ -91,21 +88,22 @@ def _environment(directory: Path, report: Path) -> dict[str, str]:
     startup = directory / "ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True)
     (startup / "00-pictures.py").write_text(_STARTUP.format(report=str(report)))
-    conf = directory / "spark-conf"
-    for folder in (conf, directory / "spark", directory / "tmp"):
-        folder.mkdir()
-    (conf / "log4j2.properties").write_text(_LOG)
-    (conf / "spark-defaults.conf").write_text(_SPARK.format(temporary=directory / "spark"))
+    for folder in ("spark", "tmp"):
+        (directory / folder).mkdir()
+    log = directory / "log4j2.properties"
+    log.write_text(_LOG)
+    # Java knows no TMPDIR. No SPARK_CONF_DIR: with another class path Java ignores the file of shared classes.
+    java = f"{java_options()} -Djava.io.tmpdir={directory / 'spark'} -Dlog4j2.configurationFile={log}"
     own = {
         "IPYTHONDIR": "ipython",
         "MPLCONFIGDIR": "matplotlib",
         "SPARK_LOCAL_DIRS": "spark",
-        "SPARK_CONF_DIR": "spark-conf",
         "TMPDIR": "tmp",
     }
     return {
         **os.environ,
         **{name: str(directory / each) for name, each in own.items()},
+        DRIVER_OPTIONS: java,
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
     }

@@ -15,11 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-SMALL = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.shuffle.partitions": "2",
-}
-"""For many small queries: what they cost is compilation and tasks, not data."""
+SMALL = {"spark.sql.shuffle.partitions": "2"}
+"""For many small queries: what they cost is tasks, not data. Java's options are those of every Spark in the tests."""
 
 
 @pytest.fixture(scope="session")
