@@ -311,12 +311,11 @@ def _flushes_nothing(flush: Function) -> Function:
     return nothing
 
 
-def _keeps_any(commit_offset: Function) -> Function:
+def _keeps_any(checked: Function) -> Function:
     """What a pull brings along is kept without a look."""
 
-    def kept(self: Any, connection: Any, header: Any) -> None:
-        progress = (header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-        self._consumer_offset_manager.commit_offset(connection.peer, *progress)
+    def kept(self: Any, connection: Any, group: str, topic: str, queue_id: int, commit_offset: int) -> None:
+        self._consumer_offset_manager.commit_offset(connection.peer, group, topic, queue_id, commit_offset)
 
     return kept
 
