@@ -39,7 +39,7 @@ from librt.strings import (
 from mypy_extensions import i16, i32, i64
 
 from rocketpy.protocol.kernels.ascii_text import entry_end, java_hash
-from rocketpy.protocol.kernels.index_hashes import hash_ascii
+from rocketpy.protocol.kernels.index_hashes import hash_ascii, write_key
 
 _UNIQ: Final = 0x554E4951
 _UNDERSCORE_KEY: Final = 0x5F4B4559
@@ -133,17 +133,13 @@ class BatchItems:
                 key_at = i64(read_i32_be(spans, span_at))
                 key_end = i64(read_i32_be(spans, span_at + 4))
                 if key_end > key_at:
-                    write_i32_be(keys, i32(hash_ascii(before, body, key_at, key_end)))
-                    write_i64_be(keys, physical)
-                    write_i64_be(keys, timestamp)
+                    write_key(keys, hash_ascii(before, body, key_at, key_end), physical, timestamp)
                 key_at = i64(read_i32_be(spans, span_at + 8))
                 keys_end = i64(read_i32_be(spans, span_at + 12))
                 while key_at < keys_end:
                     key_end = word_end(body, key_at, keys_end)
                     if key_end > key_at:
-                        write_i32_be(keys, i32(hash_ascii(before, body, key_at, key_end)))
-                        write_i64_be(keys, physical)
-                        write_i64_be(keys, timestamp)
+                        write_key(keys, hash_ascii(before, body, key_at, key_end), physical, timestamp)
                     key_at = key_end + 1
             span_at += _SPAN_SIZE
             physical_offsets.append(physical)

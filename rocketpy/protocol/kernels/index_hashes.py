@@ -75,9 +75,7 @@ def hash_work(
             hashed = hash_ascii(before, key, 0, len(key))
             if hashed < 0:
                 hashed = hash_other(topic, key)
-            write_i32_be(packed, i32(hashed))
-            write_i64_be(packed, physical_offset)
-            write_i64_be(packed, timestamp)
+            write_key(packed, hashed, physical_offset, timestamp)
             key_number += 1
         left -= key_count
         number += 1
@@ -97,6 +95,13 @@ def count_keys(work: Sequence[tuple[object, ...]], begin: int) -> int:
             count += i64(len(cast(Sequence[object], keys)))
         number += 1
     return count
+
+
+def write_key(packed: BytesWriter, hashed: i64, physical_offset: i64, timestamp_ms: i64) -> None:
+    """Write what is made of a key."""
+    write_i32_be(packed, i32(hashed))
+    write_i64_be(packed, physical_offset)
+    write_i64_be(packed, timestamp_ms)
 
 
 def hash_ascii(before: i64, text: bytes, begin: i64, end: i64) -> i64:

@@ -66,7 +66,7 @@ def test_space_that_is_not_reserved_is_not_ahead() -> None:
 
 
 def test_space_ahead_keeps_its_descriptor_though_the_file_is_deleted() -> None:
-    """A slave's log may begin anew while a worker thread still uses its first file."""
+    """A slave's log may begin again at another offset while a worker thread still uses its first file."""
     disk = SimDisk()
     log = log_at(Place(disk, "/store"))
     log.begin_at(100)
