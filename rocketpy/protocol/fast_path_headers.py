@@ -122,9 +122,16 @@ class FastPullHeader(FastHeader, kw_only=True, gc=False):
     ext_fields: FastPullFields
 
 
+class TextFields(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
+    """The ext fields of any header in which all of them are texts."""
+
+    ext_fields: dict[str, str]
+
+
 DecodeSend = Callable[[bytes], FastSendHeader]
 DecodeBatch = Callable[[bytes], FastBatchHeader]
 
 decode_fast_send: Final = msgspec.json.Decoder(FastSendHeader, strict=False).decode
 decode_fast_batch: Final = msgspec.json.Decoder(FastBatchHeader, strict=False).decode
 decode_fast_pull: Final = msgspec.json.Decoder(FastPullHeader, strict=False).decode
+decode_texts: Final = msgspec.json.Decoder(TextFields).decode

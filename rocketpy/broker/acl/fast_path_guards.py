@@ -197,7 +197,7 @@ class FastPathGuards:
     """
 
     def __init__(self, manager: PlainPermissionManager, *, has_kernels: bool = BUILD.has_kernels) -> None:
-        """With ``has_kernels`` sends and batches are read by the kernel first."""
+        """With ``has_kernels`` the kernel reads headers first."""
         self._has_kernels = has_kernels
         self.sessions: dict[int, dict[str, Session]] = {code: {} for code in _SIGNED_BY_CODE}
         """By code and peer, as long as it is connected; emptied whenever the accounts change."""
@@ -208,13 +208,10 @@ class FastPathGuards:
 
     def by_code(self) -> dict[int, FastGuard]:
         """Return the guards for :class:`~rocketpy.remoting.dispatch.Dispatcher`."""
-        guards: dict[int, FastGuard] = {
-            code: partial(self._guarded, code, signed) for code, signed in _SIGNED_BY_CODE.items()
+        return {
+            code: partial(self._guarded_by_kernel, code) if self._has_kernels else partial(self._guarded, code)
+            for code in _SIGNED_BY_CODE
         }
-        if self._has_kernels:
-            for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
-                guards[code] = partial(self._guarded_by_kernel, code)
-        return guards
 
     def decode_send(self, header: bytes) -> FastSendHeader:
         """Decode a send header like ``decode_fast_send``, reusing the result when the guard has decoded it."""
@@ -239,7 +236,8 @@ class FastPathGuards:
         fields = self._request.ext_fields
         return bool(fields.f == "0" and fields.h == "0" and fields.j == "0" and fields.m == batch)
 
-    def _guarded(self, code: int, signed: _Signed, fast_path: FastPath) -> FastPath:
+    def _guarded(self, code: int, fast_path: FastPath) -> FastPath:
+        signed = _SIGNED_BY_CODE[code]
         sessions, decode, content_of = self.sessions[code], signed.decode, signed.content
 
         def guarded(connection: Connection, header: bytes, body: bytes | None) -> int:
@@ -266,10 +264,12 @@ class FastPathGuards:
         return guarded
 
     def _guarded_by_kernel(self, code: int, fast_path: FastPath) -> FastPath:
-        from rocketpy.broker.acl.kernel_guard import KernelGuard  # plain Python does not load it
+        # Plain Python does not load it.
+        from rocketpy.broker.acl.kernel_guard import KernelGuard, KernelPullGuard
 
-        guarded = self._guarded(code, _SIGNED_BY_CODE[code], fast_path)
-        return KernelGuard(self.sessions[code], fast_path=fast_path, guarded=guarded).process
+        guard_class = KernelPullGuard if code == RequestCode.PULL_MESSAGE else KernelGuard
+        guarded = self._guarded(code, fast_path)
+        return guard_class(self.sessions[code], fast_path=fast_path, guarded=guarded).process
 
     def _open_white_session(self, code: int, peer: str) -> Session:
         """Return and cache a session for a peer of a global white list; ``NO_SESSION`` for any other peer."""

@@ -1,6 +1,6 @@
-"""Access control on the fast paths of single sends and batches where the kernels are compiled.
+"""Access control on the fast paths of single sends, batches and pulls where the kernels are compiled.
 
-The kernel reads the header, which the fast path then does not read again, and gives what was signed in one step. This
+The kernel reads the header, which the fast path then does not read again, and gives what was signed in one step. A
 guard passes what it knows to be allowed: a request of an account and with names that
 :class:`~rocketpy.broker.acl.fast_path_guards.FastPathGuards` has permitted on this connection before. It leaves any
 other request to that guard, which decides and remembers.
@@ -8,7 +8,7 @@ other request to that guard, which decides and remembers.
 Rule: like that guard, it passes only what has a valid signature.
 
 Rule: the kernel reads no header of another code than that in the first member, by which the fast path was chosen, so
-the sessions are those of the code that is served.
+the sessions are those of the code that is served. Of pulls it reads only those like one that the fast path has decoded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COPIED_MAX: Final = 1024
 
 @final
 class KernelGuard:
-    """Guard of the fast path of one code."""
+    """Guard of the fast path of sends or of batches."""
 
     def __init__(self, sessions: dict[str, Session], *, fast_path: FastPath, guarded: FastPath) -> None:
         """Take the sessions by peer, the fast path, and the same behind the guard that fills the sessions."""
@@ -55,4 +55,33 @@ class KernelGuard:
                 is_signed = session.matches_text(sent.signed_content(_NO_BODY), sent.signature, content)
             if is_signed:
                 return self._fast_path(connection, header, body)
+        return self._guarded(connection, header, body)
+
+
+@final
+class KernelPullGuard:
+    """Guard of the fast path of pulls."""
+
+    def __init__(self, sessions: dict[str, Session], *, fast_path: FastPath, guarded: FastPath) -> None:
+        """Take the same as :class:`KernelGuard`."""
+        self._sessions = sessions
+        self._fast_path = fast_path
+        self._guarded = guarded
+
+    def process(self, connection: Connection, header: bytes, body: bytes | None) -> int:
+        """Serve a pull that is certainly allowed by the fast path; leave any other to the other guard."""
+        session = self._sessions.get(connection.peer)
+        forms = connection.kept_pulls  # None before the first pull of a peer
+        form = None if session is None or forms is None else forms.find(header)
+        if (
+            session is not None
+            and form is not None
+            and form.access_key == session.access_key
+            and (
+                (form.topic is session.last_topic and form.consumer_group is session.last_group)
+                or session.allows(form.topic, form.consumer_group)
+            )
+            and session.matches_text(form.signed_content(header, _NO_BODY if body is None else body), form.signature)
+        ):
+            return self._fast_path(connection, header, body)
         return self._guarded(connection, header, body)

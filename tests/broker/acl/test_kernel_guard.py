@@ -1,4 +1,4 @@
-"""The guard with the kernel passes what was permitted before and is signed, and asks the other guard for the rest."""
+"""The guards with kernels pass what was permitted before and is signed, and ask the other guard for the rest."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
 from rocketpy.broker.acl.fast_path_guards import FastPathGuards
-from rocketpy.broker.acl.kernel_guard import KernelGuard
+from rocketpy.broker.acl.kernel_guard import KernelGuard, KernelPullGuard
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.send.properties import NOT_PLAIN
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.bodies.acl import PlainAccessConfig
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, decode_fast_pull
 from rocketpy.protocol.frame.json_header import encode_json_header
+from rocketpy.protocol.kernels.pull_header import PullForms
 from rocketpy.protocol.kernels.send_header import SendHeader
 from rocketpy.protocol.signature import SessionCredentials
 from rocketpy.remoting.connection import Connection
@@ -23,24 +25,45 @@ from rocketpy.remoting.dispatch import FastPath
 from tests.broker.acl.accounts import ADMIN, make_manager, peer_at, signed
 from tests.broker.acl.test_fast_path_guards import long_way
 
-SEND, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
+SEND, BATCH, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.PULL_MESSAGE
 FIELDS = {
     "a": "writers", "b": "orders", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000", "h": "0",
     "i": "UNIQ_KEY\x01A\x02WAIT\x01true", "j": "0", "k": "false", "m": "false", "n": "broker-0",
 }  # fmt: skip
 BATCH_FIELDS = FIELDS | {"i": "WAIT\x01true", "m": "true"}
-OF_CODE = {SEND: FIELDS, BATCH: BATCH_FIELDS}
+PULL_FIELDS = {
+    "commitOffset": "0", "consumerGroup": "readers", "expressionType": "TAG", "maxMsgNums": "32", "queueId": "3",
+    "queueOffset": "96", "subVersion": "0", "subscription": "*", "suspendTimeoutMillis": "15000", "sysFlag": "6",
+    "topic": "invoices",
+}  # fmt: skip
+OF_CODE = {SEND: FIELDS, BATCH: BATCH_FIELDS, PULL: PULL_FIELDS}
 LONG = bytes(range(256)) * 20
 """A body that is not copied behind what is signed of its header."""
 WITH_TOKEN = SessionCredentials("RocketMQ", "12345678", "a token")
 
 
 def keep_header(connection: Connection, header: bytes, body: bytes | None) -> int:
-    """A fast path: it keeps the reader of a connection's headers, as those of sends do."""
-    if connection.last_send is None:
+    """A fast path: it keeps the reader of a connection's headers, as those of sends and pulls do."""
+    if header.startswith(b'{"code":11,'):
+        forms = connection.kept_pulls = connection.kept_pulls or PullForms()
+        if forms.find(header) is None:
+            try:
+                request = decode_fast_pull(header)
+            except FAST_HEADER_ERRORS:
+                return False
+            forms.keep(header, request.ext_fields, request.flag)
+    elif connection.last_send is None:
         names = frozenset(name.encode() for name in NOT_PLAIN)
         connection.last_send = SendHeader(names, b"", BytesWriter())
     return True
+
+
+def another(code: RequestCode, number: int) -> dict[str, str]:
+    """The fields of another request of the same client."""
+    fields = OF_CODE[code]
+    if code == PULL:
+        return fields | {"queueId": str(number), "queueOffset": str(number * 97), "commitOffset": str(number**9)}
+    return fields | {"e": str(number), "i": fields["i"].replace("\x01A", f"\x01{number}")}
 
 
 class Served:
@@ -57,7 +80,8 @@ class Served:
             self.asked += 1
             return guarded(connection, header, body)
 
-        self.guard = KernelGuard(guards.sessions[code], fast_path=keep_header, guarded=noted)
+        guard_class = KernelPullGuard if code == PULL else KernelGuard
+        self.guard = guard_class(guards.sessions[code], fast_path=keep_header, guarded=noted)
 
     def serves(self, connection: Connection, request: RemotingCommand, header: bytes | None = None) -> bool:
         return bool(self.guard.process(connection, header or encode_json_header(request), request.body))
@@ -66,20 +90,18 @@ class Served:
 @pytest.mark.parametrize("account", [None, ADMIN, WITH_TOKEN])
 @pytest.mark.parametrize("body", [None, b"body", LONG, LONG[:1024], LONG[:1025]])
 @pytest.mark.parametrize("code", OF_CODE)
-def test_the_first_send_of_a_peer_is_permitted_the_next_ones_are_known(
-    code: int, account: SessionCredentials | None, body: bytes | None
+def test_the_first_request_of_a_peer_is_permitted_the_next_ones_are_known(
+    code: RequestCode, account: SessionCredentials | None, body: bytes | None
 ) -> None:
     served, connection = Served(make_manager(), code), peer_at("10.0.0.1")
-    usual = OF_CODE[RequestCode(code)]
     for number in range(5):
-        fields = usual | {"e": str(number), "i": usual["i"].replace("\x01A", f"\x01{number}")}
+        fields = another(code, number)
         request = signed(code, fields, body) if account is None else signed(code, fields, body, by=account)
         assert served.serves(connection, request)
         assert served.asked == 1
 
 
-@pytest.mark.parametrize("code", OF_CODE)
-@pytest.mark.parametrize("name", sorted(FIELDS))
+@pytest.mark.parametrize(("name", "code"), [(name, code) for code, fields in OF_CODE.items() for name in fields])
 def test_a_changed_field_is_refused(name: str, code: RequestCode) -> None:
     served, connection = Served(make_manager(), code), peer_at("10.0.0.1")
     request = signed(code, OF_CODE[code], b"body")
@@ -206,27 +228,29 @@ def test_headers_of_the_other_code_are_not_passed() -> None:
     for _ in range(3):
         for code, header in headers.items():
             assert by_code[code](connection, header, None)
-    assert passed == [SEND, BATCH] * 3
+    assert passed == [SEND, BATCH, PULL] * 3
     for code, fields in ((SEND, BATCH_FIELDS), (BATCH, FIELDS)):
         assert by_code[code](connection, encode_json_header(signed(code, fields)), None), "the fast path declines it"
     assert guards.sessions[SEND][connection.peer] is not guards.sessions[BATCH][connection.peer]
 
 
 @given(
-    changes=st.dictionaries(st.sampled_from([*FIELDS, "l", "x", "AccessKey", "Signature"]), st.text(max_size=5)),
-    sent_changes=st.dictionaries(st.sampled_from(sorted(FIELDS)), st.text(max_size=5), max_size=1),
+    code=st.sampled_from([SEND, PULL]),
+    changes=st.dictionaries(st.integers(0, 20), st.text(max_size=5)),
+    sent_changes=st.dictionaries(st.integers(0, 20), st.text(max_size=5), max_size=1),
     body=st.none() | st.binary(max_size=5),
 )
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=300)
 def test_it_never_allows_more_than_the_general_path(
-    changes: dict[str, str], sent_changes: dict[str, str], body: bytes | None
+    code: RequestCode, changes: dict[int, str], sent_changes: dict[int, str], body: bytes | None
 ) -> None:
+    names = [*OF_CODE[code], "l", "x", "AccessKey", "Signature"]
     manager = make_manager()
-    served, connection = Served(manager), peer_at("10.0.0.1")
-    assert served.serves(connection, signed(SEND, FIELDS))
-    request = signed(SEND, FIELDS | changes, body)
+    served, connection = Served(manager, code), peer_at("10.0.0.1")
+    assert served.serves(connection, signed(code, OF_CODE[code]))
+    request = signed(code, OF_CODE[code] | {names[at % len(names)]: text for at, text in changes.items()}, body)
     assert request.ext_fields is not None
-    request.ext_fields |= sent_changes
+    request.ext_fields |= {names[at % len(names)]: text for at, text in sent_changes.items()}
     header = encode_json_header(request)
     assert not served.serves(connection, request, header) or long_way(manager, "10.0.0.1", header, body)
 
@@ -264,12 +288,27 @@ HOSTILE = [
     (b'"m":"true"', b'"m":"false"'),
     (b'"m":"false"', b'"m":"true"'),
     (b'"m":"true"', b'"m":"true","m":"false"'),
+    (b'"topic":"invoices"', b'"topic":"secrets"'),
+    (b'"topic":"invoices"', b'"topic":"secrets","topic":"invoices"'),
+    (b'"topic":"invoices"', b'"topic":"invoices","topic":"secrets"'),
+    (b'"topic":"invoices"', b'"topic":"invoices","\\u0074opic":"secrets"'),
+    (b'"topic":"invoices"', b'"topic":"","subscription":"*invoices"'),
+    (b'"consumerGroup":"readers"', b'"consumerGroup":"writers"'),
+    (b'"queueId":"3"', b'"queueId":3'),
+    (b'"queueId":"3"', b'"queueId":"03"'),
+    (b'"queueId":"3"', b'"queueId":""'),
+    (b'"queueId":"3"', b'"queueId":"4","queueId":"3"'),
+    (b'"queueId":"3","queueOffset":"96"', b'"queueId":"39","queueOffset":"6"'),
+    (b'"queueOffset":"96"', b'"queueOffset":"97"'),
+    (b'"commitOffset":"0"', b'"commitOffset":"1"'),
+    (b'"commitOffset":"0"', b'"commitOffset":"0","zzz":[{"queueId":"4"}]'),
+    (b'"extFields":{', b'"extFields":{"SecurityToken":"","a":"x",'),
 ]
 """What a forger may write instead: repeated, escaped, absent and wrong parts."""
 
 
 @given(
-    code=st.sampled_from([SEND, BATCH]),
+    code=st.sampled_from([SEND, BATCH, PULL]),
     changes=st.lists(st.sampled_from(HOSTILE), max_size=3),
     body=st.none() | st.binary(max_size=5),
     is_known=st.booleans(),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, decode_fast_pull
 from rocketpy.protocol.kernels.pull_header import KEPT_HEADER_MAX, KEPT_HEADERS_MAX, PullForms
+from rocketpy.protocol.signature import signed_content
 
 NUMBERS = [0, 7, 31, 2**31 - 1, 2**31, 10**17, 10**18, 2**63 - 1, 2**63, -1]
 
@@ -139,3 +140,58 @@ def test_few_headers_are_kept_and_fewer_where_none_is_like_another() -> None:
         assert not serve(forms, header_of(topic=f"X{number}"))
     assert not serve(forms, header_of(topic="X99"))
     assert serve(forms, header_of(topic="X95")), "one in sixteen"
+
+
+def test_what_is_signed_is_that_of_the_header_at_hand() -> None:
+    forms = PullForms()
+    token = {"AccessKey": "A", "SecurityToken": "t", "bname": "b", "ReqT": "2", "x": "1"}
+    for number, body in ((5, b""), (10**17, b"body"), (0, b"")):
+        fields = {**token, "queueId": number % 7, "queueOffset": number, "commitOffset": number // 3}
+        header = header_of(number % 2**31, **fields, Signature=f"s{number}=")
+        found = serve(forms, header)
+        form = forms.find(header)
+        assert form is not None
+        ext_fields = json.loads(header)["extFields"]
+        assert (form.access_key, form.signature) == ("A", f"s{number}=".encode())
+        assert form.signed_content(header, body) == signed_content(ext_fields, body)
+        assert found == (number != 5)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        header_of(),
+        header_of(AccessKey="A"),
+        header_of(is_quoted=False, AccessKey="A", Signature="s"),
+        header_of(AccessKey="Ä", Signature="s"),
+        header_of(AccessKey="A", Signature="s").replace(b'"subVersion":"1"', b'"subVersion":1'),
+    ],
+)
+def test_a_header_that_clients_do_not_sign_like_this_has_no_account(header: bytes) -> None:
+    forms = PullForms()
+    serve(forms, header)
+    form = forms.find(header)
+    assert form is None or form.access_key == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b'"s"', b'"s","Signature":"t"'), (b'"s"', b'"s\x7f\xc3\xa4"'), (b'"Signature":', b'"Signature": ')],
+)
+def test_a_signature_in_another_form_is_not_compared(old: bytes, new: bytes) -> None:
+    forms = PullForms()
+    header = header_of(AccessKey="A", Signature="s").replace(old, new)
+    serve(forms, header)
+    form = forms.find(header)
+    assert form is None or form.access_key == ""
+
+
+def test_a_long_header_is_not_remembered() -> None:
+    forms = PullForms()
+    header = header_of()
+    assert not serve(forms, header)
+    assert serve(forms, header)
+    long = header_of(topic="T" * KEPT_HEADER_MAX)
+    assert not serve(forms, long)
+    assert forms.find(long) is None
+    assert serve(forms, header)
