@@ -99,8 +99,8 @@ HOT_MODULES = (
 )
 ALL = (*KERNELS, *HOT_MODULES)
 COMPILER = ("mypy==2.4.*", "setuptools>=70")
-TYPES = ("trio>=0.27", "attrs>=24.2", "msgspec>=0.19")
-"""What the hot modules import: without their types mypyc would make other code of them."""
+TYPES = ("trio>=0.27", "attrs>=24.2", "cattrs>=24.1", "msgspec>=0.19", "lark>=1.2")
+"""What the hot modules and those that they import need: without their types mypyc would make other code of them."""
 RUNTIME = ("librt>=0.16", "mypy-extensions>=1.1")
 """What compiled modules need when they run."""
 COMPILE_SECONDS_MAX = 900

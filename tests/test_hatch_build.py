@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
+import sys
 import sysconfig
+import tomllib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +16,18 @@ import attrs
 import pytest
 
 import hatch_build
-from hatch_build import ALL, HOT_MODULES, KERNELS, LIST, RUNTIME, CompiledModules, CompileError, compile_into
+from hatch_build import (
+    ALL,
+    COMPILER,
+    HOT_MODULES,
+    KERNELS,
+    LIST,
+    RUNTIME,
+    TYPES,
+    CompiledModules,
+    CompileError,
+    compile_into,
+)
 from rocketpy.compiled import NOT_COMPILED, Build, find_build
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -261,3 +277,59 @@ def test_a_compiler_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_the_failure_is_written_as_it_is_read() -> None:
     assert hatch_build.NOT_COMPILED == NOT_COMPILED
+
+
+# ---- what an isolated build needs -----------------------------------------------------------------------------------
+
+WITH_TRIO = "outcome"
+"""A package that comes with Trio."""
+
+
+def test_an_isolated_build_has_every_package_that_the_modules_import() -> None:
+    """Mypy follows all imports, also those in functions, and refuses a module that imports what is not there."""
+    pyproject = tomllib.loads((hatch_build.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (overrides,) = pyproject["tool"]["mypy"]["overrides"]
+    assert overrides["ignore_missing_imports"]
+    left_out = {name.removesuffix(".*") for name in overrides["module"]}
+    declared = {re.split("[=>]", each)[0].replace("-", "_") for each in (*COMPILER, *TYPES, *RUNTIME)}
+    imported = imported_packages(ALL)
+    assert {"trio", "lark", "librt"} < imported
+    assert imported - left_out <= declared | {WITH_TRIO}
+
+
+def imported_packages(sources: Sequence[str]) -> set[str]:
+    """Return the packages of others that modules import, with all modules of ours that they import in turn."""
+    packages: set[str] = set()
+    seen: set[str] = set()
+    waiting = list(sources)
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        for name in imported_names((hatch_build.ROOT / path).read_text(encoding="utf-8")):
+            package = name.partition(".")[0]
+            if package == "rocketpy":
+                waiting += files_of(name)
+            elif package not in sys.stdlib_module_names:
+                packages.add(package)
+    return packages
+
+
+def imported_names(source: str) -> Iterator[str]:
+    """Yield the modules that a source imports anywhere; of ``from a import b`` both ``a`` and ``a.b``."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None, "no import here is relative"
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def files_of(module: str) -> list[str]:
+    """Return the paths of a module of ours and of the packages that it is in."""
+    parts = module.split(".")
+    folders = [Path(*parts[:count]) for count in range(1, len(parts) + 1)]
+    candidates = [each for folder in folders for each in (folder.with_suffix(".py"), folder / "__init__.py")]
+    return [str(each) for each in candidates if (hatch_build.ROOT / each).is_file()]
