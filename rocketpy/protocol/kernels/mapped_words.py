@@ -18,14 +18,14 @@ from librt.strings import BytesWriter, read_i32_be, write_i32_be
 from mypy_extensions import i32, i64
 
 
-def highest_position(positions: bytes) -> int:
-    """Return the highest of packed positions; -1 if there is none."""
+def highest_word(words: bytes) -> int:
+    """Return the highest of packed words, which are signed; -1 if none is higher."""
     highest: i64 = -1
     at: i64 = 0
-    while at < i64(len(positions)):
-        position = i64(read_i32_be(positions, at))
-        if position > highest:
-            highest = position
+    while at < i64(len(words)):
+        word = i64(read_i32_be(words, at))
+        if word > highest:
+            highest = word
         at += 4
     return highest
 

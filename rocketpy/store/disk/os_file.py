@@ -144,7 +144,7 @@ class OsFile:
         if not BUILD.has_kernels:
             return exchange_by_list(self, positions, first_value)
         words = self._words
-        if words is None or mapped_words.highest_position(positions) >= words.nbytes:
+        if words is None or mapped_words.highest_word(positions) >= words.nbytes:
             words = self._map()
         return mapped_words.exchange_packed(words, positions, first_value, _IS_LITTLE)
 

@@ -39,7 +39,7 @@ _STALE_UNITS = 64  # read at once, and kept for every queue with records in the 
 class QueueRecovery:
     """The recovery of one queue."""
 
-    __slots__ = ("_before_clearing", "_disk", "_found", "_stale", "built_end", "queue")
+    __slots__ = ("_before_clearing", "_disk", "_found", "_maybe_torn_from", "_stale", "built_end", "queue")
 
     def __init__(self, queue: ConsumeQueue, *, disk: Disk, before_clearing: Callable[[], None]) -> None:
         self.queue = queue
@@ -47,6 +47,7 @@ class QueueRecovery:
         self._disk = disk
         self._before_clearing = before_clearing
         self._found: FoundUnits | None = None  # the units that recover() has read, as far as they are unchanged
+        self._maybe_torn_from = 0  # units before this queue offset are whole, whatever their tags codes are
         self._stale = (0, b"")  # some units as an earlier run left them, from a queue offset on
 
     def __repr__(self) -> str:
@@ -81,6 +82,9 @@ class QueueRecovery:
         queue.set_end(end // UNIT_SIZE)
         # Preliminary: after a crash rewind() takes back what the checkpoint does not know to be durable.
         queue.flushed_offset = queue.max_offset
+        # A kill may have ended the write of the last unit within it, and no sector is older than what was written: so
+        # of a queue without tags not every 25th unit is taken for a torn one, and made again of its record.
+        self._maybe_torn_from = queue.max_offset - 1 if was_only_killed else 0
         first = queue.max_offset - len(units) // UNIT_SIZE
         self._found = FoundUnits(first, units, queue.max_offset, queue.max_offset if is_clear else None)
 
@@ -190,7 +194,9 @@ class QueueRecovery:
                 break  # the address may lead to a lost or torn extension: only the record's own time can tell
             mapped_file = queue.files.find(queue.next_offset * UNIT_SIZE)
             assert mapped_file is not None, queue
-            taken = first_torn(queue.next_offset * UNIT_SIZE - mapped_file.base_offset, tags_codes)
+            position = queue.next_offset * UNIT_SIZE - mapped_file.base_offset
+            whole = min(max(0, self._maybe_torn_from - queue.next_offset), count)
+            taken = whole + first_torn(position + whole * UNIT_SIZE, tags_codes[whole:])
             adopted += taken
             if self._found is not None:
                 self._found.adopt(queue.next_offset, queue.next_offset + taken)
@@ -206,7 +212,8 @@ class QueueRecovery:
         """
         position = queue_offset * UNIT_SIZE
         mapped_file = self.queue.files.find(position)
-        if may_be_torn(position - (0 if mapped_file is None else mapped_file.base_offset), tags_code):
+        is_suspect = queue_offset >= self._maybe_torn_from
+        if is_suspect and may_be_torn(position - (0 if mapped_file is None else mapped_file.base_offset), tags_code):
             return False
         if not is_ext_address(tags_code):
             return True

@@ -1,7 +1,8 @@
 """The recovery note: what a start may trust after the broker was killed, though no sync has made it durable.
 
 A kill takes nothing that was written: the page cache outlives the process. So after a kill the unfinished index file is
-as good as after a clean shutdown, but for the burst that was being written, and the units of queues are without holes.
+as good as after a clean shutdown, but for the burst that was being written, and the units of queues are without holes,
+each but the last one of a queue whole.
 After a loss of power neither is true. Nothing else in a store tells the two apart, and a start without the note takes
 every crash for a loss of power: it reads the whole log again for the unfinished index file.
 

@@ -51,7 +51,9 @@ async def _declared() -> dict[int, object]:
             hooks=NO_HOOKS,
             run_blocking=run_inline,
         )
-        return wiring.dispatcher().needs
+        dispatcher = wiring.dispatcher()
+        dispatcher.complete()
+        return dispatcher.needs
 
 
 def declared_needs() -> dict[int, Needs]:

@@ -8,7 +8,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketpy.protocol.kernels.mapped_words import exchange_packed, highest_position
+from rocketpy.protocol.kernels.mapped_words import exchange_packed, highest_word
 
 WORDS = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=20)
 
@@ -27,4 +27,4 @@ def test_each_word_gets_the_next_value(words: list[int], chosen: list[int], firs
     found = exchange_packed(memoryview(buffer).cast("I"), positions, first, is_little)
     assert found == struct.pack(f">{len(old)}I", *old)
     assert buffer == struct.pack(f"{order}{len(words)}I", *expected)
-    assert highest_position(positions) == max((4 * index for index in indexes), default=-1)
+    assert highest_word(positions) == max((4 * index for index in indexes), default=-1)

@@ -152,6 +152,19 @@ def test_a_tags_code_that_a_sector_has_cut_is_not_kept(place: Place) -> None:
     assert recovery.adopt_units([100 * number for number in range(30)], [100] * 30) == 25
 
 
+@pytest.mark.parametrize(("count", "kept"), [(30, 30), (26, 25)])
+def test_after_a_kill_only_the_last_unit_may_be_cut(place: Place, count: int, kept: int) -> None:
+    """Every sector is as it was written; but the kill may have ended the write of the queue within its last unit."""
+    queue = queue_at(place, file_size=50 * UNIT_SIZE)
+    append(queue, count)
+    place.write(path(place), bytes(8), 25 * UNIT_SIZE + 12)
+    recovery = recovery_of(queue, place)
+    recovery.recover(is_clean=False, file_size=50 * UNIT_SIZE, was_only_killed=True)
+    recovery.rewind(3)
+    assert recovery.adopt_units([100 * number for number in range(3, count)], [100] * (count - 3)) == kept - 3
+    assert recovery.stale_tags_code(25, 2500, 100, STORED_MS) == (0 if kept == count else None)
+
+
 # ---- what is dropped ------------------------------------------------------------------------------------------------
 
 
