@@ -6,7 +6,6 @@ import gzip
 import json
 import subprocess
 import sys
-import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from pyspark.errors import PySparkException
 
 from rocketpy.spark.schema import SPARK_SCHEMA
 from tests.loaded_modules import loaded_after
+from tests.store.golden_store import unpack_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,8 +32,7 @@ REPOSITORY = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("store-clean")
-    with tarfile.open(GOLDEN / "store-clean.tar.xz") as archive:
-        archive.extractall(directory, filter="data")
+    unpack_store("store-clean", directory)
     [commit_log] = directory.rglob("commitlog")
     return commit_log.parent
 

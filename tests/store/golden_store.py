@@ -17,7 +17,8 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 def unpack_store(name: str, directory: Path) -> Path:
     """Unpack a store into a directory and return its root, times of the files included."""
     with tarfile.open(GOLDEN / f"{name}.tar.xz") as archive:
-        archive.extractall(directory, filter="tar")
+        archive.extraction_filter = getattr(tarfile, "tar_filter", None)  # Python knows filters from 3.11.4 on
+        archive.extractall(directory)
     return directory
 
 

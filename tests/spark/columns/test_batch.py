@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 import zlib
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from rocketpy.spark.columns.records import RecordBlock, find_records
 from rocketpy.spark.filters import EVERYTHING, MessageFilter, Range
 from rocketpy.spark.schema import COLUMNS, projection, spark_schema
 from tests.spark.columns.oracle import rows_of
+from tests.store.golden_store import unpack_store
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 NAMES = [column.name for column in COLUMNS]
@@ -71,8 +71,7 @@ def assert_same(block: RecordBlock, names: list[str], wants: MessageFilter = EVE
 
 
 def golden_blocks(name: str, tmp_path: Path) -> list[RecordBlock]:
-    with tarfile.open(GOLDEN / f"{name}.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack_store(name, tmp_path)
     blocks = []
     for path in sorted(tmp_path.rglob("commitlog/*")):
         base = int(path.name)

@@ -8,7 +8,6 @@ import os
 import pickle
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -27,6 +26,7 @@ from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import parse
 from rocketpy.spark.schema import SPARK_SCHEMA, spark_schema
 from tests.spark.files.built_store import BuiltStore, Spec, build_store
+from tests.store.golden_store import unpack_store
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 STORES = ["store-clean", "store-crash", "store-torn", "store-ipv6", "store-ext", "store-multi", "store-empty"]
@@ -35,8 +35,7 @@ HEAD = 88
 
 def golden_store(name: str, directory: Path) -> tuple[Path, list[dict[str, object]]]:
     """Unpack a store that Java wrote; return it with what Java's own reader says of each record."""
-    with tarfile.open(GOLDEN / f"{name}.tar.xz") as archive:
-        archive.extractall(directory, filter="data")
+    unpack_store(name, directory)
     with gzip.open(GOLDEN / f"expected-{name}.jsonl.gz", "rt") as lines:
         records = [record for record in map(json.loads, lines) if record["type"] == "record"]
     [commit_log] = directory.rglob("commitlog")
