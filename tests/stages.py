@@ -96,7 +96,11 @@ OTHER_HALF = ("tests", *(f"--ignore={folder}" for folder in (*SLOW_FOLDERS, *HAL
 PURE = {hatch_build.VARIABLE: "1"}
 _FOLDERS = {Path("tests", *Path(source).parts[1:-1]) for source in hatch_build.ALL}
 COMPILED_PACKAGES = sorted(str(folder) for folder in _FOLDERS if not _FOLDERS.intersection(folder.parents))
-"""The tests of what is compiled: packages, because a module's neighbours call it."""
+"""The tests of what is compiled: packages, because a module's neighbours call it.
+
+Of these, test files whose imports lead to no compiled module are left out (:mod:`tests.compiled_reach`): readers of
+JSON, bodies and headers, for instance. They run the same code in both builds.
+"""
 
 WITHOUT_BUGS = () if WHY_ONE_BUILD else ("-k", "not planted and not bug")
 """Planted bugs show what the machines find: once is enough, in plain Python, where every function can be replaced."""
@@ -159,7 +163,7 @@ STAGES = (
     Stage("wheel", (pytest("tests/test_wheel.py"),), by_default=False),
     Stage("blackbox", (pytest("tests/blackbox"),), by_default=False),
     Stage("interop", side_by_side=in_two_by_name("tests/interop"), by_default=False),
-    Stage("unit-pure", (pytest(*COMPILED_PACKAGES),), by_default=False, variables=PURE),
+    Stage("unit-pure", (pytest("-p", "tests.compiled_reach", *COMPILED_PACKAGES),), by_default=False, variables=PURE),
     Stage(
         "properties-pure",
         (pytest("property_tests", *BUGS_ALONE),),
