@@ -235,19 +235,22 @@ def test_a_planted_bug_of_replication_is_found(bugs: list[Planted], promise: str
 
 
 BUGS = [
-    (SimFile, "sync", _not_synced, "kept", "lose power"),
-    (GroupCommitService, "wait_durable", _waits_for_an_earlier_offset, "kept", "lose power"),
-    (PullConsumer, "pull", _forgets_a_message, "in order", ""),
-    (ConsumerOffsetManager, "query_offset", _one_too_far, "delivered", "restart consumer"),
+    (SimFile, "sync", _not_synced, "kept", "lose power", 3),
+    (GroupCommitService, "wait_durable", _waits_for_an_earlier_offset, "kept", "lose power", 0),
+    (PullConsumer, "pull", _forgets_a_message, "in order", "", 0),
+    (ConsumerOffsetManager, "query_offset", _one_too_far, "delivered", "restart consumer", 0),
 ]
-"""What is wrong, and which promise it breaks, under which faults: of all kinds, or of one to find it sooner."""
+"""What is wrong, and which promise it breaks, under which faults: of all kinds, or of one to find it sooner.
+
+The last is the first seed. Without syncs a broker may fail at each of its starts, of which seed 0 has a thousand.
+"""
 
 
-@pytest.mark.parametrize(("owner", "name", "bug", "promise", "fault"), BUGS)
+@pytest.mark.parametrize(("owner", "name", "bug", "promise", "fault", "first"), BUGS)
 def test_a_planted_bug_is_found(
-    owner: object, name: str, bug: Callable[[Function], Function], promise: str, fault: str
+    owner: object, name: str, bug: Callable[[Function], Function], promise: str, fault: str, first: int
 ) -> None:
-    plans = (plan_of(seed, seconds=20.0, count=80, only=fault) for seed in range(80))
+    plans = (plan_of(seed, seconds=20.0, count=80, only=fault) for seed in range(first, first + 80))
     with planted(owner, name, bug):
         # Under ASYNC_FLUSH nothing waits for the disk.
         found = any(_is_broken(attrs.evolve(plan, is_sync_flush=True), promise) for plan in plans)
