@@ -119,7 +119,7 @@ That a seed is a history, or that a failing history is made smaller, is about th
 REPEATED = () if TIER == "dev" else ("unit-pure", "interop-pure")
 """What plain Python runs again, beside ``properties-pure``, of what has run compiled: in the tier ``dev`` nothing."""
 
-LONGEST_FIRST = ("spark", "properties-pure", "interop", "blackbox", "wheel", "notebooks", *REPEATED)
+LONGEST_FIRST = ("spark", "properties-pure", "interop", "blackbox", *REPEATED, "notebooks", "wheel")
 """The stages of ``processes``, in an order in which the last of them end at about the same time."""
 
 MEASURES_COVERAGE = TIER == "deep"
