@@ -173,7 +173,7 @@ BUGS = [
         "lost",
         is_orderly=False,
         kind=Kind.MEMBERS,
-        first_seed=1,
+        first_seed=2,
     ),
     GroupBug(
         "an orderly queue is taken without its lock",
@@ -195,6 +195,7 @@ BUGS = [
         "order",
         is_orderly=True,
         kind=Kind.MEMBERS,
+        first_seed=3,
     ),
     GroupBug(
         "a member that leaves keeps its locks",

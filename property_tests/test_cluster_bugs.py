@@ -160,7 +160,7 @@ def test_a_planted_bug_is_found(bugs: list[Planted], promise: str, fault: str, p
 _UNDISTURBED = {"seconds": 60.0, "count": 100, "only": "restart consumer"}
 REPLICATION_BUGS: list[tuple[str, str, dict[str, Any], int]] = [
     ("acknowledge what was sent", "replicated", {"only": "slow link"}, 3),
-    ("override the status", "replicated", {"only": "slow link"}, 8),
+    ("override the status", "replicated", {"only": "slow link"}, 25),
     ("believe the first report", "replicated", {"only": "slow link"}, 1),
     ("believe any report", "replicated", {"only": "slow link"}, 1),
     ("acknowledge before storing", "replicated", {"only": "kill"}, 0),

@@ -102,6 +102,7 @@ def test_a_history_with_faults_is_no_idle_one(pairs: bool) -> None:
     assert all(history.found_by_key.values())
 
 
+@pytest.mark.machinery
 @pytest.mark.parametrize("pairs", [False, True])
 def test_a_seed_is_a_history(pairs: bool) -> None:
     history = run_history(plan_of(3, pairs=pairs))
@@ -109,14 +110,15 @@ def test_a_seed_is_a_history(pairs: bool) -> None:
     assert history.trace_hash != run_history(plan_of(4, pairs=pairs)).trace_hash
 
 
-@pytest.mark.parametrize("pairs", [False, True])
-def test_a_seed_is_the_same_history_in_another_process(pairs: bool) -> None:
+@pytest.mark.machinery
+def test_a_seed_is_the_same_history_in_another_process() -> None:
+    """Also where texts have other hashes, and so sets another order."""
     code = (
         "from property_tests.cluster_history import run_history\n"
         "from property_tests.cluster_plan import plan_of\n"
-        f"print(run_history(plan_of(5, pairs={pairs})).trace_hash)"
+        "print([run_history(plan_of(5, pairs=pairs)).trace_hash for pairs in (False, True)])"
     )
-    hashes = {
+    printed = {
         subprocess.run(
             [sys.executable, "-c", code],
             check=True,
@@ -126,7 +128,7 @@ def test_a_seed_is_the_same_history_in_another_process(pairs: bool) -> None:
         ).stdout.strip()
         for hash_seed in ("1", "2")
     }
-    assert hashes == {run_history(plan_of(5, pairs=pairs)).trace_hash}
+    assert printed == {str([run_history(plan_of(5, pairs=pairs)).trace_hash for pairs in (False, True)])}
 
 
 def test_a_minute_of_two_hundred_operations_takes_a_bounded_number_of_calls() -> None:
@@ -233,25 +235,29 @@ def test_a_planted_bug_of_replication_is_found(bugs: list[Planted], promise: str
 
 
 BUGS = [
-    (SimFile, "sync", _not_synced, "kept", "lose power"),
-    (GroupCommitService, "wait_durable", _waits_for_an_earlier_offset, "kept", "lose power"),
-    (PullConsumer, "pull", _forgets_a_message, "in order", ""),
-    (ConsumerOffsetManager, "query_offset", _one_too_far, "delivered", "restart consumer"),
+    (SimFile, "sync", _not_synced, "kept", "lose power", 3),
+    (GroupCommitService, "wait_durable", _waits_for_an_earlier_offset, "kept", "lose power", 0),
+    (PullConsumer, "pull", _forgets_a_message, "in order", "", 0),
+    (ConsumerOffsetManager, "query_offset", _one_too_far, "delivered", "restart consumer", 0),
 ]
-"""What is wrong, and which promise it breaks, under which faults: of all kinds, or of one to find it sooner."""
+"""What is wrong, and which promise it breaks, under which faults: of all kinds, or of one to find it sooner.
+
+The last is the first seed. Without syncs a broker may fail at each of its starts, of which seed 0 has a thousand.
+"""
 
 
-@pytest.mark.parametrize(("owner", "name", "bug", "promise", "fault"), BUGS)
+@pytest.mark.parametrize(("owner", "name", "bug", "promise", "fault", "first"), BUGS)
 def test_a_planted_bug_is_found(
-    owner: object, name: str, bug: Callable[[Function], Function], promise: str, fault: str
+    owner: object, name: str, bug: Callable[[Function], Function], promise: str, fault: str, first: int
 ) -> None:
-    plans = (plan_of(seed, seconds=20.0, count=80, only=fault) for seed in range(80))
+    plans = (plan_of(seed, seconds=20.0, count=80, only=fault) for seed in range(first, first + 80))
     with planted(owner, name, bug):
         # Under ASYNC_FLUSH nothing waits for the disk.
         found = any(_is_broken(attrs.evolve(plan, is_sync_flush=True), promise) for plan in plans)
     assert found, f"80 histories did not find {bug.__name__}"
 
 
+@pytest.mark.machinery
 def test_a_failing_history_is_made_smaller_and_printed_for_a_person() -> None:
     with planted(SimFile, "sync", _not_synced), pytest.raises(AssertionError) as caught:
         for seed in range(40):
@@ -271,6 +277,7 @@ def _numbered(count: int) -> Plan:
     return Plan(0, is_sync_flush=True, operations=tuple(Operation(at, "send", "producer-0") for at in range(count)))
 
 
+@pytest.mark.machinery
 @pytest.mark.parametrize("needed", [{3}, {0, 99}, {10, 11, 50}, set(range(0, 100, 30))])
 def test_what_is_not_needed_is_left_out(needed: set[int]) -> None:
     def fails(plan: Plan) -> bool:
@@ -280,6 +287,7 @@ def test_what_is_not_needed_is_left_out(needed: set[int]) -> None:
     assert {int(each.at_s) for each in small.operations} == needed
 
 
+@pytest.mark.machinery
 def test_the_number_of_runs_is_bounded() -> None:
     runs: list[Plan] = []
 

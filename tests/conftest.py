@@ -15,12 +15,13 @@ from hypothesis import HealthCheck, settings
 
 from tests import build_counts, spark_runtime
 from tests.case_names import pytest_make_parametrize_id
+from tests.frozen_heap import pytest_collection_finish
 from tests.same_examples import are_same, draw_no_constants_of_modules
 from tests.sent_codes import NamedFiles
 from tests.task_order import pytest_runtest_setup
 from tests.varied_settings import NamedTests
 
-__all__ = ["pytest_make_parametrize_id", "pytest_runtest_setup"]
+__all__ = ["pytest_collection_finish", "pytest_make_parametrize_id", "pytest_runtest_setup"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

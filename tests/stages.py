@@ -18,8 +18,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
 import attrs
 
@@ -50,6 +52,9 @@ class Stage:
     commands: tuple[tuple[str, ...], ...] = ()
     side_by_side: tuple[tuple[str, ...], ...] = ()
     """Commands that run first, at the same time: nothing in them may care how fast it is."""
+
+    at_once: int | None = None
+    """So many of these at a time, each of the others as soon as one has ended; None: all of them."""
 
     by_default: bool = True
     variables: Mapping[str, str] = attrs.field(factory=dict)
@@ -96,14 +101,26 @@ OTHER_HALF = ("tests", *(f"--ignore={folder}" for folder in (*SLOW_FOLDERS, *HAL
 PURE = {hatch_build.VARIABLE: "1"}
 _FOLDERS = {Path("tests", *Path(source).parts[1:-1]) for source in hatch_build.ALL}
 COMPILED_PACKAGES = sorted(str(folder) for folder in _FOLDERS if not _FOLDERS.intersection(folder.parents))
-"""The tests of what is compiled: packages, because a module's neighbours call it."""
+"""The tests of what is compiled: packages, because a module's neighbours call it.
+
+Of these, test files whose imports lead to no compiled module are left out (:mod:`tests.compiled_reach`): readers of
+JSON, bodies and headers, for instance. They run the same code in both builds.
+"""
 
 WITHOUT_BUGS = () if WHY_ONE_BUILD else ("-k", "not planted and not bug")
 """Planted bugs show what the machines find: once is enough, in plain Python, where every function can be replaced."""
 
-BUGS_ALONE = ("-k", "planted or bug") if TIER == "dev" else ()
-REPEATED = ("properties-pure",) if TIER == "dev" else ("unit-pure", "properties-pure", "interop-pure")
-"""What plain Python runs again of what has run compiled: in the tier ``dev`` only those bugs."""
+AGAIN = ("-k", "planted or bug") if TIER == "dev" else ("-m", "not machinery")
+"""Which properties plain Python runs: in the tier ``dev`` the planted bugs alone.
+
+That a seed is a history, or that a failing history is made smaller, is about the tests: ``properties`` has seen it.
+"""
+
+REPEATED = () if TIER == "dev" else ("unit-pure", "interop-pure")
+"""What plain Python runs again, beside ``properties-pure``, of what has run compiled: in the tier ``dev`` nothing."""
+
+LONGEST_FIRST = ("spark", "properties-pure", "interop", "blackbox", *REPEATED, "notebooks", "wheel")
+"""The stages of ``processes``, in an order in which the last of them end at about the same time."""
 
 MEASURES_COVERAGE = TIER == "deep"
 """It makes the unit tests take three times as long, and finds nothing that they do not."""
@@ -119,7 +136,7 @@ def in_two_by_name(folder: str) -> tuple[tuple[str, ...], ...]:
 def unit_stage() -> Stage:
     """The tests of single modules, in two halves; in the tier ``deep`` with what they cover."""
     if not MEASURES_COVERAGE:
-        return Stage("unit", side_by_side=(pytest(*HALF), pytest(*OTHER_HALF)))
+        return Stage("unit", side_by_side=(pytest(*HALF), pytest(*OTHER_HALF)), by_default=False)
     run = (sys.executable, "-m", "coverage", "run", "--parallel-mode")
     return Stage(
         "unit",
@@ -128,6 +145,7 @@ def unit_stage() -> Stage:
             (sys.executable, "-m", "coverage", "combine", "--quiet"),
             (sys.executable, "-m", "coverage", "report", "--sort=cover"),
         ),
+        by_default=False,
     )
 
 
@@ -138,6 +156,7 @@ STAGES = (
     Stage("types", (tool("mypy"),), by_default=False),
     Stage("compile", ((sys.executable, "hatch_build.py", "all"),), by_default=False),
     Stage("spark-classes", ((sys.executable, "-m", "tests.spark_classes"),), by_default=False, variables=PURE),
+    Stage("modules", side_by_side=(stages("unit"), stages("properties"))),
     unit_stage(),
     Stage(
         "properties",
@@ -145,24 +164,18 @@ STAGES = (
             pytest(*HALF_OF_PROPERTIES, *WITHOUT_BUGS),
             pytest(*OTHER_PROPERTIES, *WITHOUT_BUGS),
         ),
+        by_default=False,
     ),
-    Stage(
-        "processes",
-        side_by_side=(
-            stages("interop", "blackbox"),
-            stages("spark", "notebooks"),
-            stages("wheel", *REPEATED),
-        ),
-    ),
+    Stage("processes", side_by_side=tuple(stages(name) for name in LONGEST_FIRST), at_once=3),
     Stage("spark", (pytest("tests/spark"),), by_default=False),
     Stage("notebooks", (pytest("tests/test_notebooks.py"),), by_default=False),
     Stage("wheel", (pytest("tests/test_wheel.py"),), by_default=False),
     Stage("blackbox", (pytest("tests/blackbox"),), by_default=False),
     Stage("interop", side_by_side=in_two_by_name("tests/interop"), by_default=False),
-    Stage("unit-pure", (pytest(*COMPILED_PACKAGES),), by_default=False, variables=PURE),
+    Stage("unit-pure", (pytest("-p", "tests.compiled_reach", *COMPILED_PACKAGES),), by_default=False, variables=PURE),
     Stage(
         "properties-pure",
-        (pytest("property_tests", *BUGS_ALONE),),
+        (pytest("property_tests", *AGAIN),),
         by_default=False,
         variables=PURE | {"ROCKETPY_TIER": "dev", "ROCKETPY_SAME_EXAMPLES": str(int(TIER == "ci"))},
     ),
@@ -203,7 +216,7 @@ def run_stages(chosen: Sequence[Stage]) -> int:
             continue
         print(f"== {stage.name}", flush=True)
         begun = time.monotonic()
-        passed = run_side_by_side(stage.side_by_side, stage.environment)
+        passed = run_side_by_side(stage.side_by_side, stage.environment, stage.at_once)
         passed = run_in_turn(stage.commands, stage.environment) and passed
         seconds = time.monotonic() - begun
         rows.append((stage.name, passed, seconds))
@@ -231,19 +244,26 @@ def run_in_turn(commands: tuple[tuple[str, ...], ...], environment: Mapping[str,
     return all(results)
 
 
-def run_side_by_side(commands: tuple[tuple[str, ...], ...], environment: Mapping[str, str]) -> bool:
-    """Run commands at the same time, and print what each has printed when all have ended."""
-    with ExitStack() as files:
-        outputs = [files.enter_context(tempfile.TemporaryFile()) for _ in commands]
-        started = [
-            subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
-            for command, output in zip(commands, outputs, strict=True)
-        ]
-        statuses = [each.wait() for each in started]
+def run_side_by_side(
+    commands: tuple[tuple[str, ...], ...], environment: Mapping[str, str], at_once: int | None = None
+) -> bool:
+    """Run commands at the same time, and print what each has printed when all have ended; True if all have passed.
+
+    They begin in their order, at most ``at_once`` at a time.
+    """
+
+    def run(command: tuple[str, ...], output: IO[bytes]) -> bool:
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)
+        return done.returncode == 0
+
+    with ExitStack() as cleanup:
+        outputs = [cleanup.enter_context(tempfile.TemporaryFile()) for _ in commands]
+        threads = cleanup.enter_context(ThreadPoolExecutor(at_once or len(commands) or 1))
+        passed = list(threads.map(run, commands, outputs))
         for output in outputs:
             output.seek(0)
             sys.stdout.write(output.read().decode(errors="replace"))
-    return not any(statuses)
+    return all(passed)
 
 
 if __name__ == "__main__":

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import ast
 import graphlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+
+from tests.imports import imported, module_files
 
 ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("packages", [("rocketpy",), ("rocketpy", "property_tests", "tests")], ids="+".join)
 def test_imports_have_no_cycle(packages: tuple[str, ...]) -> None:
-    imports = _imports({name: file.read_text() for name, file in _modules(ROOT, packages).items()})
+    imports = _imports({name: file.read_text() for name, file in module_files(ROOT, packages).items()})
     assert _cycle(imports) == []
 
 
@@ -43,33 +45,12 @@ def test_modules_that_share_an_import_are_no_cycle() -> None:
     assert _cycle(_imports(sources)) == []
 
 
-def _modules(root: Path, packages: tuple[str, ...]) -> dict[str, Path]:
-    """Return the file of each module by its name; a package is named by its ``__init__.py``."""
-    files = [file for package in packages for file in (root / package).rglob("*.py")]
-    assert files
-    return {".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
-
-
 def _imports(sources: Mapping[str, str]) -> dict[str, set[str]]:
-    """Return for each module those that it imports, wherever in the file. Relative imports are not used here."""
+    """Return for each module those that it imports, wherever in the file."""
     return {
-        module: {name for name in _imported(ast.parse(source), sources) if name != module}
+        module: {name for name in imported(ast.parse(source), sources) if name != module}
         for module, source in sources.items()
     }
-
-
-def _imported(tree: ast.Module, modules: Mapping[str, str]) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in modules)
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, "a relative import"
-            for alias in node.names:
-                of_package = f"{node.module}.{alias.name}"
-                if of_package in modules:
-                    yield of_package
-                elif node.module in modules:
-                    yield node.module
 
 
 def _cycle(imports: Mapping[str, set[str]]) -> list[str]:

@@ -126,15 +126,13 @@ def without_collector() -> Iterator[None]:
     """Keep out of the measurement what other tests have left to be collected, and the tracing of coverage."""
     trace = sys.gettrace()
     sys.settrace(None)  # with it, in the tier ci, everything takes three times as long
-    gc.collect()
-    gc.freeze()
+    gc.collect()  # a short one, see frozen_heap
     gc.disable()  # its passes come when they come, and are the program's own matter
     try:
         yield
     finally:
         sys.settrace(trace)
         gc.enable()
-        gc.unfreeze()
 
 
 def worst_json(name: str, size: int) -> bytes:

@@ -73,7 +73,8 @@ def test_a_clock_that_was_set_back_covers_no_index_file() -> None:
     """Found so: a full index file that was never synced was kept, because the checkpoint had a later time."""
     operations = ("put batch", "checkpoint", "clock back", "put batch", "checkpoint")
     setup = attrs.evolve(ASYNC, name="index and clock", alphabet=operations, sector_size=64)
-    enumeration = Enumeration(setup, Effort(len(operations), samples=2, goes_on_each=10, lives_after_each=2000))
+    effort = Effort(len(operations), samples=2, again_each=200, goes_on_each=40, lives_after_each=2000)
+    enumeration = Enumeration(setup, effort)
     enumeration.run(operations)
     assert not enumeration.failures, str(enumeration.failures[0])
     assert enumeration.counts.later_deaths > 1000
@@ -101,6 +102,7 @@ def test_a_store_opened_in_full_finds_what_the_short_way_finds() -> None:
     assert count > 100
 
 
+@pytest.mark.machinery
 def test_the_same_is_tried_every_time() -> None:
     def counts() -> list[str]:
         enumeration = Enumeration(EVERYTHING, Effort(1, again_each=20, goes_on_each=20))
@@ -110,6 +112,7 @@ def test_the_same_is_tried_every_time() -> None:
     assert counts() == counts()
 
 
+@pytest.mark.machinery
 def test_parts_together_are_the_whole() -> None:
     setup = Setup("parts", ("put", "acknowledge", "restart"))
     whole = Enumeration(setup, Effort(2))

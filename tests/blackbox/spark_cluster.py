@@ -22,6 +22,7 @@ from pathlib import Path
 import attrs
 import pyspark
 
+import hatch_build
 from tests.blackbox.processes import REPOSITORY, START_TIMEOUT_S, free_ports
 from tests.spark_runtime import java_options
 
@@ -139,9 +140,13 @@ def make_libraries(directory: Path) -> Path:
 
 
 def make_wheel(directory: Path) -> Path:
-    """Build our wheel; return it under a name that Spark takes for Python's code, which ``.whl`` is not."""
+    """Build our wheel; return it under a name that Spark takes for Python's code, which ``.whl`` is not.
+
+    It is the plain one, as ``docs/spark.md`` says: Python loads no compiled module from an archive.
+    """
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(directory), str(REPOSITORY)]
-    subprocess.run(command, check=True, capture_output=True, timeout=START_TIMEOUT_S)
+    environment = os.environ | {hatch_build.VARIABLE: "1"}
+    subprocess.run(command, check=True, capture_output=True, timeout=START_TIMEOUT_S, env=environment)
     (wheel,) = directory.glob("*.whl")
     return wheel.rename(directory / "rocketpy.zip")
 
