@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Container, Iterator
 from pathlib import Path
 
@@ -35,3 +36,16 @@ def imported(tree: ast.Module, modules: Container[str]) -> Iterator[str]:
                     yield of_package
                 elif node.module in modules:
                     yield node.module
+
+
+def packages_of_others(tree: ast.Module, ours: str) -> Iterator[str]:
+    """Yield the packages that a source imports, but for one that is ours, and for what comes with Python."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        else:
+            continue
+        packages = {name.partition(".")[0] for name in names}
+        yield from packages - sys.stdlib_module_names - {ours}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-import sys
 import sysconfig
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from hatch_build import (
     compile_into,
 )
 from rocketpy.compiled import NOT_COMPILED, Build, find_build
+from tests.imports import imported, module_files, module_name, packages_of_others
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 SHARED = f"0123__mypyc{SUFFIX}"
@@ -299,37 +299,17 @@ def test_an_isolated_build_has_every_package_that_the_modules_import() -> None:
 
 def imported_packages(sources: Sequence[str]) -> set[str]:
     """Return the packages of others that modules import, with all modules of ours that they import in turn."""
+    files = module_files(hatch_build.ROOT, ("rocketpy",))
     packages: set[str] = set()
     seen: set[str] = set()
-    waiting = list(sources)
+    waiting = {module_name(Path(source)) for source in sources}
     while waiting:
-        path = waiting.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        for name in imported_names((hatch_build.ROOT / path).read_text(encoding="utf-8")):
-            package = name.partition(".")[0]
-            if package == "rocketpy":
-                waiting += files_of(name)
-            elif package not in sys.stdlib_module_names:
-                packages.add(package)
+        name = waiting.pop()
+        seen.add(name)
+        tree = ast.parse(files[name].read_text(encoding="utf-8"))
+        packages.update(packages_of_others(tree, "rocketpy"))
+        reached = set(imported(tree, files)) | {name.rpartition(".")[0]} - {
+            ""
+        }  # the package that it is in is loaded too
+        waiting |= reached - seen
     return packages
-
-
-def imported_names(source: str) -> Iterator[str]:
-    """Yield the modules that a source imports anywhere; of ``from a import b`` both ``a`` and ``a.b``."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.module is not None, "no import here is relative"
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def files_of(module: str) -> list[str]:
-    """Return the paths of a module of ours and of the packages that it is in."""
-    parts = module.split(".")
-    folders = [Path(*parts[:count]) for count in range(1, len(parts) + 1)]
-    candidates = [each for folder in folders for each in (folder.with_suffix(".py"), folder / "__init__.py")]
-    return [str(each) for each in candidates if (hatch_build.ROOT / each).is_file()]
