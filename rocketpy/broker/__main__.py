@@ -64,8 +64,7 @@ NAMESRV_CONNECTIONS_MAX = 200
 
 GC_THRESHOLDS = (50_000, 20, 100)
 COLLECT_AFTER_SECONDS = 0.5
-"""Time from the start to the collection of its garbage: past the first answers, and before administration is loaded,
-which takes the memory that was freed."""
+"""Time from the start to the collection of its garbage: past the first answers."""
 
 _log = logging.getLogger("rocketpy.broker")
 

@@ -203,7 +203,6 @@ async def _serve(
             async with trio.open_nursery() as registering:
                 await registering.start(broker.registration.run)
                 task_status.started(_address_of(broker, servers))
-                registering.start_soon(broker.load_rest)
                 await _wait_any(ends)
                 registering.cancel_scope.cancel()
             await _drain(broker, servers)

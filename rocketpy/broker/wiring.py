@@ -45,9 +45,6 @@ from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.descriptor_budget import descriptor_budget
 
-REST_AFTER_SECONDS = 1.0
-"""Time from the start to the loading of what the first clients do not need; a request that needs it loads it before."""
-
 _log = logging.getLogger("rocketpy.broker")
 
 
@@ -99,7 +96,7 @@ class Wiring:
             is_following=self.replication.is_following,
             run_blocking=run_blocking,
         )
-        self.features: tuple[Feature, ...] = (
+        features: tuple[Feature, ...] = (
             ProcessFeature(context, tls=tls),
             self.monitoring,
             self.metadata,
@@ -113,12 +110,12 @@ class Wiring:
             self.replication,
             self.replicated_tables,
         )
-        """In the order in which services are started and figures are shown. Administration is not among them: it has
-        neither, and registers when it is needed."""
+        admin = _admin(context, live_settings, features, self.registration)
+        self.features = (*features, admin)
+        """In the order in which services are started and figures are shown."""
         self._context = context
         self._server_config = server_config
         self._tls = tls
-        self._dispatchers: list[Dispatcher] = []
         _subscribe(live_settings, self.features)
 
     @property
@@ -155,7 +152,7 @@ class Wiring:
         ]
 
     def dispatcher(self) -> Dispatcher:
-        """Return a dispatcher with every request code of the main port; it loads administration when it is needed."""
+        """Return a dispatcher with every request code of the main port."""
         dispatcher = Dispatcher(
             unsupported_log=_log_unsupported,
             authorize=self.acl.authorize,
@@ -165,19 +162,8 @@ class Wiring:
         )
         for feature in self.features:
             feature.register(dispatcher)
-        if self.acl.authorize is None:
-            dispatcher.register_rest(self._register_admin)
-        else:
-            self._register_admin(dispatcher)
         self.acl.declare(dispatcher.needs)
-        self._dispatchers.append(dispatcher)
         return dispatcher
-
-    async def load_rest(self) -> None:
-        """Load administration, so that nothing of the program is read from the disk when it runs for a while."""
-        await trio.sleep(REST_AFTER_SECONDS)
-        for dispatcher in self._dispatchers:
-            dispatcher.complete()
 
     def connection_closed(self, connection: Connection) -> None:
         """Drop a connection that has ended from each feature; a failure of one does not stop the others."""
@@ -213,18 +199,6 @@ class Wiring:
 
     # ---- private --------------------------------------------------------------------------------------------------
 
-    def _register_admin(self, dispatcher: Dispatcher) -> None:
-        # Loaded here: a tenth of the modules serves administration alone, and the first send does not wait for them. A
-        # program that only reads settings and a start that is refused do not load them at all.
-        from rocketpy.broker.admin.feature import AdminFeature
-
-        AdminFeature(
-            self._context,
-            live_settings=self.live_settings,
-            figures_of_all=[feature.figures for feature in self.features],
-            register_all=self.registration.register_all,
-        ).register(dispatcher)
-
     def _connection_budget(self) -> ConnectionBudget:
         """Return one budget for all ports: the descriptors that the store's files leave."""
         config = self._server_config
@@ -243,6 +217,21 @@ def _registration(context: BrokerContext, master_search: MasterSearch, client: R
         topic_config_manager=context.tables.topics,
         master_search=master_search,
         client=client,
+    )
+
+
+def _admin(
+    context: BrokerContext, live_settings: LiveSettings, features: Sequence[Feature], registration: RegistrationService
+) -> Feature:
+    # Loaded here: a tenth of the modules serves administration alone. A start that is refused before (settings, a port
+    # in use, a store in use or damaged) and a program that only reads settings do not wait for them.
+    from rocketpy.broker.admin.feature import AdminFeature
+
+    return AdminFeature(
+        context,
+        live_settings=live_settings,
+        figures_of_all=[feature.figures for feature in features],
+        register_all=registration.register_all,
     )
 
 

@@ -62,7 +62,7 @@ class RpcHook(Protocol):
 
 
 class Dispatcher:
-    """The table of processors of one program. Filled at start, then only read; the rest comes later, at once.
+    """The table of processors of one program. Filled at start, then only read.
 
     ``authorize`` is called before anything else for every request, unknown codes included. With it, a fast path is used
     only when ``fast_guards`` has a guard for its code. The guard wraps the fast path: it serves requests that are
@@ -85,9 +85,6 @@ class Dispatcher:
         """Declared needs of each registered code; None for a code without a declaration."""
         self._processors: dict[int, Processor] = {}
         self._task_processors: dict[int, AsyncProcessor] = {}
-        self._rest: Callable[[Dispatcher], None] | None = None
-        self._complete_original: Callable[[], None] | None = None  # of a copy: fills both
-        self._copies: list[tuple[Dispatcher, set[int]]] = []  # each with the codes that it refuses
         self._rpc_hooks: list[RpcHook] = []
         self._authorize = authorize
         self._is_guarded = authorize is not None
@@ -105,9 +102,6 @@ class Dispatcher:
             assert code not in self._processors, f"two processors for request code {code}"
             self._processors[int(code)] = processor
             self.needs[int(code)] = needs
-            for copy, refused in self._copies:
-                if code not in refused:
-                    copy.register(code, processor, needs=needs)
 
     def register_task(self, codes: int | Iterable[int], processor: AsyncProcessor, *, needs: object = None) -> None:
         """Answer requests of these codes in a task each: for rare commands that wait for the disk or for peers."""
@@ -115,25 +109,6 @@ class Dispatcher:
             assert code not in self._task_processors, f"two processors for request code {code}"
             self._task_processors[int(code)] = processor
             self.needs[int(code)] = needs
-            for copy, refused in self._copies:
-                if code not in refused:
-                    copy.register_task(code, processor, needs=needs)
-
-    def register_rest(self, register: Callable[[Dispatcher], None]) -> None:
-        """Let ``register`` add processors of rare requests later: see :meth:`complete`.
-
-        Not with ``authorize``, which must know what a code needs before the first request of it.
-        """
-        assert self._authorize is None, "what the rest needs is not declared"
-        self._rest = register
-
-    def complete(self) -> None:
-        """Register the rest, if that is still to be done: with the first request that has no processor, or before."""
-        if self._complete_original is not None:
-            self._complete_original()
-        if self._rest is not None:
-            self._rest(self)
-            self._rest = None
 
     def register_fast_path(self, code: int, fast_path: FastPath) -> None:
         """Offer JSON requests whose header begins with this code to ``fast_path`` first."""
@@ -153,7 +128,7 @@ class Dispatcher:
         self.fast_paths.clear()
 
     def without(self, codes: Iterable[int]) -> Dispatcher:
-        """Return a copy without ``codes``: for the VIP port, which refuses pulls. The rest comes to both at once."""
+        """Return a copy without ``codes``: for the VIP port, which refuses pulls."""
         other = Dispatcher(
             unsupported_log=self._unsupported_log,
             authorize=self._authorize,
@@ -168,8 +143,6 @@ class Dispatcher:
         other.needs = {code: needs for code, needs in self.needs.items() if code not in refused}
         other._processors = {code: p for code, p in self._processors.items() if code not in refused}
         other._task_processors = {code: p for code, p in self._task_processors.items() if code not in refused}
-        other._complete_original = self.complete
-        self._copies.append((other, refused))
         return other
 
     def dispatch(self, connection: Connection, serialize_type: int, header: bytes, body: bytes | None) -> None:
@@ -183,9 +156,6 @@ class Dispatcher:
             if self._is_guarded:
                 self._admit(connection, command)
             processor = self._processors.get(command.code)
-            if processor is None and command.code not in self._task_processors:
-                self.complete()
-                processor = self._processors.get(command.code)
             if processor is None:
                 self._dispatch_task(connection, command)
                 return

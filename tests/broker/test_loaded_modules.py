@@ -1,7 +1,7 @@
 """The modules of a broker that runs with the default settings: what they switch off is not loaded.
 
 Loading takes a good part of the start, so a module that only ACL, SQL92, TLS, YAML or a slave needs is imported
-where it is first used, and administration after the start.
+where it is first used.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ _UNUSED = (
     "rocketpy.broker.acl.plain_access_resource",
     "rocketpy.broker.acl.plain_permission",
     "rocketpy.broker.acl.remote_address",
-    "rocketpy.broker.admin.feature",
     "rocketpy.broker.replication.comparison",
     "rocketpy.broker.replication.remote_log",
     "rocketpy.broker.replication.slave_synchronize",

@@ -8,8 +8,7 @@ import attrs
 import pytest
 import trio
 
-from rocketpy.broker import app, wiring
-from rocketpy.broker.admin.feature import AdminFeature
+from rocketpy.broker import app
 from rocketpy.broker.clients.housekeeping import ClientHousekeepingService
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.pull.feature import PullFeature
@@ -21,7 +20,6 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.config import BrokerRole, FlushDiskType
 from tests.broker.acl.declared import declared
 from tests.broker.test_app import client_of, running, send, settings_at
@@ -91,19 +89,6 @@ async def test_a_closed_connection_is_forgotten_by_every_feature(
             while len(forgotten) < 2:
                 await trio.sleep(0.01)
     assert forgotten == ["pull", "clients"]
-
-
-async def test_administration_is_loaded_after_the_start(
-    settings: BrokerSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a request that needs it: files of a new version may lie in the old one's place by then."""
-    registered: list[Dispatcher] = []
-    monkeypatch.setattr(wiring, "REST_AFTER_SECONDS", 0)
-    monkeypatch.setattr(AdminFeature, "register", lambda self, dispatcher: registered.append(dispatcher))
-    async with running(settings):
-        with trio.fail_after(PATIENCE_SECONDS):
-            while not registered:
-                await trio.sleep(0.01)
 
 
 # ---- the end of a SYNC_MASTER ---------------------------------------------------------------------------------------

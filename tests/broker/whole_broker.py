@@ -225,7 +225,6 @@ async def open_whole_broker(settings: BrokerSettings) -> AsyncIterator[Whole]:
                 texts += [f"log end: {context.store.wrote_offset}", f"settings: {wiring.live_settings.text()}"]
                 return "\n".join(texts)
 
-            servers[0].complete()
             yield Whole(servers[0], errors, kept)
             stop.set()
 

@@ -36,57 +36,6 @@ def test_the_vip_port_refuses_the_configured_codes_and_shares_the_rest() -> None
     assert eleven.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
-def test_the_rest_comes_with_the_first_request_that_needs_it() -> None:
-    """To a dispatcher and its copy at once, whichever is asked; without the codes that the copy refuses."""
-    for asks_the_copy in (False, True):
-        registered: list[Dispatcher] = []
-
-        async def slow(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-            return make_response(request)
-
-        def register(dispatcher: Dispatcher, registered: list[Dispatcher] = registered) -> None:
-            registered.append(dispatcher)
-            dispatcher.register((11, 12), lambda c, r: make_response(r))
-            dispatcher.register_task((13, 14), slow)
-
-        dispatcher = Dispatcher()
-        dispatcher.register(10, lambda c, r: make_response(r))
-        dispatcher.register_rest(register)
-        vip = dispatcher.without([11, 13])
-        connection, _ = make_connection()
-        asked = vip if asks_the_copy else dispatcher
-        asked.dispatch(connection, 0, encode_frame(RemotingCommand(code=10))[8:], None)
-        assert not registered
-        for code in (12, 12, 2000):
-            asked.dispatch(connection, 0, encode_frame(RemotingCommand(code=code))[8:], None)
-        assert registered == [dispatcher]
-        assert [each.code for each in sent(connection)] == [0, 0, 0, ResponseCode.REQUEST_CODE_NOT_SUPPORTED]
-        assert {*dispatcher.needs} == {10, 11, 12, 13, 14}
-        assert {*vip.needs} == {10, 12, 14}
-
-
-def test_the_rest_that_cannot_be_loaded_is_tried_again() -> None:
-    dispatcher = Dispatcher()
-    failures = [OSError("too many open files")]
-
-    def register(dispatcher: Dispatcher) -> None:
-        if failures:
-            raise failures.pop()
-        dispatcher.register(12, lambda c, r: make_response(r))
-
-    dispatcher.register_rest(register)
-    connection, _ = make_connection()
-    for _ in range(2):
-        dispatcher.dispatch(connection, 0, encode_frame(RemotingCommand(code=12))[8:], None)
-    assert [each.code for each in sent(connection)] == [ResponseCode.SYSTEM_ERROR, 0]
-
-
-def test_with_authorization_nothing_comes_later() -> None:
-    dispatcher = Dispatcher(authorize=lambda connection, request: None)
-    with pytest.raises(AssertionError, match="not declared"):
-        dispatcher.register_rest(lambda dispatcher: None)
-
-
 def test_unknown_codes_are_cached_up_to_a_bound() -> None:
     """A peer that counts through all codes neither fills the log nor the memory."""
     seen: list[int] = []

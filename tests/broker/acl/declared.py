@@ -51,9 +51,7 @@ async def _declared() -> dict[int, object]:
             hooks=NO_HOOKS,
             run_blocking=run_inline,
         )
-        dispatcher = wiring.dispatcher()
-        dispatcher.complete()
-        return dispatcher.needs
+        return wiring.dispatcher().needs
 
 
 def declared_needs() -> dict[int, Needs]:
