@@ -22,9 +22,8 @@ from random import Random
 from typing import TYPE_CHECKING, TextIO
 
 if __name__ == "__main__":
-    # Imports make a hundred thousand objects that stay, and collections would look at each of them: a fifteenth of the
-    # time to the first send. Their garbage, classes that attrs has made anew, is for _collect_later.
-    gc.disable()
+    # Imports make a hundred thousand objects that stay. The only garbage is young: classes that attrs makes anew.
+    gc.set_threshold(10_000, 1_000, 1_000)
 
 import attrs
 import trio
@@ -63,17 +62,12 @@ NAMESRV_CONNECTIONS_MAX = 200
 """Connections of the embedded nameserver, which listens on loopback; descriptors are reserved for them."""
 
 GC_THRESHOLDS = (50_000, 20, 100)
-COLLECT_AFTER_SECONDS = 0.5
-"""Time from the start to the collection of its garbage: past the first answers."""
 
 _log = logging.getLogger("rocketpy.broker")
 
 
-def main(arguments: Sequence[str] | None = None, *, has_garbage: bool = False) -> int:
-    """Run a broker until a signal ends it; return the exit status.
-
-    ``has_garbage``: imports ran without garbage collection, and what they have made is frozen.
-    """
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a broker until a signal ends it; return the exit status."""
     given = _parser().parse_args(arguments)
     options = StartOptions(
         config_file=given.config_file,
@@ -94,7 +88,7 @@ def main(arguments: Sequence[str] | None = None, *, has_garbage: bool = False) -
             raise SettingsError("-p and -m print the settings of one broker: expected no --cluster and no --groups")
         if given.cluster is not None:
             with ready_file.removed_around():
-                _run_sample_cluster(given.cluster, options, started, ready_file, has_garbage=has_garbage)
+                _run_sample_cluster(given.cluster, options, started, ready_file)
             return 0
         if given.groups is not None:
             with ready_file.removed_around():
@@ -106,7 +100,7 @@ def main(arguments: Sequence[str] | None = None, *, has_garbage: bool = False) -
         _warn(settings.warnings)
         _prepare_process(settings)
         with ready_file.removed_around():
-            trio.run(partial(_serve_until_signal, settings, started, ready_file, has_garbage=has_garbage))
+            trio.run(_serve_until_signal, settings, started, ready_file)
     except* (SettingsError, StartError, StoreError) as group:
         status = report_failure(group, is_start=not started)
     except* RocketpyError:
@@ -180,24 +174,18 @@ def _group_count(text: str) -> int:
     return int(text)
 
 
-async def _serve_until_signal(
-    settings: BrokerSettings, started: list[BrokerAddress], ready_file: ReadyFile, *, has_garbage: bool
-) -> None:
+async def _serve_until_signal(settings: BrokerSettings, started: list[BrokerAddress], ready_file: ReadyFile) -> None:
     def say_ready(address: BrokerAddress) -> None:
         started.append(address)
         _say_ready(settings, address, ready_file.output_for_people)
         ready_file.write({"role": "broker", **ready_values(settings, address)})
 
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        await _serve(settings, signals, say_ready, has_garbage=has_garbage)
+        await _serve(settings, signals, say_ready)
 
 
 async def _serve(
-    settings: BrokerSettings,
-    orders: AsyncIterator[object],
-    say_ready: Callable[[BrokerAddress], None],
-    *,
-    has_garbage: bool = False,
+    settings: BrokerSettings, orders: AsyncIterator[object], say_ready: Callable[[BrokerAddress], None]
 ) -> None:
     """Run the broker, with its embedded nameserver if configured, until an order to stop."""
     stop = trio.Event()
@@ -214,8 +202,6 @@ async def _serve(
         _log.info("build: %s", BUILD)
         _settle_memory()
         say_ready(address)
-        if has_garbage:
-            outer.start_soon(_collect_later)
 
 
 async def _run_broker(
@@ -239,17 +225,7 @@ def _settle_memory() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-async def _collect_later() -> None:
-    """Collect the garbage of the start, once."""
-    await trio.sleep(COLLECT_AFTER_SECONDS)
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
-
-
-def _run_sample_cluster(
-    name: str, options: StartOptions, started: list[BrokerAddress], ready_file: ReadyFile, *, has_garbage: bool
-) -> None:
+def _run_sample_cluster(name: str, options: StartOptions, started: list[BrokerAddress], ready_file: ReadyFile) -> None:
     """Run a sample cluster until a signal; raises what a broker raises."""
     if options.config_file is not None:
         raise SettingsError(f"-c {options.config_file}: expected no file with --cluster, which has its own settings")
@@ -260,17 +236,11 @@ def _run_sample_cluster(
     broker = attrs.evolve(members[0].broker, log_directory=options.log_directory or "")
     _prepare_process(attrs.evolve(members[0], broker=broker))
     has_nameserver = options.namesrv_addr is None
-    serve = partial(_serve_sample_cluster, has_garbage=has_garbage)
-    trio.run(serve, members, directory if has_nameserver else None, started, ready_file)
+    trio.run(_serve_sample_cluster, members, directory if has_nameserver else None, started, ready_file)
 
 
 async def _serve_sample_cluster(
-    members: Sequence[BrokerSettings],
-    directory: str | None,
-    started: list[BrokerAddress],
-    ready_file: ReadyFile,
-    *,
-    has_garbage: bool,
+    members: Sequence[BrokerSettings], directory: str | None, started: list[BrokerAddress], ready_file: ReadyFile
 ) -> None:
     """Run brokers until a signal, with a nameserver whose files are in ``directory``, or without one."""
     stop = trio.Event()
@@ -289,8 +259,6 @@ async def _serve_sample_cluster(
             _log.info("build: %s", BUILD)
             _settle_memory()
             _say_cluster_ready(running, ready_file)
-            if has_garbage:
-                outer.start_soon(_collect_later)
 
 
 def _say_cluster_ready(members: Sequence[Member], ready_file: ReadyFile) -> None:
@@ -310,9 +278,7 @@ def _run_groups(count: int, options: StartOptions, started: list[BrokerAddress],
 
     groups = load_group_settings(count, options)
     _warn(groups.warnings)
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()  # the processes share what is imported, until something writes to it, as a collection would
+    gc.freeze()  # the processes share what is imported, until something writes to it
     processes = fork_groups(groups.members, _run_group)
     first = groups.members[0]
     _prepare_process(attrs.evolve(first, broker=attrs.evolve(first.broker, isolate_log_enable=False)))
@@ -429,8 +395,6 @@ def report_failure(group: BaseExceptionGroup[RocketpyError], *, is_start: bool) 
 
 
 if __name__ == "__main__":
-    gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    gc.enable()
     linecache.clearcache()  # attrs leaves the source text of all methods that it has generated there, for debuggers
-    sys.exit(main(has_garbage=True))
+    sys.exit(main())
