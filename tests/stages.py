@@ -54,7 +54,7 @@ class Stage:
     """Commands that run first, at the same time: nothing in them may care how fast it is."""
 
     at_once: int | None = None
-    """So many of these at a time, each of the others as soon as one has ended; None: all of them."""
+    """How many of these run at a time; the next one starts when one has ended. None: all of them."""
 
     by_default: bool = True
     variables: Mapping[str, str] = attrs.field(factory=dict)

@@ -24,15 +24,19 @@ _COPIED_MAX: Final = 1024
 """Bytes of a body that is copied behind what is signed of its header. To hash a longer one on its own is cheaper."""
 
 
-@final
-class KernelGuard:
-    """Guard of the fast path of sends or of batches."""
+class _Guard:
+    """What guards have: the sessions, and the ways that a request may take."""
 
     def __init__(self, sessions: dict[str, Session], *, fast_path: FastPath, guarded: FastPath) -> None:
         """Take the sessions by peer, the fast path, and the same behind the guard that fills the sessions."""
         self._sessions = sessions
         self._fast_path = fast_path
         self._guarded = guarded
+
+
+@final
+class KernelGuard(_Guard):
+    """Guard of the fast path of sends or of batches."""
 
     def process(self, connection: Connection, header: bytes, body: bytes | None) -> int:
         """Serve a request that is certainly allowed by the fast path; leave any other to the other guard."""
@@ -43,10 +47,7 @@ class KernelGuard:
             and sent is not None
             and sent.read(header)
             and sent.access_key == session.access_key
-            and (
-                (sent.topic is session.last_topic and sent.producer_group is session.last_group)
-                or session.allows(sent.topic, sent.producer_group)
-            )
+            and session.allows(sent.topic, sent.producer_group)
         ):
             content = _NO_BODY if body is None else body
             if len(content) <= _COPIED_MAX:
@@ -59,14 +60,8 @@ class KernelGuard:
 
 
 @final
-class KernelPullGuard:
+class KernelPullGuard(_Guard):
     """Guard of the fast path of pulls."""
-
-    def __init__(self, sessions: dict[str, Session], *, fast_path: FastPath, guarded: FastPath) -> None:
-        """Take the same as :class:`KernelGuard`."""
-        self._sessions = sessions
-        self._fast_path = fast_path
-        self._guarded = guarded
 
     def process(self, connection: Connection, header: bytes, body: bytes | None) -> int:
         """Serve a pull that is certainly allowed by the fast path; leave any other to the other guard."""
@@ -77,10 +72,7 @@ class KernelPullGuard:
             session is not None
             and form is not None
             and form.access_key == session.access_key
-            and (
-                (form.topic is session.last_topic and form.consumer_group is session.last_group)
-                or session.allows(form.topic, form.consumer_group)
-            )
+            and session.allows(form.topic, form.consumer_group)
             and session.matches_text(form.signed_content(header, _NO_BODY if body is None else body), form.signature)
         ):
             return self._fast_path(connection, header, body)
