@@ -12,7 +12,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import build_counts
+from tests import build_counts, costs
 from tests.case_names import pytest_make_parametrize_id
 from tests.frozen_heap import pytest_collection_finish
 from tests.same_examples import are_same, draw_no_constants_of_modules
@@ -24,6 +24,7 @@ __all__ = ["pytest_collection_finish", "pytest_make_parametrize_id", "pytest_run
 def pytest_configure(config: pytest.Config) -> None:
     """Hold the run to the build that it claims to be of."""
     build_counts.register(config)
+    costs.register(config)
 
 
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)

@@ -13,7 +13,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import build_counts, spark_runtime
+from tests import build_counts, costs, spark_runtime
 from tests.case_names import pytest_make_parametrize_id
 from tests.frozen_heap import pytest_collection_finish
 from tests.same_examples import are_same, draw_no_constants_of_modules
@@ -29,6 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     the build that it claims to be of.
     """
     build_counts.register(config)
+    costs.register(config)
     config.pluginmanager.register(NamedTests(), "rocketpy-named-tests")
     config.pluginmanager.register(NamedFiles(), "rocketpy-named-files")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -26,7 +26,7 @@ from typing import IO
 import attrs
 
 import hatch_build
-from tests import build_counts, spark_runtime
+from tests import build_counts, costs, spark_runtime
 
 ROOT = Path(__file__).resolve().parent.parent
 TIER = os.environ.get("ROCKETPY_TIER", "dev")
@@ -202,6 +202,7 @@ def main(names: list[str]) -> int:
         if spark_runtime.CLASSES not in os.environ:
             directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="rocketpy-classes-"))
             os.environ[spark_runtime.CLASSES] = str(Path(directory) / "spark.jsa")
+        os.environ.setdefault(costs.COSTS, str(costs.DEFAULT))
         if not names and not WHY_ONE_BUILD:
             os.environ[hatch_build.VARIABLE] = "0"  # from here on, a program that does not run compiled modules ends
         return run_stages(chosen)
@@ -216,8 +217,9 @@ def run_stages(chosen: Sequence[Stage]) -> int:
             continue
         print(f"== {stage.name}", flush=True)
         begun = time.monotonic()
-        passed = run_side_by_side(stage.side_by_side, stage.environment, stage.at_once)
-        passed = run_in_turn(stage.commands, stage.environment) and passed
+        with costs.written(costs.STAGE, stage.name, stage.name):
+            passed = run_side_by_side(stage.side_by_side, stage.environment, stage.at_once)
+            passed = run_in_turn(stage.commands, stage.environment) and passed
         seconds = time.monotonic() - begun
         rows.append((stage.name, passed, seconds))
         print(f"== {stage.name}: {'passed' if passed else 'FAILED'} in {seconds:.1f} s\n", flush=True)

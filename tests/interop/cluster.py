@@ -11,6 +11,7 @@ from pathlib import Path
 
 import attrs
 
+from tests import costs
 from tests.blackbox import processes
 from tests.blackbox.wire import SUCCESS, Wire
 from tests.interop import tools
@@ -171,22 +172,29 @@ def start_cluster(
     addresses = {f"broker-{index}": f"127.0.0.1:{port}" for index, port in enumerate(ports)}
     cluster = Cluster(kind, f"127.0.0.1:{first}", addresses, directory)
     try:
-        if (namesrv_kind or kind) == "rocketpy":
-            cluster.children.append(processes.start_nameserver(directory, first))
-        else:
-            _start_java(cluster, first, [], {}, with_namesrv=True)
-        if kind == "java":
-            _start_java(cluster, first, ports, settings or {}, with_namesrv=False)
-        else:
-            assert kind == "rocketpy", kind
-            for name, port in zip(addresses, ports, strict=True):
-                given = {**processes.broker_settings(directory, port, cluster.namesrv, name=name), **(settings or {})}
-                cluster.children.append(processes.start_broker(directory, given))
-        processes.await_brokers(cluster.namesrv, set(addresses), cluster.children)
+        with costs.built(f"cluster of {kind} brokers"):
+            _start(cluster, namesrv_kind or kind, settings or {})
     except BaseException:
         cluster.stop()
         raise
     return cluster
+
+
+def _start(cluster: Cluster, namesrv_kind: str, settings: Mapping[str, object]) -> None:
+    namesrv_port = int(cluster.namesrv.rpartition(":")[2])
+    ports = [int(address.rpartition(":")[2]) for address in cluster.brokers.values()]
+    if namesrv_kind == "rocketpy":
+        cluster.children.append(processes.start_nameserver(cluster.directory, namesrv_port))
+    else:
+        _start_java(cluster, namesrv_port, [], {}, with_namesrv=True)
+    if cluster.kind == "java":
+        _start_java(cluster, namesrv_port, ports, settings, with_namesrv=False)
+    else:
+        assert cluster.kind == "rocketpy", cluster.kind
+        for name, port in zip(cluster.brokers, ports, strict=True):
+            own = processes.broker_settings(cluster.directory, port, cluster.namesrv, name=name)
+            cluster.children.append(processes.start_broker(cluster.directory, own | dict(settings)))
+    processes.await_brokers(cluster.namesrv, set(cluster.brokers), cluster.children)
 
 
 def _start_java(

@@ -26,6 +26,8 @@ from pathlib import Path
 import attrs
 import pytest
 
+from tests import costs
+
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
 PEER = HERE / "peer"
@@ -59,7 +61,7 @@ def java_jars() -> Path:
     """Return the folder with the Java peer's jars, fetched with Maven on first use; of two runs at once one waits."""
     environment = {**os.environ, "ROCKETPY_PEER_CACHE": str(cache_directory())}
     cache_directory().mkdir(parents=True, exist_ok=True)
-    with _exclusive(cache_directory() / "jars.lock"):
+    with costs.built("jars of the Java peer"), _exclusive(cache_directory() / "jars.lock"):
         fetched = _output([str(PEER / "jars")], "Maven could not fetch RocketMQ 4.9.7", env=environment)
     return Path(fetched.splitlines()[0])
 
@@ -255,7 +257,8 @@ def _built(name: str, sources: Sequence[Path], build: Callable[[Path], None]) ->
             if target.exists():
                 target.rename(Path(spare) / "left-half-way")
             target.mkdir()
-            build(target)
+            with costs.built(f"tool: {name}"):
+                build(target)
             marker.touch()
     return target
 
