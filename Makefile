@@ -1,17 +1,22 @@
 # rocketpy: every target sets up what it needs in .venv; nothing here uses sudo or the system's own packages.
 PYTHON ?= python3
 VENV := .venv
+unexport PYTHONDONTWRITEBYTECODE  # with it every program of a test run would compile all that it imports
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 NEEDS := rocketpy needs make and Python 3.11 or newer with venv (on Debian: apt-get install make python3 python3-venv)
 
-.PHONY: broker test style types properties bench notebooks java upstream wheel clean
+.PHONY: broker test test-changed style types properties bench notebooks java upstream wheel clean
 
 broker: $(VENV)/.core  ## a nameserver and a broker in one process, on loopback
 	@$(BIN)/python -m rocketpy.broker
 
-test: $(VENV)/.full  ## every stage of the test run; ROCKETPY_TIER=ci runs them deeper
+test: $(VENV)/.full  ## the test run for people, in minutes; ROCKETPY_TIER=ci runs all of it
 	@$(BIN)/python -m tests.stages
+
+BASE ?= HEAD
+test-changed: $(VENV)/.full  ## the tests of what has changed since the commit BASE, in seconds
+	@$(BIN)/python -m tests.changed $(BASE)
 
 style: $(VENV)/.full
 	@$(BIN)/python -m tests.stages style floors
@@ -19,7 +24,7 @@ style: $(VENV)/.full
 types: $(VENV)/.full
 	@$(BIN)/python -m tests.stages types
 
-properties: $(VENV)/.full  ## HYPOTHESIS profile by ROCKETPY_TIER: dev, ci or deep
+properties: $(VENV)/.full  ## Hypothesis profile by ROCKETPY_TIER: dev, ci or deep
 	@$(BIN)/python -m tests.stages properties
 
 notebooks: $(VENV)/.full  ## run the notebooks and write them with their outputs
@@ -50,10 +55,12 @@ $(VENV)/.core: $(VENV)/.made pyproject.toml constraints.txt
 	@$(BIN)/rocketpy --version
 	@touch $@
 
+# Nothing is compiled here: the tests run the sources, or compile all modules themselves. Bytecode is made when it is needed,
+# not of the thousands of modules that PySpark, pandas and the others bring.
 # trio-typing brings old stubs that shadow Trio's own types (and crash its mypy plugin): they are moved aside.
-$(VENV)/.full: $(VENV)/.core pyproject.toml constraints.txt
-	@echo 'Installing the extras for the tests into $(VENV) (PySpark is large) ...'
-	@$(PIP) install -c constraints.txt -e '.[dev,spark,dashboard]'
+$(VENV)/.full: $(VENV)/.made pyproject.toml constraints.txt
+	@echo 'Installing rocketpy and what its tests need into $(VENV) (PySpark is large) ...'
+	@ROCKETPY_PURE=1 $(PIP) install --no-compile -c constraints.txt -e '.[dev,spark,dashboard]'
 	@$(BIN)/python -m tests.hide_trio_stubs
 	@touch $@
 

@@ -12,19 +12,21 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import build_counts, costs
+from tests import build_counts, costs, first_failure, slow_cases
 from tests.case_names import pytest_make_parametrize_id
-from tests.frozen_heap import pytest_collection_finish
+from tests.frozen_heap import pytest_collection_finish, pytest_sessionstart
 from tests.same_examples import are_same, draw_no_constants_of_modules
 from tests.task_order import pytest_runtest_setup
 
-__all__ = ["pytest_collection_finish", "pytest_make_parametrize_id", "pytest_runtest_setup"]
+__all__ = ["pytest_collection_finish", "pytest_make_parametrize_id", "pytest_runtest_setup", "pytest_sessionstart"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Hold the run to the build that it claims to be of."""
     build_counts.register(config)
     costs.register(config)
+    first_failure.register(config)
+    slow_cases.register(config)
 
 
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)

@@ -13,15 +13,15 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import build_counts, costs, spark_runtime
+from tests import build_counts, costs, first_failure, slow_cases, spark_runtime
 from tests.case_names import pytest_make_parametrize_id
-from tests.frozen_heap import pytest_collection_finish
+from tests.frozen_heap import pytest_collection_finish, pytest_sessionstart
 from tests.same_examples import are_same, draw_no_constants_of_modules
 from tests.sent_codes import NamedFiles
 from tests.task_order import pytest_runtest_setup
 from tests.varied_settings import NamedTests
 
-__all__ = ["pytest_collection_finish", "pytest_make_parametrize_id", "pytest_runtest_setup"]
+__all__ = ["pytest_collection_finish", "pytest_make_parametrize_id", "pytest_runtest_setup", "pytest_sessionstart"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,6 +30,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     build_counts.register(config)
     costs.register(config)
+    first_failure.register(config)
+    slow_cases.register(config)
     config.pluginmanager.register(NamedTests(), "rocketpy-named-tests")
     config.pluginmanager.register(NamedFiles(), "rocketpy-named-files")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -18,7 +18,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,7 +33,10 @@ NAME = "rocketpy-costs"
 DEFAULT = Path(__file__).resolve().parent.parent / "build" / "costs"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
-TEST, FIXTURE, COLLECTION, BUILT, STAGE = "test", "fixture", "collection", "built", "stage"
+TEST, FIXTURE, COLLECTION, BUILT, STAGE, SPEED = "test", "fixture", "collection", "built", "stage", "speed"
+LOOP = 1_000_000
+LOOP_S = 0.025
+"""What that many steps of an empty loop take on the processor that limits in seconds are meant for."""
 
 
 @attrs.frozen
@@ -84,10 +87,17 @@ class Costs:
         directory.mkdir(parents=True, exist_ok=True)
         self._file: IO[str] = open(directory / f"{stage or 'no-stage'}-{os.getpid()}.jsonl", "a", encoding="utf-8")  # noqa: SIM115
         self._meter = Meter(self._write)
+        self._note_speed()
 
     def _write(self, kind: str, name: str, wall_s: float, cpu_s: float) -> None:
         line = [kind, name, self._stage, round(wall_s, 4), round(cpu_s, 4)]
         self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    def _note_speed(self) -> None:
+        """Measure the same loop in each run: machines differ, and one machine from hour to hour."""
+        with self._meter.measured(SPEED, f"{LOOP} steps"):
+            for _ in range(LOOP):
+                pass
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self) -> Iterator[None]:
@@ -110,27 +120,33 @@ class Costs:
 
     def pytest_sessionfinish(self) -> None:
         """Have everything on the disk."""
+        self._note_speed()
         self._file.flush()
 
 
-def built(name: str) -> AbstractContextManager[None]:
-    """Measure something that several runs need and each may build for itself: a compilation, a package, a cluster."""
-    return written(BUILT, name, os.environ.get(build_counts.STAGE, ""))
-
-
 @contextmanager
-def written(kind: str, name: str, stage: str) -> Iterator[None]:
-    """Measure a block outside of the plugin, and write it at once; nothing where nothing is measured."""
-    directory = os.environ.get(COSTS)
-    if not directory:
+def built(name: str) -> Iterator[None]:
+    """Measure something that several runs need and each may build for itself: a compilation, a package, a cluster."""
+    if not os.environ.get(COSTS):
         yield
         return
     wall, cpu = time.perf_counter(), tree_cpu_s()
     yield
-    line = [kind, name, stage, round(time.perf_counter() - wall, 4), round(tree_cpu_s() - cpu, 4)]
-    Path(directory).mkdir(parents=True, exist_ok=True)
-    with open(Path(directory) / f"{kind}-{os.getpid()}.jsonl", "a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+    write_line(BUILT, name, os.environ.get(build_counts.STAGE, ""), time.perf_counter() - wall, tree_cpu_s() - cpu)
+
+
+def write_line(kind: str, name: str, stage: str, wall_s: float, cpu_s: float) -> None:
+    """Add one measurement to a file of this process."""
+    directory = Path(os.environ[COSTS])
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / f"{stage or 'no-stage'}-{os.getpid()}-{kind}.jsonl", "a", encoding="utf-8") as file:
+        file.write(json.dumps([kind, name, stage, round(wall_s, 4), round(cpu_s, 4)]) + "\n")
+
+
+def forget(directory: Path, stage: str) -> None:
+    """Remove the measurements of earlier runs of a stage."""
+    for path in directory.glob(f"{stage}-[0-9]*.jsonl"):
+        path.unlink()
 
 
 def register(config: pytest.Config) -> None:

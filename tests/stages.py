@@ -1,90 +1,115 @@
-"""Runs the stages of the test run, prints each one's time, and ends with a table.
+"""Runs the stages of the test run, a few commands at a time, and ends with a table of their times.
 
-``python -m tests.stages`` runs all, ``python -m tests.stages style types`` some. A failing stage does not stop the
-others; the exit status is 1 when any has failed. ``ROCKETPY_TIER`` is ``dev`` (the default, minutes), ``ci`` or
-``deep``; Hypothesis takes its profile from it.
+``python -m tests.stages`` runs those of the tier, ``python -m tests.stages unit types`` some. A failing stage does not
+stop the others; the exit status is 1 when any has failed. ROCKETPY_TIER chooses the tier:
 
-Two builds are tested: the stages compile all modules first and run on them, and those whose names end with ``-pure``
-run the part of the tests that compiled code decides once more on the sources; in ``dev`` these are only the tests with
-planted bugs. The run ends with the counts of both. Without a C compiler the sources run everywhere; ``compiler`` in
-ROCKETPY_REQUIRE makes that a failure.
+- ``dev`` (the default), for people: the sources, no case that is slow, few examples, one process of each kind.
+- ``ci``, for landing: everything, on compiled modules; what compares the two builds on both. A stage of ``RECORDED``
+  whose inputs are those of a run that passed is left out (:mod:`tests.stage_inputs`).
+- ``deep``: as ``ci`` with hours of examples, and nothing left out.
+
+Where nothing can be compiled ``ci`` runs on the sources; ``compiler`` in ROCKETPY_REQUIRE makes that a failure.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
 
 import attrs
 
 import hatch_build
-from tests import build_counts, costs, spark_runtime
+from tests import build_counts, costs, spark_runtime, stage_inputs
+from tests.both_builds import both_build_files
+from tests.jobs import ROOT, Ended, Job, run_jobs
 
-ROOT = Path(__file__).resolve().parent.parent
 TIER = os.environ.get("ROCKETPY_TIER", "dev")
 BIN = Path(sys.executable).parent
+SLOTS = (os.cpu_count() or 1) + 1
+"""Jobs at a time: one more than there are cores, because some of them wait for the programs that they start."""
 
 WHY_ONE_BUILD = (
     f"{hatch_build.VARIABLE}=1"
     if os.environ.get(hatch_build.VARIABLE) == "1"
+    else "the tier dev"
+    if TIER == "dev"
     else ""
     if "compiler" in os.environ.get("ROCKETPY_REQUIRE", "")
     else hatch_build.why_not()
 )
 """Why nothing is compiled here: then the sources are tested, once."""
 
-SLOW_FOLDERS = ("tests/interop", "tests/blackbox", "tests/spark", "tests/test_notebooks.py", "tests/test_wheel.py")
+PURE = {hatch_build.VARIABLE: "1"}
+COMPILED = PURE if WHY_ONE_BUILD else {hatch_build.VARIABLE: "0"}
+"""With 0 a program that does not run compiled modules ends: no build can be tested twice by mistake."""
+
+Command = tuple[str, ...]
 
 
 @attrs.frozen
 class Stage:
-    """One step of the run: a name and the commands it consists of."""
+    """One subject of the run: a name and the commands, each a job that may run beside all others."""
 
     name: str
-    commands: tuple[tuple[str, ...], ...] = ()
-    side_by_side: tuple[tuple[str, ...], ...] = ()
-    """Commands that run first, at the same time: nothing in them may care how fast it is."""
+    commands: tuple[Command, ...]
+    tiers: frozenset[str] = frozenset({"dev", "ci", "deep"})
+    """In which tiers it runs by default."""
 
-    at_once: int | None = None
-    """How many of these run at a time; the next one starts when one has ended. None: all of them."""
+    after: frozenset[str] = frozenset()
+    variables: Mapping[str, str] = attrs.field(factory=lambda: COMPILED)
+    left_out: str = ""
+    """What the tier ``dev`` leaves out of it, for the last lines of the run."""
 
-    by_default: bool = True
-    variables: Mapping[str, str] = attrs.field(factory=dict)
-    """More variables for the commands."""
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """The environment of the commands."""
-        return {**os.environ, build_counts.STAGE: self.name, **self.variables}
-
-    @property
-    def repeats(self) -> bool:
-        """Whether it repeats on the sources what another stage does on compiled modules."""
-        return self.name.endswith("-pure")
+    def jobs(self) -> list[Job]:
+        """Return its commands, with their environment."""
+        environment = {**os.environ, build_counts.STAGE: self.name, **self.variables}
+        return [Job(self.name, command, environment, self.after) for command in self.commands]
 
 
-def pytest(*arguments: str) -> tuple[str, ...]:
+def pytest(*arguments: str) -> Command:
     """A pytest command in this environment."""
-    return (sys.executable, "-m", "pytest", "-q", "--no-header", "--durations=5", *arguments)
+    return (sys.executable, "-m", "pytest", "-q", "--no-header", *arguments)
 
 
-def stages(*names: str) -> tuple[str, ...]:
-    """A run of other stages, one after the other."""
-    return (sys.executable, "-m", "tests.stages", *names)
-
-
-def tool(name: str, *arguments: str) -> tuple[str, ...]:
+def tool(name: str, *arguments: str) -> Command:
     """A console script of this environment."""
     return (str(BIN / name), *arguments)
 
+
+def of_tier(dev: Iterable[Command], others: Iterable[Command]) -> tuple[Command, ...]:
+    """Choose the commands of this tier."""
+    return tuple(dev if TIER == "dev" else others)
+
+
+def marked_files(mark: str, *folders: str) -> list[str]:
+    """Return the test files in folders that name a mark, so that pytest need not import the others."""
+    paths = (path for folder in folders for path in sorted((ROOT / folder).rglob("test_*.py")))
+    return [str(path.relative_to(ROOT)) for path in paths if f"mark.{mark}" in path.read_text(encoding="utf-8")]
+
+
+def halves(folder: str, border: str) -> tuple[list[str], list[str]]:
+    """Return the test files of a folder in two lists: those whose names come before ``test_BORDER``, and the others."""
+    files = [str(path.relative_to(ROOT)) for path in sorted((ROOT / folder).glob("test_*.py"))]
+    first = [path for path in files if Path(path).name < f"test_{border}"]
+    return first, [path for path in files if path not in first]
+
+
+CI = frozenset({"ci", "deep"})
+BY_NAME = frozenset[str]()
+TWO_BUILDS = BY_NAME if WHY_ONE_BUILD else CI
+AFTER_COMPILING = frozenset() if WHY_ONE_BUILD else frozenset({"compile"})
+AFTER_SPARK_CLASSES = AFTER_COMPILING | {"spark-classes"}
+
+PROCESSES = ("tests/interop", "tests/blackbox", "tests/test_notebooks.py", "tests/test_wheel.py")
+"""What the unit tests leave out, beside the tests that need a session of Spark."""
+
+UNIT_FOLDERS = ("tests/broker", "tests/store")
+"""They are one run of the unit tests, everything else is the other."""
 
 HALF_OF_PROPERTIES = (
     "property_tests/crash",
@@ -95,177 +120,116 @@ HALF_OF_PROPERTIES = (
     "property_tests/test_store_machine.py",
     "property_tests/test_transaction_machine.py",
 )
-OTHER_PROPERTIES = ("property_tests", *(f"--ignore={path}" for path in HALF_OF_PROPERTIES))
-HALF = ("tests/broker", "tests/cli", "tests/protocol")
-OTHER_HALF = ("tests", *(f"--ignore={folder}" for folder in (*SLOW_FOLDERS, *HALF)))
-PURE = {hatch_build.VARIABLE: "1"}
-_FOLDERS = {Path("tests", *Path(source).parts[1:-1]) for source in hatch_build.ALL}
-COMPILED_PACKAGES = sorted(str(folder) for folder in _FOLDERS if not _FOLDERS.intersection(folder.parents))
-"""The tests of what is compiled: packages, because a module's neighbours call it.
 
-Of these, test files whose imports lead to no compiled module are left out (:mod:`tests.compiled_reach`): readers of
-JSON, bodies and headers, for instance. They run the same code in both builds.
-"""
+CHOSEN_UNIT = ("-m", "not spark and not slow" if TIER == "dev" else "not spark")
+WITHOUT_BUGS = () if WHY_ONE_BUILD else ("-k", "not planted and not bug and not by_chance")
+"""A bug is planted in plain Python, where every function can be replaced: ``bugs`` and ``hunts`` do."""
 
-WITHOUT_BUGS = () if WHY_ONE_BUILD else ("-k", "not planted and not bug")
-"""Planted bugs show what the machines find: once is enough, in plain Python, where every function can be replaced."""
-
-AGAIN = ("-k", "planted or bug") if TIER == "dev" else ("-m", "not machinery")
-"""Which properties plain Python runs: in the tier ``dev`` the planted bugs alone.
-
-That a seed is a history, or that a failing history is made smaller, is about the tests: ``properties`` has seen it.
-"""
-
-REPEATED = () if TIER == "dev" else ("unit-pure", "interop-pure")
-"""What plain Python runs again, beside ``properties-pure``, of what has run compiled: in the tier ``dev`` nothing."""
-
-LONGEST_FIRST = ("spark", "properties-pure", "interop", "blackbox", *REPEATED, "notebooks", "wheel")
-"""The stages of ``processes``, in an order in which the last of them end at about the same time."""
-
-MEASURES_COVERAGE = TIER == "deep"
-"""It makes the unit tests take three times as long, and finds nothing that they do not."""
-
-
-def in_two_by_name(folder: str) -> tuple[tuple[str, ...], ...]:
-    """Two runs of pytest that together have all test files of a folder: up to test_m, and from test_n on."""
-    files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("test_*.py"))
-    first = [path for path in files if Path(path).name < "test_n"]
-    return pytest(*first), pytest(*(path for path in files if path not in first))
-
-
-def unit_stage() -> Stage:
-    """The tests of single modules, in two halves; in the tier ``deep`` with what they cover."""
-    if not MEASURES_COVERAGE:
-        return Stage("unit", side_by_side=(pytest(*HALF), pytest(*OTHER_HALF)), by_default=False)
-    run = (sys.executable, "-m", "coverage", "run", "--parallel-mode")
-    return Stage(
-        "unit",
-        side_by_side=(run + pytest(*HALF)[1:], run + pytest(*OTHER_HALF)[1:]),
-        commands=(
-            (sys.executable, "-m", "coverage", "combine", "--quiet"),
-            (sys.executable, "-m", "coverage", "report", "--sort=cover"),
-        ),
-        by_default=False,
-    )
-
+CHOSEN_PROPERTIES = ("-m", "not by_chance and not deep_enumeration") if TIER == "dev" else WITHOUT_BUGS
+UNIT = (
+    pytest(*CHOSEN_UNIT, *UNIT_FOLDERS),
+    pytest(*CHOSEN_UNIT, "tests", *(f"--ignore={path}" for path in (*PROCESSES, *UNIT_FOLDERS))),
+)
+PROPERTIES = (
+    pytest(*CHOSEN_PROPERTIES, *HALF_OF_PROPERTIES),
+    pytest(*CHOSEN_PROPERTIES, "property_tests", *(f"--ignore={path}" for path in HALF_OF_PROPERTIES)),
+)
+ONE_OF_EACH = pytest("-m", "sample", *marked_files("sample", "tests/blackbox", "tests/interop", "tests/spark"))
 
 STAGES = (
-    Stage("checks", side_by_side=(stages("style", "floors", "types", "spark-classes"), stages("compile"))),
-    Stage("style", (tool("ruff", "check", "."), tool("ruff", "format", "--check", ".")), by_default=False),
-    Stage("floors", (tool("lint-imports", "--no-logo"),), by_default=False),
-    Stage("types", (tool("mypy"),), by_default=False),
-    Stage("compile", ((sys.executable, "hatch_build.py", "all"),), by_default=False),
-    Stage("spark-classes", ((sys.executable, "-m", "tests.spark_classes"),), by_default=False, variables=PURE),
-    Stage("modules", side_by_side=(stages("unit"), stages("properties"))),
-    unit_stage(),
+    Stage("style", (tool("ruff", "check", "."), tool("ruff", "format", "--check", "."))),
+    Stage("compile", ((sys.executable, "hatch_build.py", "all"),), TWO_BUILDS),
+    Stage("types", (tool("mypy"),)),
+    Stage("floors", (tool("lint-imports", "--no-logo"),)),
+    Stage("spark-classes", ((sys.executable, "-m", "tests.spark_classes"),), variables=PURE),
+    Stage("unit", UNIT, after=AFTER_COMPILING, left_out="cases above 0.5 s of processor time"),
+    Stage("properties", PROPERTIES, after=AFTER_COMPILING, left_out="hunts by chance, long enumerations"),
     Stage(
-        "properties",
-        side_by_side=(
-            pytest(*HALF_OF_PROPERTIES, *WITHOUT_BUGS),
-            pytest(*OTHER_PROPERTIES, *WITHOUT_BUGS),
-        ),
-        by_default=False,
+        "samples", (ONE_OF_EACH,), frozenset({"dev"}), AFTER_SPARK_CLASSES, left_out="all processes but one of a kind"
     ),
-    Stage("processes", side_by_side=tuple(stages(name) for name in LONGEST_FIRST), at_once=3),
-    Stage("spark", (pytest("tests/spark"),), by_default=False),
-    Stage("notebooks", (pytest("tests/test_notebooks.py"),), by_default=False),
-    Stage("wheel", (pytest("tests/test_wheel.py"),), by_default=False),
-    Stage("blackbox", (pytest("tests/blackbox"),), by_default=False),
-    Stage("interop", side_by_side=in_two_by_name("tests/interop"), by_default=False),
-    Stage("unit-pure", (pytest("-p", "tests.compiled_reach", *COMPILED_PACKAGES),), by_default=False, variables=PURE),
-    Stage(
-        "properties-pure",
-        (pytest("property_tests", *AGAIN),),
-        by_default=False,
-        variables=PURE | {"ROCKETPY_TIER": "dev", "ROCKETPY_SAME_EXAMPLES": str(int(TIER == "ci"))},
-    ),
-    Stage("interop-pure", (pytest("tests/interop/test_matrix.py"),), by_default=False, variables=PURE),
-    Stage("java", (pytest("tests", "-m", "java"),), by_default=False),
-    Stage("upstream", (pytest("-rA", "tests/interop/test_upstream.py"),), by_default=False),
+    Stage("interop", tuple(pytest(*files) for files in halves("tests/interop", "n")), CI, AFTER_COMPILING),
+    Stage("spark", (pytest("tests/spark", "-m", "spark"),), CI, AFTER_SPARK_CLASSES),
+    Stage("blackbox", (pytest("tests/blackbox"),), CI, AFTER_SPARK_CLASSES),
+    Stage("bugs", (pytest("property_tests", "-k", "(planted or bug) and not by_chance"),), TWO_BUILDS, variables=PURE),
+    Stage("hunts", (pytest("property_tests", "-m", "by_chance"),), TWO_BUILDS, variables=PURE),
+    Stage("both-builds", (pytest(*both_build_files()),), TWO_BUILDS, variables=PURE),
+    Stage("notebooks", (pytest("tests/test_notebooks.py"),), CI, AFTER_SPARK_CLASSES),
+    Stage("wheel", (pytest("tests/test_wheel.py"),), CI, AFTER_COMPILING),
+    Stage("java", (pytest("tests", "-m", "java"),), BY_NAME),
+    Stage("upstream", (pytest("-rA", "tests/interop/test_upstream.py"),), BY_NAME),
 )
 
 
 def main(names: list[str]) -> int:
-    """Run the named stages, or all that belong to ``make test``."""
+    """Run the named stages, or those of the tier."""
     known = {stage.name: stage for stage in STAGES}
     unknown = [name for name in names if name not in known]
     if unknown:
         print(f"no stage named {unknown[0]!r}, expected one of: {', '.join(known)}", file=sys.stderr)
         return 2
-    chosen = [known[name] for name in names] or [stage for stage in STAGES if stage.by_default]
+    chosen = [known[name] for name in names] or [stage for stage in STAGES if TIER in stage.tiers]
+    skipped = set() if names or TIER != "ci" else stage_inputs.unchanged()
+    begun = time.monotonic()
     with ExitStack() as cleanup:
-        counts = os.environ.get(build_counts.COUNTS)
-        if counts is None:
-            counts = cleanup.enter_context(tempfile.NamedTemporaryFile(prefix="rocketpy-counts-")).name
-            os.environ[build_counts.COUNTS] = counts
-            cleanup.callback(print_counts, counts)
-        if spark_runtime.CLASSES not in os.environ:
-            directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="rocketpy-classes-"))
-            os.environ[spark_runtime.CLASSES] = str(Path(directory) / "spark.jsa")
-        os.environ.setdefault(costs.COSTS, str(costs.DEFAULT))
-        if not names and not WHY_ONE_BUILD:
-            os.environ[hatch_build.VARIABLE] = "0"  # from here on, a program that does not run compiled modules ends
-        return run_stages(chosen)
-
-
-def run_stages(chosen: Sequence[Stage]) -> int:
-    """Run stages one after the other, and print their table; 1 if one has failed."""
-    rows = []
-    for stage in chosen:
-        if WHY_ONE_BUILD and (stage.repeats or stage.name == "compile"):
-            print(f"== {stage.name}: left out, one build is tested: {WHY_ONE_BUILD}\n", flush=True)
-            continue
-        print(f"== {stage.name}", flush=True)
-        begun = time.monotonic()
-        with costs.written(costs.STAGE, stage.name, stage.name):
-            passed = run_side_by_side(stage.side_by_side, stage.environment, stage.at_once)
-            passed = run_in_turn(stage.commands, stage.environment) and passed
-        seconds = time.monotonic() - begun
-        rows.append((stage.name, passed, seconds))
-        print(f"== {stage.name}: {'passed' if passed else 'FAILED'} in {seconds:.1f} s\n", flush=True)
-    print(f"{'stage':16} {'result':8} {'seconds':>8}   (tier {TIER})")
-    for name, passed, seconds in rows:
-        print(f"{name:16} {'passed' if passed else 'FAILED':8} {seconds:8.1f}")
-    failed = sum(not passed for _, passed, _ in rows)
-    print(f"{'total':16} {'':8} {sum(seconds for _, _, seconds in rows):8.1f}")
-    print(f"stages: {len(rows) - failed} passed, {failed} failed")
+        prepare(chosen, cleanup)
+        counts = Path(os.environ[build_counts.COUNTS])
+        ended = run_jobs(
+            [job for stage in chosen if stage.name not in skipped for job in stage.jobs()], SLOTS, note_cost
+        )
+        print("\n".join(build_counts.table(counts.read_text(encoding="utf-8").splitlines())))
+    print("\n".join(table(chosen, ended, skipped)))
+    print(f"all stages took {time.monotonic() - begun:.0f} s (tier {TIER})")
+    if not names:
+        print("\n".join(left_out(chosen)))
+    failed = {each.job.stage for each in ended if not each.passed}
+    if TIER in CI and not names and not failed:
+        stage_inputs.record({stage.name for stage in chosen} - skipped)
+    print(f"stages: {len(chosen) - len(failed) - len(skipped)} passed, {len(failed)} failed, {len(skipped)} skipped")
     return 1 if failed else 0
 
 
-def print_counts(path: str) -> None:
-    """Print how many tests have run on which build."""
-    print("\n".join(build_counts.table(Path(path).read_text(encoding="utf-8").splitlines())))
+def prepare(chosen: Sequence[Stage], cleanup: ExitStack) -> None:
+    """Set the variables that all stages share, and remove the measurements of their last runs."""
+    environment = os.environ
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # with it every program would compile all that it imports
+    environment.setdefault(costs.COSTS, str(costs.DEFAULT))
+    for stage in chosen:
+        costs.forget(Path(environment[costs.COSTS]), stage.name)
+    directory = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="rocketpy-stages-")))
+    environment[build_counts.COUNTS] = str(directory / "counts")
+    (directory / "counts").touch()
+    environment.setdefault(spark_runtime.CLASSES, str(directory / "spark.jsa"))
 
 
-def run_in_turn(commands: tuple[tuple[str, ...], ...], environment: Mapping[str, str]) -> bool:
-    """Run commands in the project's folder, all of them, also after a failure.
-
-    Pytest's "no tests" counts as failure like any other status.
-    """
-    results = [subprocess.run(each, cwd=ROOT, env=environment, check=False).returncode == 0 for each in commands]
-    return all(results)
+def note_cost(ended: Ended) -> None:
+    """Add a job to the measurements."""
+    costs.write_line(costs.STAGE, ended.job.stage, ended.job.stage, ended.end_s - ended.begin_s, ended.cpu_s)
 
 
-def run_side_by_side(
-    commands: tuple[tuple[str, ...], ...], environment: Mapping[str, str], at_once: int | None = None
-) -> bool:
-    """Run commands at the same time, and print what each has printed when all have ended; True if all have passed.
+def table(chosen: Sequence[Stage], ended: Sequence[Ended], skipped: set[str]) -> list[str]:
+    """Return a row for each stage: its result, from its first to its last moment, and its processor time."""
+    rows = [f"{'stage':16} {'result':8} {'seconds':>8} {'cpu s':>8}"]
+    for stage in chosen:
+        jobs = [each for each in ended if each.job.stage == stage.name]
+        if stage.name in skipped:
+            rows.append(f"{stage.name:16} skipped: its inputs are those of a run that passed")
+            continue
+        seconds = max(each.end_s for each in jobs) - min(each.begin_s for each in jobs)
+        state = "passed" if all(each.passed for each in jobs) else "FAILED"
+        rows.append(f"{stage.name:16} {state:8} {seconds:8.1f} {sum(each.cpu_s for each in jobs):8.1f}")
+    return rows
 
-    They begin in their order, at most ``at_once`` at a time.
-    """
 
-    def run(command: tuple[str, ...], output: IO[bytes]) -> bool:
-        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)
-        return done.returncode == 0
-
-    with ExitStack() as cleanup:
-        outputs = [cleanup.enter_context(tempfile.TemporaryFile()) for _ in commands]
-        threads = cleanup.enter_context(ThreadPoolExecutor(at_once or len(commands) or 1))
-        passed = list(threads.map(run, commands, outputs))
-        for output in outputs:
-            output.seek(0)
-            sys.stdout.write(output.read().decode(errors="replace"))
-    return all(passed)
+def left_out(chosen: Sequence[Stage]) -> list[str]:
+    """Return what the tier has left out, and how that is run; nothing in ``deep``."""
+    if TIER == "deep":
+        return []
+    names = {stage.name for stage in chosen}
+    parts = [f"{stage.name}: {stage.left_out}" for stage in chosen if stage.left_out and TIER == "dev"]
+    parts += [f"{stage.name}: all of it" for stage in STAGES if "deep" in stage.tiers and stage.name not in names]
+    if not parts:
+        return ["left out: hours of examples. ROCKETPY_TIER=deep make test runs them"]
+    return ["left out (ROCKETPY_TIER=ci make test runs all of it):", *(f"  {part}" for part in parts)]
 
 
 if __name__ == "__main__":

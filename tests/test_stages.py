@@ -1,48 +1,71 @@
-"""The stages of a run: what runs side by side, and that no stage is forgotten."""
+"""The stages of each tier: each test belongs to one of them, and what is left out is said."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.stages import STAGES, TIER, run_side_by_side
+from tests import stages
+from tests.jobs import Ended, Job
+from tests.stages import CI, STAGES, left_out, main, table
 
-NAMES = {stage.name for stage in STAGES}
-
-
-def noting(path: Path, status: int) -> tuple[str, ...]:
-    """Return a command that notes its begin and its end in a file."""
-    program = f"f = open({str(path)!r}, 'a'); f.write('begin '); f.flush(); f.write('end '); f.flush(); exit({status})"
-    return sys.executable, "-c", program
+ROOT = Path(__file__).parents[1]
 
 
-def test_commands_that_wait_for_their_turn_run_also_after_a_failure(tmp_path: Path) -> None:
-    notes = tmp_path / "notes"
-    assert not run_side_by_side((noting(notes, 0), noting(notes, 1), noting(notes, 0)), os.environ, at_once=1)
-    assert notes.read_text() == "begin end " * 3
-    assert run_side_by_side((noting(notes, 0),) * 2, os.environ)
-    assert run_side_by_side((), os.environ)
+def names_in(tier: str, **variables: str) -> list[str]:
+    """Return the stages of a tier, as a new process sees them."""
+    program = "from tests.stages import STAGES, TIER; print(*(each.name for each in STAGES if TIER in each.tiers))"
+    kept = {name: value for name, value in os.environ.items() if name not in ("ROCKETPY_PURE", "ROCKETPY_REQUIRE")}
+    environment = kept | {"ROCKETPY_TIER": tier} | variables
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.split()
 
 
-def test_outputs_come_in_the_order_of_the_commands(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The first one ends after the second, which it waits for."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    first, second = f"cat {pipe}; echo first", f"echo second; echo last > {pipe}"
-    assert run_side_by_side((("/bin/sh", "-c", first), ("/bin/sh", "-c", second)), os.environ, at_once=2)
-    assert capfd.readouterr().out == "last\nfirst\nsecond\n"
+def test_people_test_the_sources_and_landing_tests_all_of_it() -> None:
+    dev, ci = names_in("dev"), names_in("ci", ROCKETPY_REQUIRE="compiler")
+    assert {"style", "types", "floors", "unit", "properties", "samples"} <= set(dev)
+    assert not {"compile", "both-builds", "interop", "blackbox", "spark", "notebooks", "wheel", "hunts"} & set(dev)
+    assert set(ci) == {stage.name for stage in STAGES} - {"samples", "java", "upstream"}
+    assert names_in("deep", ROCKETPY_REQUIRE="compiler") == ci
+    assert set(ci) - set(names_in("ci", ROCKETPY_PURE="1")) == {"compile", "both-builds", "bugs", "hunts"}
 
 
-def test_a_run_has_every_stage_of_its_tier() -> None:
-    waiting = [stage for stage in STAGES if stage.by_default]
-    found: set[str] = set()
-    while waiting:
-        stage = waiting.pop()
-        found.add(stage.name)
-        named = {each for command in stage.side_by_side for each in command if "tests.stages" in command} & NAMES
-        waiting += [each for each in STAGES if each.name in named - found]
-    apart = {"java", "upstream"} | ({"unit-pure", "interop-pure"} if TIER == "dev" else set())
-    assert found == NAMES - apart
+def test_every_folder_and_file_of_tests_is_in_a_stage() -> None:
+    unit = [argument for command in stages.UNIT for argument in command]
+    ignored = {argument.removeprefix("--ignore=") for argument in unit if argument.startswith("--ignore=")}
+    elsewhere = ignored - set(stages.UNIT_FOLDERS)
+    assert elsewhere == set(stages.PROCESSES)
+    run = {argument for stage in STAGES for command in stage.commands for argument in command if CI & stage.tiers}
+    interop = {str(path.relative_to(ROOT)) for path in (ROOT / "tests/interop").glob("test_*.py")}
+    assert interop <= run
+    assert elsewhere - {"tests/interop"} <= run
+    for path in (*stages.PROCESSES, *stages.UNIT_FOLDERS, *stages.HALF_OF_PROPERTIES):
+        assert (ROOT / path).exists()
+
+
+def test_an_unknown_stage_is_named_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["unit", "units"]) == 2
+    assert "no stage named 'units', expected one of: style, " in capsys.readouterr().err
+
+
+def test_the_table_has_the_time_of_a_stage_from_its_first_to_its_last_moment() -> None:
+    unit = next(stage for stage in STAGES if stage.name == "unit")
+    wheel = next(stage for stage in STAGES if stage.name == "wheel")
+    job = Job("unit", (), {})
+    rows = table([unit, wheel], [Ended(job, True, 10.0, 20.0, 7.0), Ended(job, False, 12.0, 25.5, 8.0)], {"wheel"})
+    assert rows[1].split() == ["unit", "FAILED", "15.5", "15.0"]
+    assert rows[2] == f"{'wheel':16} skipped: its inputs are those of a run that passed"
+
+
+def test_what_a_tier_leaves_out_is_said_with_how_to_run_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "TIER", "dev")
+    head, *rest = left_out([stage for stage in STAGES if "dev" in stage.tiers])
+    assert head == "left out (ROCKETPY_TIER=ci make test runs all of it):"
+    assert "  unit: cases above 0.5 s of processor time" in rest
+    assert "  blackbox: all of it" in rest
+    monkeypatch.setattr(stages, "TIER", "deep")
+    assert left_out(STAGES) == []

@@ -166,6 +166,7 @@ def one_round(scene: Scene, number: int, planned: Round, *, again: bool) -> None
     remove_folders(lives.store, planned.deleted)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_what_was_acknowledged_survives_sigkill(flush: str, tmp_path: Path, rounds: int, counts: list[str]) -> None:
     lives: Lives = JavaLives(tmp_path) if TARGET == "java" else OurLives(tmp_path)

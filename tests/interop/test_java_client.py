@@ -33,7 +33,9 @@ def bodies(messages: list[Received]) -> list[bytes]:
     return sorted((each.body for each in messages), key=int)
 
 
-@pytest.mark.parametrize("mode", ["sync", "async", "oneway", "batch", "orderly"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param("sync", marks=pytest.mark.sample), "async", "oneway", "batch", "orderly"]
+)
 def test_each_way_of_sending_arrives(cluster: Cluster, tmp_path: Path, topic: str, group: str, mode: str) -> None:
     asked = numbered(topic, 20)
     with consumer(cluster, tmp_path / "consume", group, topic) as taking:

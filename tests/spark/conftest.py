@@ -19,6 +19,14 @@ SMALL = {"spark.sql.shuffle.partitions": "2"}
 """For many small queries: what they cost is tasks, not data. Java's options are those of every Spark in the tests."""
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what runs in the session of Spark; the other tests of this folder need no Java."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session that finds the data source by itself, as a user's would."""

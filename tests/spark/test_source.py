@@ -63,7 +63,7 @@ def test_the_top_level_module_does_not_raise_where_something_is_missing() -> Non
     assert "the Spark data source rocketmq is not available" in done.stderr
 
 
-@pytest.mark.parametrize("min_partitions", [1, 12])
+@pytest.mark.parametrize("min_partitions", [1, pytest.param(12, marks=pytest.mark.sample)])
 def test_a_store_that_java_wrote_is_read_as_java_reads_it(
     spark: SparkSession, store: Path, expected: list[dict[str, object]], min_partitions: int
 ) -> None:

@@ -75,6 +75,7 @@ def query(spark: SparkSession, rocketmq: BrokerInThread, tmp_path: Path) -> Quer
     return Query(spark, rocketmq, str(tmp_path / "checkpoint"))
 
 
+@pytest.mark.sample
 def test_available_now_reads_what_is_there_in_bounded_batches_and_the_next_run_goes_on(query: Query) -> None:
     query.send(*"abcde")
     query.run(maxOffsetsPerTrigger="2")

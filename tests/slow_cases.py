@@ -1,0 +1,98 @@
+"""Marks cases as ``slow`` that take more than half a second of processor time: ``make test`` leaves them to CI.
+
+A pytest plugin. The list ``slow_cases.txt`` is measured, not judged. It has a case a line, or a function without its
+parameters where all of its cases are slow. ``python -m tests.slow_cases`` compares the list with the last measurements
+(:mod:`tests.costs`) and prints what has changed sides: a listed case below 0.25 s, one that is not listed above 0.5 s.
+Between them either is right, so that no case moves to and fro. With ``--write`` it writes the list.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests import costs
+
+LIST = Path(__file__).with_name("slow_cases.txt")
+SLOW_S = 0.5
+QUICK_S = 0.25
+NAME = "rocketpy-slow-cases"
+
+
+@cache
+def listed() -> frozenset[str]:
+    """Return the lines of the list."""
+    return frozenset(LIST.read_text(encoding="utf-8").splitlines())
+
+
+def is_listed(case: str, names: Collection[str]) -> bool:
+    """Whether a case, or the function that it is one of, is in a list."""
+    return case in names or case.partition("[")[0] in names
+
+
+class SlowCases:
+    """Gives each listed case its mark, before pytest chooses by marks."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Mark the cases that are listed."""
+        for item in items:
+            if is_listed(item.nodeid, listed()):
+                item.add_marker(pytest.mark.slow)
+
+
+def register(config: pytest.Config) -> None:
+    """Mark slow cases, once even where two conftests ask for it."""
+    if not config.pluginmanager.has_plugin(NAME):
+        config.pluginmanager.register(SlowCases(), NAME)
+
+
+def changed_sides(names: Collection[str], measured: Mapping[str, float]) -> tuple[list[str], list[str], list[str]]:
+    """Return the cases that are now slow, the ones that no longer are, and the listed names that no case has."""
+    now_slow = sorted(case for case, cpu_s in measured.items() if cpu_s > SLOW_S and not is_listed(case, names))
+    now_quick = sorted(case for case, cpu_s in measured.items() if cpu_s < QUICK_S and is_listed(case, names))
+    known = {*measured, *(case.partition("[")[0] for case in measured)}
+    return now_slow, now_quick, sorted(set(names) - known)
+
+
+def new_list(names: Collection[str], measured: Mapping[str, float]) -> list[str]:
+    """Return the list as the measurements want it; a function stands for its cases where none of them is quick."""
+    slow = {case for case, cpu_s in measured.items() if cpu_s > (QUICK_S if is_listed(case, names) else SLOW_S)}
+    functions = defaultdict[str, list[str]](list)
+    for case in measured:
+        functions[case.partition("[")[0]].append(case)
+    whole = {name for name, cases in functions.items() if slow.issuperset(cases)}
+    return sorted(whole | {case for case in slow if case.partition("[")[0] not in whole})
+
+
+def measured_cases(directory: Path, stages: Sequence[str]) -> dict[str, float]:
+    """Return the processor time of each case that stages have run, in seconds of the usual processor."""
+    found = [each for each in costs.read_costs(directory) if each.stage in stages]
+    loops = [each.cpu_s for each in found if each.kind == costs.SPEED]
+    slowness = sum(loops) / len(loops) / costs.LOOP_S if loops else 1.0
+    return {each.name: each.cpu_s / slowness for each in found if each.kind == costs.TEST}
+
+
+def main(arguments: list[str]) -> int:
+    """Print what has changed sides in the last run of the unit tests, or write the list."""
+    measured = measured_cases(costs.DEFAULT, ("unit", "spark"))
+    names = listed() if LIST.exists() else frozenset()
+    if "--write" in arguments:
+        LIST.write_text("".join(f"{name}\n" for name in new_list(names, measured)), encoding="utf-8")
+        return 0
+    now_slow, now_quick, unknown = changed_sides(names, measured)
+    for what, cases in (("above 0.5 s, not listed", now_slow), ("below 0.25 s, listed", now_quick)):
+        for case in cases:
+            print(f"{what}: {measured[case]:.2f} s {case}")
+    for name in unknown:
+        print(f"listed, and no such case was run: {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
