@@ -15,7 +15,7 @@ import typer.main
 from bench.picture import PAGE_PATH, PICTURE_PATH, RATES_HEADING, SIZES_HEADING, draw, read_rows
 from rocketpy.cli.__main__ import app
 from tests.client.real_cluster import open_real_cluster
-from tests.page_text import ROOT, blocks, exists, links, missing_imports, named_paths
+from tests.page_text import ROOT, blocks
 from tests.patience import PATIENCE_SECONDS
 
 README = (ROOT / "README.md").read_text()
@@ -125,16 +125,6 @@ def test_the_chart_is_drawn_from_the_page_about_performance() -> None:
     assert PICTURE_PATH.read_text() == draw(PAGE_PATH.read_text())
     ElementTree.fromstring(PICTURE_PATH.read_text())
     assert f"({PICTURE_PATH.relative_to(ROOT)})" in README
-
-
-def test_imports_of_the_code_blocks_work() -> None:
-    assert [found for block in blocks(README, "python") for found in missing_imports(block)] == []
-
-
-def test_links_and_paths_lead_somewhere() -> None:
-    assert [target for target in links(README) if not (ROOT / target).exists()] == []
-    assert [path for path in named_paths(README) if not exists(path)] == []
-    assert [target for target in links(INDEX) if not (ROOT / "docs" / target).exists()] == []
 
 
 def test_the_index_has_one_line_for_each_page() -> None:

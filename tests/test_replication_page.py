@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.settings import SettingRow, format_settings, setting_rows
 from rocketpy.store.config import MessageStoreConfig
 from tests.broker.replication.test_figures import rows_of_a_slave_with_a_slave
 from tests.broker.replication.test_slave_synchronize import FIGURES_OF_A_GOOD_ROUND as FIGURES
-from tests.page_text import ROOT, links
+from tests.page_text import ROOT
 
 PAGE = (ROOT / "docs" / "replication.md").read_text()
 ALWAYS_SET = {"brokerRole", "brokerId"}
@@ -45,7 +44,3 @@ def test_every_setting_of_replication_has_a_row_with_its_default_and_unit() -> N
 def test_the_rows_of_the_runtime_info_are_those_of_the_code() -> None:
     named = [name for cells in table("What to watch") for name in re.findall(r"`(\w+)`", cells[0])]
     assert sorted(named) == sorted(rows_of_a_slave_with_a_slave() | FIGURES)
-
-
-def test_every_link_leads_somewhere() -> None:
-    assert [target for target in links(PAGE) if not (Path(ROOT / "docs") / target).exists()] == []
