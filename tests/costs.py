@@ -85,7 +85,10 @@ class Costs:
     def __init__(self, directory: Path, stage: str) -> None:
         self._stage = stage
         directory.mkdir(parents=True, exist_ok=True)
-        self._file: IO[str] = open(directory / f"{stage or 'no-stage'}-{os.getpid()}.jsonl", "a", encoding="utf-8")  # noqa: SIM115
+        path = directory / f"{stage or 'no-stage'}-{os.getpid()}.jsonl"
+        self._file: IO[str] = path.open(
+            "a", encoding="utf-8", buffering=1
+        )  # a run that is killed has written its lines
         self._meter = Meter(self._write)
         self._note_speed()
 
@@ -119,9 +122,8 @@ class Costs:
             return (yield)
 
     def pytest_sessionfinish(self) -> None:
-        """Have everything on the disk."""
+        """Measure the loop once more."""
         self._note_speed()
-        self._file.flush()
 
 
 @contextmanager
