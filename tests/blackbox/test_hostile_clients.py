@@ -24,6 +24,7 @@ import attrs
 import pytest
 
 from tests.blackbox import processes
+from tests.blackbox.ports import free_ports
 from tests.blackbox.processes import Process
 from tests.blackbox.wire import PULL_MESSAGE, SEND_BATCH_MESSAGE, SUCCESS, Wire, WireError, encode_request, send_fields
 
@@ -68,7 +69,7 @@ class Victim:
 @pytest.fixture(scope="module")
 def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     directory = tmp_path_factory.mktemp("hostile")
-    first = processes.free_ports(16)
+    first = free_ports(16)
     namesrv, port = f"127.0.0.1:{first}", first + 8
     settings = {
         **processes.broker_settings(directory, port, namesrv),

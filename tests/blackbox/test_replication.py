@@ -18,6 +18,7 @@ import pytest
 from tests.blackbox import processes
 from tests.blackbox.ledger import Ledger
 from tests.blackbox.load import Sender
+from tests.blackbox.ports import free_ports
 from tests.blackbox.wire import (
     FLUSH_SLAVE_TIMEOUT,
     SEND_MESSAGE_V2,
@@ -51,7 +52,7 @@ POLL_S = 0.01
 @pytest.fixture
 def namesrv(tmp_path: Path) -> Iterator[str]:
     """The address of a running nameserver."""
-    port = processes.free_ports(1)
+    port = free_ports(1)
     process = processes.start_nameserver(tmp_path / "namesrv", port)
     yield f"127.0.0.1:{port}"
     assert process.terminate() == 0, process.log()

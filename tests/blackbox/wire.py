@@ -16,6 +16,8 @@ from types import TracebackType
 
 import attrs
 
+from tests.patience import PATIENCE_SECONDS, wait_until
+
 SEND_MESSAGE_V2 = 310
 SEND_BATCH_MESSAGE = 320
 PULL_MESSAGE = 11
@@ -130,7 +132,7 @@ def decode_records(body: bytes) -> Iterator[Record]:
 class Wire:
     """One connection; every call blocks, at most ``timeout_s`` for each reply."""
 
-    def __init__(self, address: str, timeout_s: float = 60.0) -> None:
+    def __init__(self, address: str, timeout_s: float = PATIENCE_SECONDS) -> None:
         host, port = address.rsplit(":", 1)
         try:
             self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
@@ -187,6 +189,18 @@ class Wire:
     def send(self, topic: str, queue_id: int, body: bytes, properties: str = "") -> Response:
         """Send one message; a SUCCESS response has msgId, queueId and queueOffset among its fields."""
         return self.request(SEND_MESSAGE_V2, send_fields(topic, queue_id, properties), body)
+
+    def send_until_stored(self, topic: str, body: bytes) -> Response:
+        """Send one message to queue 0 again and again while the broker is short of something; return the last answer."""
+        answers: list[Response] = []
+
+        def is_stored() -> bool:
+            answers[:] = [self.send(topic, 0, body)]
+            assert answers[0].code in (SUCCESS, SERVICE_NOT_AVAILABLE), answers
+            return answers[0].code == SUCCESS
+
+        wait_until(is_stored, lambda: answers)
+        return answers[0]
 
     def create_topic(self, topic: str, queues: int) -> Response:
         """Create a topic at this broker."""

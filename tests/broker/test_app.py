@@ -38,7 +38,7 @@ from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.plug_in import PlugInMessageStore
 from rocketpy.store.results import PutMessageStatus
-from tests.blackbox.processes import broker_port, port_in_use
+from tests.blackbox.ports import broker_port, port_in_use
 from tests.patience import PATIENCE_SECONDS, PATIENT_BROKER, PATIENT_STORE
 from tests.remoting.test_server import Peer
 

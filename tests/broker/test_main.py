@@ -18,15 +18,8 @@ import pytest
 from rocketpy import BUILD
 from rocketpy.broker import __main__ as broker_main
 from rocketpy.errors import StartError, StoreError
-from tests.blackbox.processes import (
-    NEVER_BUSY,
-    REPOSITORY,
-    Process,
-    broker_port,
-    free_ports,
-    port_in_use,
-    python_command,
-)
+from tests.blackbox.ports import broker_port, free_ports, port_in_use
+from tests.blackbox.processes import NEVER_BUSY, REPOSITORY, Process, python_command
 from tests.blackbox.wire import Wire, WireError
 from tests.patience import PATIENCE_SECONDS
 

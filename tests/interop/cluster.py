@@ -13,6 +13,7 @@ import attrs
 
 from tests import costs
 from tests.blackbox import processes
+from tests.blackbox.ports import free_ports
 from tests.blackbox.wire import SUCCESS, Wire
 from tests.interop import tools
 from tests.interop.clients import Received
@@ -166,7 +167,7 @@ def start_cluster(
     ``kind`` is rocketpy or java; the nameserver is of the same unless ``namesrv_kind`` says otherwise.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    first = processes.free_ports(1 + 4 * brokers)
+    first = free_ports(1 + 4 * brokers)
     # A Java broker also takes the port two below its own, and the one above.
     ports = [first + 3 + 4 * index for index in range(brokers)]
     addresses = {f"broker-{index}": f"127.0.0.1:{port}" for index, port in enumerate(ports)}

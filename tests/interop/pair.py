@@ -17,6 +17,7 @@ import attrs
 
 from rocketpy.protocol.stored_message import RecordStatus, check_message
 from tests.blackbox import processes
+from tests.blackbox.ports import broker_port
 from tests.blackbox.wire import SUCCESS, Wire, WireError
 from tests.interop import tools
 from tests.interop.cluster import end_processes, is_running, send_signal
@@ -52,7 +53,7 @@ class Member:
     namesrv: str
     role: str
     settings: dict[str, object] = attrs.field(factory=dict)
-    port: int = attrs.field(factory=processes.broker_port)
+    port: int = attrs.field(factory=broker_port)
     _child: processes.Process | None = None  # ours, or the script that starts the Java broker
     _java_pids: list[int] = attrs.field(factory=list)
 

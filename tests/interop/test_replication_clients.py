@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.blackbox import processes
+from tests.blackbox.ports import free_ports
 from tests.blackbox.wire import SUCCESS, Wire
 from tests.interop import tools
 from tests.interop.clients import Program
@@ -28,7 +29,7 @@ WAIT_S = 90.0
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """A master and a slave of the make under test, at a nameserver of ours."""
     directory = tmp_path_factory.mktemp("pair")
-    port = processes.free_ports(1)
+    port = free_ports(1)
     namesrv = processes.start_nameserver(directory, port)
     try:
         with open_pair(directory, f"127.0.0.1:{port}", (TARGET, TARGET), "ASYNC_MASTER") as pair:

@@ -13,6 +13,7 @@ from rocketpy.client.config import ClientConfig
 from rocketpy.client.results import SendStatus
 from rocketpy.protocol.message import Message
 from tests.blackbox import processes
+from tests.blackbox.ports import free_ports
 from tests.interop.clients import WAIT_S, Program, ToSend, produce
 from tests.interop.cluster import Cluster
 from tests.interop.conftest import unique_name
@@ -44,7 +45,7 @@ KNOWN_CLIENT = {
 
 
 def _running(directory: Path, settings: Mapping[str, str]) -> Iterator[Cluster]:
-    first = processes.free_ports(8)
+    first = free_ports(8)
     namesrv, port = f"127.0.0.1:{first}", first + 4
     server = {name: value for name, value in settings.items() if name.startswith(("tls.server", "tls.test"))}
     cluster = Cluster("rocketpy", namesrv, {"broker-0": f"127.0.0.1:{port}"}, directory)

@@ -30,7 +30,7 @@ from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.store.disk.os_disk import OsDisk
-from tests.blackbox.processes import broker_port
+from tests.blackbox.ports import broker_port
 from tests.broker.test_app import pull, running, send, settings_at
 from tests.patience import PATIENCE_SECONDS
 

@@ -13,7 +13,7 @@ from rocketpy.errors import StartError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.store.config import BrokerRole
 from rocketpy.store.ha.protocol import encode_report
-from tests.blackbox.processes import broker_port
+from tests.blackbox.ports import broker_port
 from tests.broker.replication.cluster import Cluster, Running, open_cluster
 from tests.broker.test_app import pull
 from tests.patience import PATIENCE_SECONDS

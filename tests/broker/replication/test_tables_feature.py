@@ -21,7 +21,7 @@ from rocketpy.protocol.headers.offset import QueryConsumerOffsetRequestHeader, U
 from rocketpy.protocol.signature import RequestSigner
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.store.config import BrokerRole
-from tests.blackbox.processes import broker_port
+from tests.blackbox.ports import broker_port
 from tests.broker.acl.test_running_broker import ACCOUNTS, ADMIN, running_nameserver
 from tests.broker.test_app import running, send, settings_at
 from tests.patience import PATIENCE_SECONDS
