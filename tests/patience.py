@@ -15,8 +15,10 @@ import trio.testing
 
 PATIENCE_SECONDS = 150.0
 
-PATIENT_BROKER = {"wait_time_mills_in_send_queue": 60_000}
-PATIENT_STORE = {"os_page_cache_busy_time_out_mills": 60_000, "sync_flush_timeout": 60_000}
+PATIENCE_MS = int(1000 * PATIENCE_SECONDS)
+
+PATIENT_BROKER = {"wait_time_mills_in_send_queue": PATIENCE_MS}
+PATIENT_STORE = {"os_page_cache_busy_time_out_mills": PATIENCE_MS, "sync_flush_timeout": PATIENCE_MS}
 """Settings of a broker that refuses no send, and reports no time-out, because the machine has kept it waiting."""
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import attrs
 
 from tests.blackbox.wire import Wire, WireError
-from tests.patience import PATIENCE_SECONDS, wait_until
+from tests.patience import PATIENCE_MS, PATIENCE_SECONDS, wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 NEVER_BUSY: Mapping[str, object] = {
-    "waitTimeMillsInSendQueue": 60_000,
-    "osPageCacheBusyTimeOutMills": 60_000,
-    "syncFlushTimeout": 60_000,
+    "waitTimeMillsInSendQueue": PATIENCE_MS,
+    "osPageCacheBusyTimeOutMills": PATIENCE_MS,
+    "syncFlushTimeout": PATIENCE_MS,
 }
 """A broker refuses sends, or reports a timeout, when the machine keeps it waiting: not what these tests are about."""
 
@@ -62,10 +62,7 @@ class Process:
 
     def starved_s(self) -> float:
         """Return how long it was ready to run so far and others had the processor; 0 where the kernel does not say."""
-        try:
-            return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
-        except FileNotFoundError:
-            return 0.0
+        return starved_s(self.pid)
 
     def wait(self, timeout_s: float = PATIENCE_SECONDS) -> int:
         """Return its exit status; kills it and fails when it does not end."""
@@ -85,6 +82,14 @@ class Process:
         """End it at once with SIGKILL."""
         self.popen.kill()
         self.popen.wait()
+
+
+def starved_s(thread_id: int) -> float:
+    """Return how long a thread was ready to run so far and others had the processor; 0 if the kernel does not say."""
+    try:
+        return int(Path(f"/proc/{thread_id}/schedstat").read_text().split()[1]) / 1e9
+    except FileNotFoundError:
+        return 0.0
 
 
 def python_command(module: str, *arguments: str) -> list[str]:

@@ -30,6 +30,7 @@ GET_BROKER_RUNTIME_INFO = 28
 GET_MAX_OFFSET = 30
 GET_ROUTEINFO_BY_TOPIC = 105
 GET_BROKER_CLUSTER_INFO = 106
+GET_CONSUMER_CONNECTION_LIST = 203
 GET_PRODUCER_CONNECTION_LIST = 204
 
 SUCCESS = 0
@@ -191,7 +192,7 @@ class Wire:
         return self.request(SEND_MESSAGE_V2, send_fields(topic, queue_id, properties), body)
 
     def send_until_stored(self, topic: str, body: bytes) -> Response:
-        """Send one message to queue 0 again and again while the broker is short of something; return the last answer."""
+        """Send one message to queue 0, again while the broker is short of something; return the last answer."""
         answers: list[Response] = []
 
         def is_stored() -> bool:
@@ -285,6 +286,10 @@ class Wire:
     def has_producer(self, group: str) -> bool:
         """Return whether this broker knows a producer of the group: that takes a heartbeat."""
         return self.request(GET_PRODUCER_CONNECTION_LIST, {"producerGroup": group}).code == SUCCESS
+
+    def has_consumer(self, group: str) -> bool:
+        """Return whether this broker knows a member of the group."""
+        return self.request(GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group}).code == SUCCESS
 
     def consumer_offset(self, topic: str, group: str, queue_id: int) -> int:
         """Return what the group has committed for a queue, 0 when that is nothing."""

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.java
 TOPIC = "pairs"
 QUEUES = 4
 PER_QUEUE = 100  # a pull brings 32 at most
-WAIT_S = 90.0
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +56,7 @@ def consumer(language: str, pair: Pair, topic: str, home: Path, group: str) -> P
 
 def wait_bodies(program: Program, bodies: list[bytes]) -> None:
     """Wait until it has received these and no others, each once."""
-    found = program.wait_messages(len(bodies), WAIT_S)
+    found = program.wait_messages(len(bodies))
     assert sorted(each.body for each in found) == sorted(bodies)
 
 
