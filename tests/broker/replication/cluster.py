@@ -96,7 +96,9 @@ class Cluster:
     async def send(self, broker: Running, body: bytes = b"one", *, wait: bool = True) -> int:
         """Send a message; return the code of the answer."""
         properties = "" if wait else "WAIT\x01false"
-        return (await self.client.request(broker.at.address, send(body=body, properties=properties), 20)).code
+        return (
+            await self.client.request(broker.at.address, send(body=body, properties=properties), PATIENCE_SECONDS)
+        ).code
 
     async def figures(self, broker: Running) -> dict[str, str]:
         """Return the runtime info."""

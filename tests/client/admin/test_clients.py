@@ -21,6 +21,7 @@ from rocketpy.remoting.connection import Connection
 from tests.client.admin.conftest import BROKER, RealScene, T
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
+from tests.patience import PATIENCE_SECONDS
 
 QUEUE = MessageQueue(T, BROKER, 1)
 
@@ -41,7 +42,7 @@ async def test_the_members_of_groups_are_shown_while_they_are_online(real: RealS
 async def test_producers_are_shown_by_group_and_by_broker(real: RealScene) -> None:
     async with open_producer(real.cluster.address, group="p") as producer:
         await producer.send(Message(T, b"x"))
-        with trio.fail_after(60):
+        with trio.fail_after(PATIENCE_SECONDS):
             while "p" not in (table := (await real.admin.clients.all_producers(real.broker)).data):
                 await trio.sleep(0.01)
         (member,) = (await real.admin.clients.producers("p", T)).connection_set
