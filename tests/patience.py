@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import trio
 import trio.testing
@@ -35,6 +36,17 @@ def wait_until(condition: Callable[[], object], otherwise: Callable[[], object] 
     while not condition():
         assert time.monotonic() < deadline, otherwise()
         time.sleep(0.005)
+
+
+def starved_s(thread_id: int | str) -> float:
+    """Return how long a thread was ready to run so far and others had the processor; 0 if the kernel does not say.
+
+    A limit of real time holds without it, on the best of a few attempts.
+    """
+    try:
+        return int(Path(f"/proc/{thread_id}/schedstat").read_text().split()[1]) / 1e9
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
 
 
 async def until_blocked(condition: Callable[[], object]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 
 from tests.blackbox.wire import Wire, WireError
-from tests.patience import PATIENCE_MS, PATIENCE_SECONDS, wait_until
+from tests.patience import PATIENCE_MS, PATIENCE_SECONDS, starved_s, wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -60,39 +60,7 @@ class Process:
         """Tell whether it has not ended."""
         return self.popen.poll() is None
 
-    def starved_s(self) -> float:
-        """Return how long it was ready to run so far and others had the processor; 0 where the kernel does not say."""
-        return starved_s(self.pid)
-
-    def wait(self, timeout_s: float = PATIENCE_SECONDS) -> int:
-        """Return its exit status; kills it and fails when it does not end."""
-        try:
-            return self.popen.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise AssertionError(f"still running after {timeout_s} s:\n{self.log()}") from None
-
-    def terminate(self) -> int:
-        """Ask it to stop and return its exit status."""
-        if self.is_running():
-            self.popen.send_signal(signal.SIGTERM)
-        return self.wait()
-
-    def kill(self) -> None:
-        """End it at once with SIGKILL."""
-        self.popen.kill()
-        self.popen.wait()
-
-
-def starved_s(thread_id: int) -> float:
-    """Return how long a thread was ready to run so far and others had the processor; 0 if the kernel does not say."""
-    try:
-        return int(Path(f"/proc/{thread_id}/schedstat").read_text().split()[1]) / 1e9
-    except FileNotFoundError:
-        return 0.0
-
-
-def python_command(module: str, *arguments: str) -> list[str]:
+    def python_command(module: str, *arguments: str) -> list[str]:
     """Return the command line of ``python -m MODULE``."""
     return [sys.executable, "-m", module, *arguments]
 

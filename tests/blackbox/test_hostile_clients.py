@@ -26,9 +26,9 @@ import pytest
 
 from tests.blackbox import processes
 from tests.blackbox.ports import free_ports
-from tests.blackbox.processes import Process, starved_s
+from tests.blackbox.processes import Process
 from tests.blackbox.wire import PULL_MESSAGE, SEND_BATCH_MESSAGE, SUCCESS, Wire, WireError, encode_request, send_fields
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, starved_s
 
 pytestmark = pytest.mark.blackbox
 
