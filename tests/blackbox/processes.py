@@ -60,7 +60,31 @@ class Process:
         """Tell whether it has not ended."""
         return self.popen.poll() is None
 
-    def python_command(module: str, *arguments: str) -> list[str]:
+    def starved_s(self) -> float:
+        """Return how long it was ready to run so far and others had the processor: its first thread."""
+        return starved_s(self.pid)
+
+    def wait(self, timeout_s: float = PATIENCE_SECONDS) -> int:
+        """Return its exit status; kills it and fails when it does not end."""
+        try:
+            return self.popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"still running after {timeout_s} s:\n{self.log()}") from None
+
+    def terminate(self) -> int:
+        """Ask it to stop and return its exit status."""
+        if self.is_running():
+            self.popen.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """End it at once with SIGKILL."""
+        self.popen.kill()
+        self.popen.wait()
+
+
+def python_command(module: str, *arguments: str) -> list[str]:
     """Return the command line of ``python -m MODULE``."""
     return [sys.executable, "-m", module, *arguments]
 

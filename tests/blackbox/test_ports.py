@@ -18,12 +18,15 @@ def claimed() -> Iterator[ClaimedPorts]:
     found.release()
 
 
+def taken(claimed: ClaimedPorts) -> set[int]:
+    """Take the ports of 150 brokers, from more than one range."""
+    return {first + step for first in [claimed.take(4) for _ in range(150)] for step in range(4)}
+
+
 def test_two_runs_share_no_port(claimed: ClaimedPorts) -> None:
     other = ClaimedPorts()
     try:
-        ours, theirs = (
-            {port for _ in range(150) for port in range(first := each.take(4), first + 4)} for each in (claimed, other)
-        )
+        ours, theirs = taken(claimed), taken(other)
     finally:
         other.release()
     assert (len(ours), len(theirs)) == (600, 600)
