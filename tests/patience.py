@@ -7,8 +7,9 @@ What must not come is not waited for at all: it is ordered before something else
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import trio
@@ -57,3 +58,19 @@ async def until_blocked(condition: Callable[[], object]) -> None:
         if condition():
             return
         assert time.monotonic() < deadline, "it never came"
+
+
+async def seconds_of(
+    call: Callable[[], Awaitable[object]], is_asked: Callable[[], object], clock: trio.testing.MockClock
+) -> float:
+    """Return how long a call lasts whose request is not answered; time stands still until it has been asked.
+
+    A clock that jumped before, whenever nothing happens for a while, would not wait for a connection to be made.
+    """
+    begun = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(call)
+        await until_blocked(is_asked)
+        clock.autojump_threshold = 0.05
+    clock.autojump_threshold = math.inf
+    return trio.current_time() - begun
