@@ -15,10 +15,11 @@ from rocketpy.errors import RemotingError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.message import Message
-from rocketpy.remoting.client import RemotingClient, open_remoting_client
+from rocketpy.remoting.client import RemotingClient
 from tests.client.fake_cluster import open_fake_cluster
 from tests.client.real_cluster import open_real_cluster
 from tests.patience import PATIENCE_SECONDS
+from tests.remoting.patient_client import open_patient_client
 from tests.sent_codes import named_files
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,7 +69,7 @@ async def supported(client: RemotingClient, address: str) -> set[int]:
 
 
 async def test_the_tables_of_codes_are_what_a_cluster_answers(tmp_path: Path) -> None:
-    async with open_real_cluster(tmp_path) as cluster, open_remoting_client() as client:
+    async with open_real_cluster(tmp_path) as cluster, open_patient_client() as client:
         for heading, address in (("Nameserver", cluster.address), ("Broker", cluster.broker_address)):
             claimed = {row.code for row in rows(heading).values() if row.is_served}
             answered = await supported(client, address)

@@ -21,6 +21,7 @@ from pathlib import Path
 import attrs
 
 from tests.blackbox import processes
+from tests.blackbox.ports import free_ports
 from tests.blackbox.processes import Process
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -85,7 +86,7 @@ def outside(python: Path, **more: str) -> dict[str, str]:
 
 def serve(python: Path, folder: Path, variables: Mapping[str, str]) -> Served:
     """Run a nameserver and a broker of an environment, send through them with its console script, and read it again."""
-    name_server = processes.free_ports(5)
+    name_server = free_ports(5)
     broker = name_server + 3
     (folder / "namesrv.conf").write_text(f"listenPort={name_server}\nbindAddress=127.0.0.1\n")
     (folder / "broker.conf").write_text(

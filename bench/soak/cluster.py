@@ -10,6 +10,7 @@ from pathlib import Path
 import attrs
 
 from tests.blackbox import processes
+from tests.blackbox.ports import broker_port
 from tests.blackbox.wire import SUCCESS, Wire, WireError
 
 DELAY_LEVELS = "1s 1s 1s 1s 2s 2s 2s 2s 3s 3s 3s 3s 4s 4s 4s 4s 5s 5s"
@@ -37,7 +38,7 @@ class BrokerProcess:
     role: str
     directory: Path
     namesrv: str
-    port: int = attrs.field(factory=processes.broker_port)
+    port: int = attrs.field(factory=broker_port)
     master_ha_address: str = ""
     process: processes.Process | None = None
 

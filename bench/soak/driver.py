@@ -23,6 +23,7 @@ from bench.soak.journal import JournalReader
 from bench.soak.judge import ORDERED_TOPIC, PLAIN_TOPIC, TRANSACTION_TOPIC, Group, Sent
 from bench.soak.member import QUEUES
 from tests.blackbox import processes
+from tests.blackbox.ports import free_ports
 from tests.blackbox.wire import Wire
 
 PATIENCE_SECONDS = 120.0
@@ -82,7 +83,7 @@ def open_soak(directory: Path, seed: int, *, pace: float = 1.0) -> Iterator[Soak
 
     ``pace`` is a factor on the pauses between harms and on the time for which brokers are away.
     """
-    port = processes.free_ports(1)
+    port = free_ports(1)
     nameserver = processes.start_nameserver(directory / "nameserver", port)
     soak = Soak(directory, f"127.0.0.1:{port}", nameserver, seed, pace)
     try:

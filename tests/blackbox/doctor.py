@@ -7,14 +7,15 @@ import subprocess
 from typing import Any
 
 from tests.blackbox.processes import REPOSITORY, python_command
-
-TIMEOUT_S = 120.0
+from tests.patience import PATIENCE_SECONDS
 
 
 def examine(namesrv: str) -> tuple[int, list[dict[str, Any]]]:
     """Return its exit status and its findings; the object says the same about problems as the status."""
     command = python_command("rocketpy.cli", "doctor", "-n", namesrv, "--json", "--watch", "0")
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    done = subprocess.run(
+        command, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
     assert done.stderr == "", done.stderr
     fields = json.loads(done.stdout)
     problems = [each for each in fields["findings"] if each["severity"] == "problem"]

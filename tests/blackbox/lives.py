@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import signal
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -13,10 +11,11 @@ from typing import Protocol
 import attrs
 
 from tests.blackbox import processes
+from tests.blackbox.ports import broker_port
 from tests.blackbox.wire import Wire, WireError
 from tests.interop.cluster import Cluster, start_cluster
+from tests.patience import wait_until
 
-_POLL_S = 0.001
 _NO_NAMESERVER = "127.0.0.1:9"
 
 
@@ -62,7 +61,7 @@ class OurLives:
 
     def begin(self, settings: Mapping[str, object]) -> None:
         """Start a broker and return at once."""
-        port = processes.broker_port()
+        port = broker_port()
         self._address = f"127.0.0.1:{port}"
         given = {**processes.broker_settings(self.directory, port, _NO_NAMESERVER), **settings}
         self._process = processes.start_broker(self.directory, given)
@@ -70,24 +69,19 @@ class OurLives:
     def live(self, settings: Mapping[str, object]) -> str:
         """Start a broker and wait for its first answer."""
         self.begin(settings)
-        deadline = time.monotonic() + processes.START_TIMEOUT_S
-        while time.monotonic() < deadline:
-            assert self.process.is_running(), self.process.log()
-            with contextlib.suppress(WireError), Wire(self._address, timeout_s=processes.START_TIMEOUT_S) as wire:
-                wire.topic_table()
-                return self._address
-            time.sleep(_POLL_S)
-        raise AssertionError(f"it does not serve:\n{self.process.log()}")
+        wait_until(self._serves, lambda: f"it does not serve:\n{self.process.log()}")
+        return self._address
 
     def await_opening(self) -> None:
         """Wait until the broker of now opens its store: that is when it locks it, right before recovery."""
         lock = self.store / "lock"
         before = self._written_ns(lock)
-        deadline = time.monotonic() + processes.START_TIMEOUT_S
-        while self._written_ns(lock) == before:
+
+        def is_opening() -> bool:
             assert self.process.is_running(), self.process.log()
-            assert time.monotonic() < deadline, self.process.log()
-            time.sleep(_POLL_S)
+            return self._written_ns(lock) != before
+
+        wait_until(is_opening, self.process.log)
 
     def terminate(self) -> None:
         """Ask the broker of now to stop, and return at once."""
@@ -101,6 +95,15 @@ class OurLives:
     def stop(self) -> int:
         """End it in order and return its exit status."""
         return self.process.terminate()
+
+    def _serves(self) -> bool:
+        assert self.process.is_running(), self.process.log()
+        try:
+            with Wire(self._address) as wire:
+                wire.topic_table()
+        except WireError:
+            return False
+        return True
 
     @staticmethod
     def _written_ns(path: Path) -> int:

@@ -22,6 +22,7 @@ from tests.blackbox.wire import (
     encode_request,
     send_fields,
 )
+from tests.patience import PATIENCE_SECONDS
 
 _SIZES = (0, 10, 100, 1000, 5000)
 _FILLING = random.Random("filling").randbytes(20_000)
@@ -96,12 +97,12 @@ class Sender:
     def join(self) -> None:
         """Wait until the connection has broken or the limit is reached, and all that came over it is counted."""
         assert self._thread is not None
-        self._thread.join(120)
+        self._thread.join(2 * PATIENCE_SECONDS)  # it may wait for one last answer itself
         assert not self._thread.is_alive(), f"{self.name} has not noticed that the broker is gone"
 
     def _run(self) -> None:
         try:
-            with Wire(self.address, timeout_s=90) as wire:
+            with Wire(self.address) as wire:
                 self._send(wire)
         except WireError:
             pass  # the broker was killed, as it should be

@@ -1,74 +1,25 @@
-"""Real processes on loopback: ports, rocketpy's nameserver and broker, waiting until they serve, ending them by pid."""
+"""Real processes on loopback: rocketpy's nameserver and broker, waiting until they serve, ending them by pid."""
 
 from __future__ import annotations
 
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
 from tests.blackbox.wire import Wire, WireError
+from tests.patience import PATIENCE_MS, PATIENCE_SECONDS, starved_s, wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-# No measure of how fast anything is: an idle machine needs a hundredth, a slow and busy one may need half.
-START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 90.0
-REFUSAL_TIMEOUT_S = 120.0
-
-
-def free_ports(count: int) -> int:
-    """Return the first of ``count`` consecutive ports that are free on loopback now.
-
-    Below the range that the kernel gives to outgoing connections, so that none of our own clients takes one meanwhile.
-    """
-    chance = random.Random(f"{os.getpid()} {time.monotonic_ns()}")
-    for _ in range(200):
-        first = chance.randrange(12_000, 32_000 - count)
-        if all(map(is_free, range(first, first + count))):
-            return first
-    raise RuntimeError(f"no {count} consecutive free ports")
-
-
-def broker_port() -> int:
-    """Return a port for a broker that is free now, nor the two below it nor the one above it.
-
-    The broker also listens two below its port; the one above is for replication.
-    """
-    return free_ports(4) + 2
-
-
-def is_free(port: int) -> bool:
-    """Return whether the port is free."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
-@contextmanager
-def port_in_use() -> Iterator[int]:
-    """Listen on a port for as long as the block lasts."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(1)
-        yield listener.getsockname()[1]
-
 
 NEVER_BUSY: Mapping[str, object] = {
-    "waitTimeMillsInSendQueue": 60_000,
-    "osPageCacheBusyTimeOutMills": 60_000,
-    "syncFlushTimeout": 60_000,
+    "waitTimeMillsInSendQueue": PATIENCE_MS,
+    "osPageCacheBusyTimeOutMills": PATIENCE_MS,
+    "syncFlushTimeout": PATIENCE_MS,
 }
 """A broker refuses sends, or reports a timeout, when the machine keeps it waiting: not what these tests are about."""
 
@@ -110,14 +61,11 @@ class Process:
         return self.popen.poll() is None
 
     def starved_s(self) -> float:
-        """Return how long it was ready to run so far and others had the processor; 0 where the kernel does not say."""
-        try:
-            return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
-        except FileNotFoundError:
-            return 0.0
+        """Return how long it was ready to run so far and others had the processor: its first thread."""
+        return starved_s(self.pid)
 
-    def wait(self, timeout_s: float) -> int:
-        """Return its exit status; kills it and fails when it does not end in time."""
+    def wait(self, timeout_s: float = PATIENCE_SECONDS) -> int:
+        """Return its exit status; kills it and fails when it does not end."""
         try:
             return self.popen.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -128,7 +76,7 @@ class Process:
         """Ask it to stop and return its exit status."""
         if self.is_running():
             self.popen.send_signal(signal.SIGTERM)
-        return self.wait(STOP_TIMEOUT_S)
+        return self.wait()
 
     def kill(self) -> None:
         """End it at once with SIGKILL."""
@@ -202,11 +150,9 @@ def start_broker(directory: Path, settings: Mapping[str, object], *, wrap: Seque
     return Process.start(command, directory / f"{name}.log", cwd=directory)
 
 
-def await_brokers(
-    namesrv: str, names: set[str], children: Sequence[Process], timeout_s: float = START_TIMEOUT_S
-) -> None:
+def await_brokers(namesrv: str, names: set[str], children: Sequence[Process]) -> None:
     """Wait until the nameserver has a route to each broker: from then on clients can send to it."""
-    _await(children, lambda: _routes(namesrv) >= names, f"brokers {sorted(names)}", timeout_s)
+    _await(children, lambda: _routes(namesrv) >= names, f"brokers {sorted(names)}")
 
 
 def await_any_broker(namesrv: str, children: Sequence[Process]) -> None:
@@ -216,7 +162,7 @@ def await_any_broker(namesrv: str, children: Sequence[Process]) -> None:
 
 def _routes(namesrv: str) -> set[str]:
     try:
-        with Wire(namesrv, timeout_s=2.0) as wire:
+        with Wire(namesrv) as wire:
             return wire.brokers_of("TBW102")
     except WireError:
         return set()
@@ -224,21 +170,19 @@ def _routes(namesrv: str) -> set[str]:
 
 def _answers(address: str) -> bool:
     try:
-        Wire(address, timeout_s=2.0).close()
+        Wire(address).close()
     except WireError:
         return False
     return True
 
 
-def _await(
-    children: Sequence[Process], condition: Callable[[], bool], what: str, timeout_s: float = START_TIMEOUT_S
-) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
+def _await(children: Sequence[Process], condition: Callable[[], bool], what: str) -> None:
+    def is_so() -> bool:
+        if condition():
+            return True
         for child in children:
             if not child.is_running():
                 raise AssertionError(f"{what}: ended with status {child.popen.returncode}:\n{child.log()}")
-        if time.monotonic() > deadline:
-            logs = "\n".join(child.log() for child in children)
-            raise AssertionError(f"{what}: not there after {timeout_s} s:\n{logs}")
-        time.sleep(0.02)
+        return False
+
+    wait_until(is_so, lambda: "\n".join([f"{what}: not there", *(child.log() for child in children)]))

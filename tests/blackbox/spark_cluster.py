@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import time
 import venv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,9 @@ import attrs
 import pyspark
 
 import hatch_build
-from tests.blackbox.processes import REPOSITORY, START_TIMEOUT_S, free_ports
+from tests.blackbox.ports import free_ports
+from tests.blackbox.processes import REPOSITORY
+from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.spark_runtime import java_options
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -45,7 +46,6 @@ WORKERS = 2
 WORKER_MEMORY = "1g"
 EXECUTOR_MEMORY = "512m"
 DAEMON_MEMORY = "192m"
-END_S = 60.0
 EXECUTOR_CLASS = b"CoarseGrainedExecutorBackend"
 
 
@@ -65,9 +65,9 @@ class SparkCluster:
         """Return the process id of a worker's executor; KeyError if it has none at the moment."""
         pid = self.workers[worker].pid
         for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (task / "children").read_text().split()):
+            for child in map(int, _read_if_there(task / "children").split()):
                 # A worker also has what is left of the shell that has started it, which no signal ends.
-                if EXECUTOR_CLASS in Path(f"/proc/{child}/cmdline").read_bytes():
+                if EXECUTOR_CLASS in _read_if_there(Path(f"/proc/{child}/cmdline")):
                     return child
         raise KeyError(f"worker {worker} has no executor")
 
@@ -109,6 +109,10 @@ def submit(
         "spark.executor.memory": EXECUTOR_MEMORY,
         "spark.executor.extraJavaOptions": java_options(),
         "spark.ui.enabled": "false",
+        # No job begins before both executors are there: the first one could have done it alone.
+        "spark.cores.max": str(WORKERS),
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{PATIENCE_SECONDS:.0f}s",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
     }
@@ -146,7 +150,7 @@ def make_wheel(directory: Path) -> Path:
     """
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(directory), str(REPOSITORY)]
     environment = os.environ | {hatch_build.VARIABLE: "1"}
-    subprocess.run(command, check=True, capture_output=True, timeout=START_TIMEOUT_S, env=environment)
+    subprocess.run(command, check=True, capture_output=True, timeout=2 * PATIENCE_SECONDS, env=environment)
     (wheel,) = directory.glob("*.whl")
     return wheel.rename(directory / "rocketpy.zip")
 
@@ -161,19 +165,21 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.terminate()
         try:
-            process.wait(END_S)
+            process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    deadline = time.monotonic() + END_S
-    while left := members(process.pid):
+
+    def are_gone() -> bool:
+        left = members(process.pid)
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        assert time.monotonic() < deadline, f"processes {left} do not end"
-        time.sleep(0.02)
+        return not left
+
+    wait_until(are_gone, lambda: f"processes {members(process.pid)} do not end")
 
 
 def members(session: int) -> list[int]:
@@ -188,6 +194,14 @@ def members(session: int) -> list[int]:
             if int(of_session) == session and state != "Z":
                 found.append(int(entry.name))
     return found
+
+
+def _read_if_there(path: Path) -> bytes:
+    """Return what a file of /proc says, nothing if its thread or process has just ended."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def _environment(directory: Path) -> dict[str, str]:
@@ -223,8 +237,8 @@ def _start(
 
 
 def _await_text(process: subprocess.Popen[bytes], log_path: Path, text: str) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while text not in (said := log_path.read_text()):
-        assert process.poll() is None, said
-        assert time.monotonic() < deadline, said
-        time.sleep(0.02)
+    def is_said() -> bool:
+        assert process.poll() is None, log_path.read_text()
+        return text in log_path.read_text()
+
+    wait_until(is_said, log_path.read_text)

@@ -15,7 +15,9 @@ import pytest
 
 from tests.blackbox import processes
 from tests.blackbox.lives import OurLives
+from tests.blackbox.ports import broker_port
 from tests.blackbox.wire import SUCCESS, Wire
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.blackbox
 
@@ -58,7 +60,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 def refused(lives: OurLives, *wrap: str) -> str:
     """Start a broker that is to end by itself; return its only line, and check that the store is as it was."""
-    settings = {**processes.broker_settings(lives.directory, processes.broker_port(), "127.0.0.1:9"), **SETTINGS}
+    settings = {**processes.broker_settings(lives.directory, broker_port(), "127.0.0.1:9"), **SETTINGS}
     config = processes.write_config(lives.directory / "refused.conf", settings)
     command = [*wrap, *processes.python_command("rocketpy.broker", "-c", str(config))]
     before = contents(lives.store) if not wrap else {}
@@ -67,7 +69,7 @@ def refused(lives: OurLives, *wrap: str) -> str:
         cwd=lives.directory,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=processes.REFUSAL_TIMEOUT_S,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     lines = done.stderr.decode().strip().splitlines()

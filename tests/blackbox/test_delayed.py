@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.blackbox.lives import OurLives
-from tests.blackbox.wire import SUCCESS, Wire
+from tests.blackbox.wire import SUCCESS, Record, Wire
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.blackbox
 
@@ -23,7 +24,7 @@ SETTINGS = {
     "mappedFileSizeCommitLog": 1 << 18,
     "mappedFileSizeConsumeQueue": 20_000,
 }
-DELIVERED_S = 120.0
+LAST = {b"last of 1", b"last of 2"}
 
 
 def send_some(wire: Wire, round_number: int) -> list[tuple[int, bytes]]:
@@ -31,11 +32,20 @@ def send_some(wire: Wire, round_number: int) -> list[tuple[int, bytes]]:
     acknowledged = []
     for index in range(PER_ROUND):
         level = 1 + index % 2
-        body = f"{round_number} {index}".encode()
-        response = wire.send(TOPIC, 0, body, f"DELAY\x01{level}\x02WAIT\x01true\x02")
-        assert response.code == SUCCESS, response
-        acknowledged.append((level, body))
+        acknowledged.append((level, send_delayed(wire, f"{round_number} {index}".encode(), level)))
     return acknowledged
+
+
+def send_delayed(wire: Wire, body: bytes, level: int) -> bytes:
+    """Send a message and return its body, which is acknowledged then."""
+    response = wire.send(TOPIC, 0, body, f"DELAY\x01{level}\x02WAIT\x01true\x02")
+    assert response.code == SUCCESS, response
+    return body
+
+
+def delivered_of(wire: Wire) -> list[Record]:
+    """Return what has been delivered so far."""
+    return list(wire.pull_all(TOPIC, 0, 0, wire.max_offset(TOPIC, 0)))
 
 
 def test_each_message_is_delivered_once_over_kills(tmp_path: Path) -> None:
@@ -54,12 +64,11 @@ def test_each_message_is_delivered_once_over_kills(tmp_path: Path) -> None:
             else:
                 lives.kill()
         with Wire(lives.live(SETTINGS)) as wire:
-            deadline = time.monotonic() + DELIVERED_S
-            while wire.max_offset(TOPIC, 0) < len(acknowledged) and time.monotonic() < deadline:
-                time.sleep(0.1)
-            time.sleep(2.5)  # what would be delivered again has its chance
-            end = wire.max_offset(TOPIC, 0)
-            delivered = [each.body for each in wire.pull_all(TOPIC, 0, 0, end)]
+            wait_until(lambda: wire.max_offset(TOPIC, 0) >= len(acknowledged))
+            # Each level is delivered in its order. So what is sent last comes after all that would come again.
+            acknowledged += [(level, send_delayed(wire, f"last of {level}".encode(), level)) for level in DELAYS_MS]
+            wait_until(lambda: {each.body for each in delivered_of(wire)} >= LAST)
+            delivered = [each.body for each in delivered_of(wire)]
     finally:
         lives.kill()
     assert sorted(delivered) == sorted(body for _, body in acknowledged)

@@ -16,14 +16,14 @@ import attrs
 import pytest
 
 from tests.blackbox import processes
+from tests.blackbox.ports import free_ports
 from tests.blackbox.processes import Process
-from tests.blackbox.wire import SERVICE_NOT_AVAILABLE, SUCCESS, Response, Wire
+from tests.blackbox.wire import SERVICE_NOT_AVAILABLE, SUCCESS, Wire
 
 pytestmark = pytest.mark.blackbox
 
 DESCRIPTORS = 256
 IDLE_CONNECTIONS = 300
-_RECOVERY_TIMEOUT_S = 60.0
 
 
 @attrs.frozen
@@ -46,7 +46,7 @@ class PoorBroker:
 
 @pytest.fixture
 def poor_broker(tmp_path: Path) -> Iterator[PoorBroker]:
-    first = processes.free_ports(6)
+    first = free_ports(6)
     nameserver = processes.start_nameserver(tmp_path / "nameserver", first)
     settings = processes.broker_settings(tmp_path, first + 4, f"127.0.0.1:{first}")
     wrap = ["sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh"]
@@ -68,15 +68,6 @@ def idle_connections(stack: ExitStack, address: str, count: int) -> None:
         idle.connect_ex((host, int(port)))
 
 
-def send_until_stored(wire: Wire, topic: str) -> Response:
-    deadline = time.monotonic() + _RECOVERY_TIMEOUT_S
-    while (response := wire.send(topic, 0, b"after")).code != SUCCESS:
-        assert response.code == SERVICE_NOT_AVAILABLE, response
-        assert time.monotonic() < deadline, response
-        time.sleep(0.1)
-    return response
-
-
 def test_idle_connections_do_not_end_a_broker_with_few_descriptors(poor_broker: PoorBroker) -> None:
     with Wire(poor_broker.address) as wire, ExitStack() as stack:
         assert wire.send("Before", 0, b"before").code == SUCCESS
@@ -91,7 +82,7 @@ def test_idle_connections_do_not_end_a_broker_with_few_descriptors(poor_broker: 
         assert poor_broker.process.is_running()
         stack.close()
         for number in range(20):
-            send_until_stored(wire, f"New{number}")
+            wire.send_until_stored(f"New{number}", b"after")
         assert [each.body for each in wire.pull_all("Before", 0, 0, 2)] == [b"before", b"during"]
     assert "Traceback" not in poor_broker.process.log()
 
@@ -110,6 +101,8 @@ def test_without_any_descriptor_open_queues_take_messages_and_others_say_why(poo
                 count += 1
             assert len(list(wire.pull_all("Open", 0, 0, count))) == count
             assert poor_broker.process.is_running()
-        assert int(send_until_stored(wire, "Other").fields["queueOffset"]) == 0, "a refused message took an offset"
+        assert int(wire.send_until_stored("Other", b"after").fields["queueOffset"]) == 0, (
+            "a refused message took an offset"
+        )
         assert wire.send("Third", 0, b"new").code == SUCCESS
     assert "Traceback" not in poor_broker.process.log()

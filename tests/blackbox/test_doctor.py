@@ -14,8 +14,10 @@ import pytest
 
 from tests.blackbox import processes
 from tests.blackbox.doctor import examine, problems_of
+from tests.blackbox.ports import broker_port, free_ports, port_in_use
 from tests.blackbox.wire import SLAVE_NOT_AVAILABLE, SUCCESS, Wire
 from tests.interop.pair import NAME, Pair, open_pair
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.blackbox
 
@@ -31,13 +33,12 @@ time.time = lambda: time.time_ns() / 1e9
 from rocketpy.broker.__main__ import main
 sys.exit(main())
 """
-REGISTRATION_S = 60.0
 
 
 @pytest.fixture
 def namesrv(tmp_path: Path) -> Iterator[str]:
     """The address of a running nameserver."""
-    port = processes.free_ports(1)
+    port = free_ports(1)
     process = processes.start_nameserver(tmp_path / "namesrv", port)
     yield f"127.0.0.1:{port}"
     assert process.terminate() == 0, process.log()
@@ -60,28 +61,35 @@ def subject_of(pair: Pair, *, is_slave: bool) -> str:
 
 
 def wait_problems(namesrv: str, expected: dict[str, str]) -> None:
-    """Wait until these are the problems: brokers and nameserver take a moment to learn of each other."""
-    deadline = time.monotonic() + REGISTRATION_S
-    while (found := problems_of(namesrv)) != expected:
-        assert time.monotonic() < deadline, f"{found}, expected {expected}"
+    """Wait until these are the problems: brokers and nameserver take a moment to learn of each other.
+
+    What answers slowly, because the machine is busy, is a problem too, until it answers.
+    """
+    found: list[dict[str, str]] = []
+
+    def are_so() -> bool:
+        found[:] = [problems_of(namesrv)]
+        return found == [expected]
+
+    wait_until(are_so, lambda: f"{found}, expected {expected}")
 
 
 def test_a_slave_that_is_paused_dead_or_behind_is_found(pair: Pair, namesrv: str) -> None:
     master, slave = (subject_of(pair, is_slave=each) for each in (False, True))
+    wait_problems(namesrv, {})
     status, findings = examine(namesrv)
-    assert problems_of(namesrv) == {}
     assert status == any(each["check"] == "disk-full" for each in findings)
     assert "single-copy" not in {each["check"] for each in findings}
 
     pair.slave.send_signal(signal.SIGSTOP)
-    assert problems_of(namesrv) == {"address-unreachable": slave, "sync-master-without-slave": master}
+    wait_problems(namesrv, {"address-unreachable": slave, "sync-master-without-slave": master})
     pair.slave.send_signal(signal.SIGCONT)
     wait_problems(namesrv, {})
 
     pair.slave.kill()
     wait_problems(namesrv, {"sync-master-without-slave": master})
 
-    with processes.port_in_use() as silent:
+    with port_in_use() as silent:
         pair.slave.settings["haMasterAddress"] = f"127.0.0.1:{silent}"
         with Wire(pair.master.address) as wire:
             for _ in range(LAG_MESSAGES):
@@ -92,35 +100,38 @@ def test_a_slave_that_is_paused_dead_or_behind_is_found(pair: Pair, namesrv: str
     pair.slave.settings["haMasterAddress"] = f"127.0.0.1:{pair.master.port + 1}"
     pair.slave.start()
     pair.wait_following()
-    assert problems_of(namesrv) == {}
+    wait_problems(namesrv, {})
 
     pair.master.kill()
     wait_problems(namesrv, {"no-master": NAME, "replication-stopped": slave})
 
 
 def test_two_masters_of_one_name_are_found(pair: Pair, namesrv: str, tmp_path: Path) -> None:
-    other = attrs.evolve(pair.master, directory=tmp_path / "other", port=processes.broker_port())
+    other = attrs.evolve(pair.master, directory=tmp_path / "other", port=broker_port())
     other.start()
     try:
-        deadline = time.monotonic() + REGISTRATION_S
-        while "broker-id-conflict" not in (found := problems_of(namesrv)):
-            assert time.monotonic() < deadline, found
-        assert found["broker-id-conflict"].startswith(f"{NAME} master 127.0.0.1:")
+        wait_until(
+            lambda: problems_of(namesrv).get("broker-id-conflict", "").startswith(f"{NAME} master 127.0.0.1:"),
+            lambda: problems_of(namesrv),
+        )
     finally:
         other.kill()
 
 
 def test_a_clock_that_is_an_hour_ahead_is_found(tmp_path: Path, namesrv: str) -> None:
-    settings = processes.broker_settings(tmp_path, processes.broker_port(), namesrv)
+    settings = processes.broker_settings(tmp_path, broker_port(), namesrv)
     config = processes.write_config(tmp_path / "broker.conf", settings)
     broker = processes.Process.start([sys.executable, "-c", SKEWED, "-c", str(config)], tmp_path / "broker.log",
                                      cwd=processes.REPOSITORY)  # fmt: skip
     try:
         processes.await_brokers(namesrv, {"broker-0"}, [broker])
-        assert problems_of(namesrv) == {"clock-skew": f"broker-0 master 127.0.0.1:{settings['listenPort']}"}
+        wait_problems(namesrv, {"clock-skew": f"broker-0 master 127.0.0.1:{settings['listenPort']}"})
+        begun = time.monotonic()
         _, findings = examine(namesrv)
+        took_s = time.monotonic() - begun
         (skew,) = [each for each in findings if each["check"] == "clock-skew"]
         assert "s ahead of this machine's" in skew["problem"]
-        assert abs(int(skew["problem"].split()[3]) - SKEW_SECONDS) <= 2
+        # It asks while it runs, and rounds to whole seconds.
+        assert abs(int(skew["problem"].split()[3]) - SKEW_SECONDS) <= 1 + took_s
     finally:
         broker.kill()

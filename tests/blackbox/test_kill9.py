@@ -22,6 +22,7 @@ from tests.blackbox.ledger import Ledger
 from tests.blackbox.lives import JavaLives, Lives, OurLives, remove_folders
 from tests.blackbox.load import Sender, key_of, parse_body
 from tests.blackbox.wire import SUCCESS, Wire
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.blackbox
 
@@ -31,8 +32,6 @@ BATCHES = (0, 0, 7, 16)  # a sender each: two of single messages, two of batches
 WINDOW = 16
 TOPIC = "kill9"
 LOOKED_UP = 5
-INDEX_TIMEOUT_S = 120.0
-FIRST_ANSWER_S = 60.0
 LOAD_S = 0.05, 0.22
 RECOVERY_S = 0.08  # about how long opening a store of these sizes takes
 STOP_S = 0.06
@@ -115,10 +114,7 @@ class Scene:
         ]
         for sender in senders:
             sender.start()
-        deadline = time.monotonic() + FIRST_ANSWER_S
-        while not any(sender.acknowledged for sender in senders):
-            assert time.monotonic() < deadline, "no sender has had an answer"
-            time.sleep(0.001)
+        wait_until(lambda: any(sender.acknowledged for sender in senders), lambda: "no sender has had an answer")
         time.sleep(self.chance.uniform(*LOAD_S))
         return senders
 
@@ -133,12 +129,12 @@ class Scene:
     def _look_up(self, wire: Wire) -> None:
         """Ask the index for some acknowledged messages; after a crash it catches up while the broker serves."""
         places = sorted(self.ledger.acknowledged)
-        deadline = time.monotonic() + INDEX_TIMEOUT_S
         for place in self.chance.sample(places, min(LOOKED_UP, len(places))):
             sent = self.ledger.acknowledged[place]
-            while sent not in [parse_body(each.body) for each in wire.query(TOPIC, key_of(*sent))]:
-                assert time.monotonic() < deadline, f"the index has no {sent}, which is at {place}"
-                time.sleep(0.01)
+            wait_until(
+                lambda sent=sent: sent in [parse_body(each.body) for each in wire.query(TOPIC, key_of(*sent))],
+                lambda sent=sent, place=place: f"the index has no {sent}, which is at {place}",
+            )
 
 
 def one_round(scene: Scene, number: int, planned: Round, *, again: bool) -> None:

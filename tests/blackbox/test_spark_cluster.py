@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +36,7 @@ from tests.blackbox.spark_cluster import (
     running_cluster,
     submit,
 )
+from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.spark_runtime import require_spark
 
 pytestmark = [pytest.mark.blackbox, pytest.mark.spark]
@@ -47,7 +47,6 @@ BODY_SIZE = 2048
 OFFSETS_PER_TRIGGER = QUEUES * MESSAGES_PER_QUEUE // 2
 SINK_GATE = "sink-gate"
 GATES = ("archive-gate", SINK_GATE, "stream-gate")
-STEP_S = 200.0
 REPEATS_WITH = "SPARK_ROW_KEY"
 Place = tuple[int, int, int]  # queue, queue offset, checksum of the body
 
@@ -84,7 +83,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
                 if gate == SINK_GATE:
                     _await_rows_of_both(broker)
                 killed.append(_kill_executor(cluster, number % WORKERS, work / gate))
-            assert program.wait(STEP_S) == 0, _log(directory)
+            assert program.wait(2 * PATIENCE_SECONDS) == 0, _log(directory)
         finally:
             end_session(program)
         written = broker.messages("Target")
@@ -175,20 +174,21 @@ def _submit(cluster: SparkCluster, python: Path, broker: BrokerInThread, directo
 
 def _await_both(cluster: SparkCluster, program: subprocess.Popen[bytes], gate: Path, directory: Path) -> None:
     """Wait until tasks of both workers are at a gate."""
-    deadline = time.monotonic() + STEP_S
     workers = {cluster.work_directory(number) for number in range(WORKERS)}
-    while {place.parents[1] for place in _waiting(gate)} != workers:
+
+    def are_there() -> bool:
         assert program.poll() is None, _log(directory)
-        assert time.monotonic() < deadline, f"{gate.name}: {_log(directory)}"
-        time.sleep(0.02)
+        return {place.parents[1] for place in _waiting(gate)} == workers
+
+    wait_until(are_there, lambda: f"{gate.name}: {_log(directory)}")
 
 
 def _await_rows_of_both(broker: BrokerInThread) -> None:
     """Wait until two tasks have sent rows; each writes those of one queue."""
-    deadline = time.monotonic() + STEP_S
-    while len({each.queue_id for each in broker.messages("Target")}) < WORKERS:
-        assert time.monotonic() < deadline, "no rows before the gate"
-        time.sleep(0.02)
+    wait_until(
+        lambda: len({each.queue_id for each in broker.messages("Target")}) >= WORKERS,
+        lambda: "no rows before the gate",
+    )
 
 
 def _kill_executor(cluster: SparkCluster, worker: int, gate: Path) -> Path:

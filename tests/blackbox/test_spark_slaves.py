@@ -24,6 +24,7 @@ from rocketpy.spark.options.parsing import parse
 from rocketpy.spark.schema import spark_schema
 from rocketpy.spark.stream.reader import RocketMQStreamReader, open_stream_reader
 from tests.blackbox import processes
+from tests.blackbox.ports import free_ports
 from tests.blackbox.wire import SUCCESS, Wire
 from tests.interop.pair import Pair, open_pair
 
@@ -38,7 +39,7 @@ SCHEMA = spark_schema(["queue_offset", "body"])
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
     """A master with messages in one queue, and a slave that has all of them."""
-    port = processes.free_ports(1)
+    port = free_ports(1)
     namesrv = processes.start_nameserver(tmp_path / "namesrv", port)
     settings = {"mappedFileSizeCommitLog": 1 << 25}  # one file: a new slave begins with its master's last one
     with open_pair(tmp_path, f"127.0.0.1:{port}", ("rocketpy", "rocketpy"), "ASYNC_MASTER", **settings) as pair:
@@ -67,7 +68,7 @@ def options(pair: Pair, read_from: str) -> dict[str, str]:
         "topic": TOPIC,
         "readFrom": read_from,
         "startingOffsets": "earliest",
-        "requestTimeoutMs": "5000",
+        "requestTimeoutMs": "60000",
     }
 
 
@@ -103,6 +104,7 @@ def test_slaves_are_read_while_the_master_dies_and_planned_with_while_there_is_n
     pair.master.start()
     with Wire(pair.master.address) as wire:
         send(wire, MESSAGES)
+    pair.wait_equal()
     second = stream.latestOffset(first, ReadAllAvailable())
     [part] = stream.partitions(first, second)
     assert numbers(stream.read(part)) == list(range(MESSAGES, 2 * MESSAGES))

@@ -18,8 +18,10 @@ import attrs
 import pytest
 
 from tests.blackbox import processes
+from tests.blackbox.ports import ROCKETMQ_PORTS, broker_port, free_ports, port_in_use, rocketmq_ports
 from tests.blackbox.processes import Process
 from tests.blackbox.wire import SUCCESS, Wire, WireError
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.blackbox
 
@@ -52,7 +54,7 @@ def refused(command: Sequence[str], directory: Path) -> Refusal:
         cwd=directory,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=processes.REFUSAL_TIMEOUT_S,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     return Refusal(done.returncode, done.stderr.decode(errors="replace"))
@@ -67,7 +69,7 @@ def everything_below(directory: Path) -> set[str]:
 @pytest.fixture
 def nameserver(tmp_path: Path) -> Iterator[str]:
     """The address of a running nameserver."""
-    port = processes.free_ports(1)
+    port = free_ports(1)
     process = processes.start_nameserver(tmp_path / "nameserver", port)
     yield f"127.0.0.1:{port}"
     assert process.terminate() == 0, process.log()
@@ -76,14 +78,14 @@ def nameserver(tmp_path: Path) -> Iterator[str]:
 def broker_command(directory: Path, **changed: object) -> list[str]:
     """Write a configuration file into ``directory`` and return the command that starts a broker with it."""
     directory.mkdir(parents=True, exist_ok=True)
-    settings = {**processes.broker_settings(directory, processes.broker_port(), "127.0.0.1:9"), **changed}
+    settings = {**processes.broker_settings(directory, broker_port(), "127.0.0.1:9"), **changed}
     config = processes.write_config(directory / "broker.conf", settings)
     return processes.python_command("rocketpy.broker", "-c", str(config))
 
 
 @pytest.mark.parametrize("who", ["broker", "nameserver"])
 def test_a_port_in_use_is_named(tmp_path: Path, who: str) -> None:
-    with processes.port_in_use() as port:
+    with port_in_use() as port:
         if who == "broker":
             command = broker_command(tmp_path, listenPort=port)
         else:
@@ -99,7 +101,7 @@ def test_a_port_in_use_is_named(tmp_path: Path, who: str) -> None:
 def test_a_store_that_another_process_has_is_named_and_left_alone(tmp_path: Path, nameserver: str) -> None:
     store = tmp_path / "store"
     here = {"storePathRootDir": store, "storePathCommitLog": store / "commitlog", "brokerName": "broker-0"}
-    settings = {**processes.broker_settings(tmp_path, processes.broker_port(), nameserver), **here}
+    settings = {**processes.broker_settings(tmp_path, broker_port(), nameserver), **here}
     first = processes.start_broker(tmp_path, settings)
     try:
         processes.await_brokers(nameserver, {"broker-0"}, [first])
@@ -172,7 +174,7 @@ def test_a_configuration_file_that_is_not_there_is_named(tmp_path: Path) -> None
 
 def test_an_unknown_key_is_a_warning_with_the_nearest_name(tmp_path: Path, nameserver: str) -> None:
     settings = {
-        **processes.broker_settings(tmp_path, processes.broker_port(), nameserver),
+        **processes.broker_settings(tmp_path, broker_port(), nameserver),
         "autoCreateTopicEnabled": "true",
     }
     broker = processes.start_broker(tmp_path, settings)
@@ -186,18 +188,19 @@ def test_an_unknown_key_is_a_warning_with_the_nearest_name(tmp_path: Path, names
 
 def started(directory: Path, nameserver: str) -> Process:
     """Start a broker, wait for its first SEND_OK and return it."""
-    settings = processes.broker_settings(directory, processes.broker_port(), nameserver)
+    settings = processes.broker_settings(directory, broker_port(), nameserver)
     broker = processes.start_broker(directory, settings)
-    deadline = time.monotonic() + processes.START_TIMEOUT_S
-    while time.monotonic() < deadline and broker.is_running():
+
+    def takes_a_send() -> bool:
+        assert broker.is_running(), broker.log()
         try:
-            with Wire(f"127.0.0.1:{settings['listenPort']}", timeout_s=2) as wire:
-                if wire.send("TBW102", 0, b"first").code == SUCCESS:
-                    return broker
+            with Wire(f"127.0.0.1:{settings['listenPort']}") as wire:
+                return wire.send("TBW102", 0, b"first").code == SUCCESS
         except WireError:
-            pass  # not listening yet
-        time.sleep(0.01)
-    raise AssertionError(f"no SEND_OK:\n{broker.log()}")
+            return False  # not listening yet
+
+    wait_until(takes_a_send, lambda: f"no SEND_OK:\n{broker.log()}")
+    return broker
 
 
 def start_and_stop(directory: Path, nameserver: str) -> float:
@@ -223,17 +226,23 @@ def test_a_started_broker_takes_a_send_soon_and_stops_cleanly(tmp_path: Path, na
     assert max(best_s) <= SPAWN_TO_SEND_OK_S
 
 
+@pytest.fixture
+def own_ports() -> Iterator[None]:
+    """The ports that a broker without arguments takes."""
+    with rocketmq_ports() as are_free:
+        if not are_free:
+            pytest.skip(f"one of the ports {ROCKETMQ_PORTS}, taken without arguments, is in use on this machine")
+        yield
+
+
+@pytest.mark.usefixtures("own_ports")
 def test_without_arguments_it_is_a_whole_system(tmp_path: Path) -> None:
-    for port in (9876, 10911, 10909):
-        if not processes.is_free(port):
-            pytest.skip(f"port {port}, which it takes without arguments, is in use on this machine")
     broker = Process.start(processes.python_command("rocketpy.broker"), tmp_path / "broker.log", cwd=tmp_path)
     try:
-        deadline = time.monotonic() + processes.START_TIMEOUT_S
-        while "127.0.0.1:9876" not in broker.log():
-            assert broker.is_running(), broker.log()
-            assert time.monotonic() < deadline, f"it does not say what to connect to:\n{broker.log()}"
-            time.sleep(0.05)
+        wait_until(
+            lambda: "127.0.0.1:9876" in broker.log() or not broker.is_running(),
+            lambda: f"it does not say what to connect to:\n{broker.log()}",
+        )
         processes.await_any_broker("127.0.0.1:9876", [broker])
         with Wire("127.0.0.1:10911") as wire:
             assert wire.send("Alone", 0, b"hello").code == SUCCESS

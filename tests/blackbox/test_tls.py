@@ -5,20 +5,18 @@ from __future__ import annotations
 import shutil
 import socket
 import ssl
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.blackbox import processes
+from tests.blackbox.ports import free_ports
 from tests.blackbox.processes import Process, python_command
+from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.remoting.certificate_files import crt, key
 
 pytestmark = pytest.mark.blackbox
-
-RELOAD_SECONDS = 15.0
-RELOAD_LIMIT_SECONDS = 120.0
 
 
 def shown_by(address: str) -> str:
@@ -26,7 +24,10 @@ def shown_by(address: str) -> str:
     context = ssl.create_default_context(cafile=crt("authority"))
     context.check_hostname = False
     host, port = address.split(":")
-    with socket.create_connection((host, int(port)), timeout=60) as plain, context.wrap_socket(plain) as stream:
+    with (
+        socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as plain,
+        context.wrap_socket(plain) as stream,
+    ):
         certificate = stream.getpeercert()
     assert certificate is not None
     return str(dict(pair for (pair,) in certificate["subject"])["commonName"])  # type: ignore[misc]
@@ -37,14 +38,13 @@ def put(directory: Path, name: str) -> None:
     shutil.copy(key(name), directory / "now.key")
 
 
-def replaced(directory: Path, name: str, addresses: Iterable[str]) -> float:
-    """Put another certificate there and return how many seconds it takes until every server shows it."""
-    begun = time.monotonic()
+def replace(directory: Path, name: str, addresses: Iterable[str]) -> None:
+    """Put another certificate there and wait until every server shows it: how soon, is tried with a mock clock."""
     put(directory, name)
-    while {shown_by(address) for address in addresses} != {f"tests {name}"}:
-        assert time.monotonic() < begun + RELOAD_LIMIT_SECONDS, f"not every server shows the certificate {name}"
-        time.sleep(0.1)
-    return time.monotonic() - begun
+    wait_until(
+        lambda: {shown_by(address) for address in addresses} == {f"tests {name}"},
+        lambda: f"not every server shows the certificate {name}",
+    )
 
 
 def tls_settings(directory: Path) -> dict[str, object]:
@@ -55,8 +55,8 @@ def tls_settings(directory: Path) -> dict[str, object]:
     }
 
 
-def test_a_new_certificate_is_shown_within_seconds_on_every_port(tmp_path: Path) -> None:
-    first = processes.free_ports(8)
+def test_a_new_certificate_is_shown_on_every_port(tmp_path: Path) -> None:
+    first = free_ports(8)
     namesrv, broker, vip = (f"127.0.0.1:{port}" for port in (first, first + 5, first + 3))
     put(tmp_path, "server")
     running = [processes.start_nameserver(tmp_path, first, tls_settings(tmp_path))]
@@ -65,10 +65,7 @@ def test_a_new_certificate_is_shown_within_seconds_on_every_port(tmp_path: Path)
         running.append(processes.start_broker(tmp_path, settings))
         processes.await_brokers(namesrv, {"broker-0"}, running)
         assert {shown_by(address) for address in (namesrv, broker, vip)} == {"tests server"}
-        assert any(
-            replaced(tmp_path, name, (namesrv, broker, vip)) <= RELOAD_SECONDS
-            for name in ("server-2", "server", "server-2")  # the best of three: the machine may be busy meanwhile
-        ), running[1].log()
+        replace(tmp_path, "server-2", (namesrv, broker, vip))
         assert "loaded the certificate for TLS again" in running[1].log()
     finally:
         assert [process.terminate() for process in reversed(running)] == [0] * len(running)
@@ -80,11 +77,11 @@ def test_a_foreign_key_is_one_sentence_and_status_2(tmp_path: Path, program: str
     shutil.copy(key("client"), tmp_path / "now.key")
     config = processes.write_config(
         tmp_path / "server.conf",
-        {"listenPort": processes.free_ports(4) + 2, "bindAddress": "127.0.0.1", "namesrvAddr": "127.0.0.1:1",
+        {"listenPort": free_ports(4) + 2, "bindAddress": "127.0.0.1", "namesrvAddr": "127.0.0.1:1",
          "storePathRootDir": tmp_path / "store", **tls_settings(tmp_path)},
     )  # fmt: skip
     process = Process.start(python_command(f"rocketpy.{program}", "-c", str(config)), tmp_path / "log", cwd=tmp_path)
-    assert process.wait(processes.REFUSAL_TIMEOUT_S) == 2
+    assert process.wait() == 2
     last = process.log().splitlines()[-1]
     assert last.startswith(
         f"tls.server.keyPath = '{tmp_path}/now.key': expected the key that belongs to tls.server.cert"

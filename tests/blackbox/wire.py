@@ -16,6 +16,8 @@ from types import TracebackType
 
 import attrs
 
+from tests.patience import PATIENCE_SECONDS, wait_until
+
 SEND_MESSAGE_V2 = 310
 SEND_BATCH_MESSAGE = 320
 PULL_MESSAGE = 11
@@ -28,6 +30,7 @@ GET_BROKER_RUNTIME_INFO = 28
 GET_MAX_OFFSET = 30
 GET_ROUTEINFO_BY_TOPIC = 105
 GET_BROKER_CLUSTER_INFO = 106
+GET_CONSUMER_CONNECTION_LIST = 203
 GET_PRODUCER_CONNECTION_LIST = 204
 
 SUCCESS = 0
@@ -130,7 +133,7 @@ def decode_records(body: bytes) -> Iterator[Record]:
 class Wire:
     """One connection; every call blocks, at most ``timeout_s`` for each reply."""
 
-    def __init__(self, address: str, timeout_s: float = 60.0) -> None:
+    def __init__(self, address: str, timeout_s: float = PATIENCE_SECONDS) -> None:
         host, port = address.rsplit(":", 1)
         try:
             self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
@@ -187,6 +190,18 @@ class Wire:
     def send(self, topic: str, queue_id: int, body: bytes, properties: str = "") -> Response:
         """Send one message; a SUCCESS response has msgId, queueId and queueOffset among its fields."""
         return self.request(SEND_MESSAGE_V2, send_fields(topic, queue_id, properties), body)
+
+    def send_until_stored(self, topic: str, body: bytes) -> Response:
+        """Send one message to queue 0, again while the broker is short of something; return the last answer."""
+        answers: list[Response] = []
+
+        def is_stored() -> bool:
+            answers[:] = [self.send(topic, 0, body)]
+            assert answers[0].code in (SUCCESS, SERVICE_NOT_AVAILABLE), answers
+            return answers[0].code == SUCCESS
+
+        wait_until(is_stored, lambda: answers)
+        return answers[0]
 
     def create_topic(self, topic: str, queues: int) -> Response:
         """Create a topic at this broker."""
@@ -271,6 +286,10 @@ class Wire:
     def has_producer(self, group: str) -> bool:
         """Return whether this broker knows a producer of the group: that takes a heartbeat."""
         return self.request(GET_PRODUCER_CONNECTION_LIST, {"producerGroup": group}).code == SUCCESS
+
+    def has_consumer(self, group: str) -> bool:
+        """Return whether this broker knows a member of the group."""
+        return self.request(GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group}).code == SUCCESS
 
     def consumer_offset(self, topic: str, group: str, queue_id: int) -> int:
         """Return what the group has committed for a queue, 0 when that is nothing."""

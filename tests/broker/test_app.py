@@ -29,7 +29,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader
-from rocketpy.remoting.client import RemotingClient, open_remoting_client
+from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.remoting.network import SocketListener, SocketNetwork
 from rocketpy.runner import RunBlocking
@@ -38,8 +38,9 @@ from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.plug_in import PlugInMessageStore
 from rocketpy.store.results import PutMessageStatus
-from tests.blackbox.processes import broker_port, port_in_use
+from tests.blackbox.ports import broker_port, port_in_use
 from tests.patience import PATIENCE_SECONDS, PATIENT_BROKER, PATIENT_STORE
+from tests.remoting.patient_client import open_patient_client
 from tests.remoting.test_server import Peer
 
 T = TypeVar("T")
@@ -89,7 +90,7 @@ async def running(
 
 @asynccontextmanager
 async def client_of(settings: BrokerSettings) -> AsyncIterator[tuple[RemotingClient, BrokerAddress]]:
-    async with running(settings) as address, open_remoting_client() as client:
+    async with running(settings) as address, open_patient_client() as client:
         yield client, address
 
 
@@ -372,7 +373,7 @@ async def test_a_failing_service_ends_the_broker_and_leaves_the_abort_file(tmp_p
         return await trio.to_thread.run_sync(function, *arguments)
 
     with pytest.raises(ExceptionGroup) as failure:
-        async with running(settings_at(tmp_path / "store"), run_blocking) as at, open_remoting_client() as client:
+        async with running(settings_at(tmp_path / "store"), run_blocking) as at, open_patient_client() as client:
             await client.request(at.address, send())
             await trio.sleep_forever()
     assert failure.group_contains(StoreError)

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.blackbox.processes import NEVER_BUSY, REPOSITORY, Process, free_ports, is_free, port_in_use
+from tests.blackbox.ports import free_ports, is_free, port_in_use
+from tests.blackbox.processes import NEVER_BUSY, REPOSITORY, Process
 from tests.blackbox.wire import Wire
 from tests.patience import PATIENCE_SECONDS
 

@@ -13,9 +13,10 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader
 from rocketpy.protocol.stored_message import decode_messages
-from rocketpy.remoting.client import RemotingClient, open_remoting_client
+from rocketpy.remoting.client import RemotingClient
 from tests.broker.test_app import client_of, pull, send
 from tests.client.real_cluster import open_real_cluster
+from tests.remoting.patient_client import open_patient_client
 
 FILE = """\
 # ours, with comments
@@ -118,7 +119,7 @@ async def route_perms(client: RemotingClient, nameserver: str, topic: str) -> se
 
 async def test_nameservers_learn_a_new_permission_before_it_is_answered(tmp_path: Path) -> None:
     """Copies of all topics with the broker's permission; the broker's own table keeps its own."""
-    async with open_real_cluster(tmp_path) as cluster, open_remoting_client() as client:
+    async with open_real_cluster(tmp_path) as cluster, open_patient_client() as client:
         for permission, perms in (("4", {4}), ("6", {6})):
             answer = await client.request(cluster.broker_address, update(f"brokerPermission={permission}"))
             assert answer.code == ResponseCode.SUCCESS

@@ -15,10 +15,10 @@ from rocketpy.broker.logs import CONCERNS, LEVEL_KEYS, apply_log_levels, configu
 from rocketpy.errors import SettingsError, StartError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.remoting.client import open_remoting_client
 from rocketpy.settings import setting_rows, updated_settings
 from tests.broker.test_app import running, settings_at
 from tests.quiet_logs import restored_loggers
+from tests.remoting.patient_client import open_patient_client
 
 ROCKETMQ_FILES = {
     "broker.log": (128, 20),
@@ -125,7 +125,7 @@ def test_each_level_is_obeyed(key: str) -> None:
 
 async def test_a_request_changes_levels_of_a_running_broker(tmp_path: Path) -> None:
     settings = settings_at(tmp_path / "store")
-    async with running(settings) as at, open_remoting_client() as client:
+    async with running(settings) as at, open_patient_client() as client:
         body = b"logLevel=ERROR\nlogLevel.stats=DEBUG\n"
         answer = await client.request(at.address, RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=body))
         assert answer.code == ResponseCode.SUCCESS, answer.remark

@@ -12,9 +12,10 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.headers.namesrv import DeleteKVConfigRequestHeader, PutKVConfigRequestHeader
 from rocketpy.protocol.headers.topic import CreateTopicRequestHeader
-from rocketpy.remoting.client import RemotingClient, open_remoting_client
+from rocketpy.remoting.client import RemotingClient
 from tests.broker.test_app import send
 from tests.client.real_cluster import RealCluster, open_real_cluster
+from tests.remoting.patient_client import open_patient_client
 
 NAMESPACE = "ORDER_TOPIC_CONFIG"
 
@@ -36,7 +37,7 @@ async def ordered_topics(client: RemotingClient, cluster: RealCluster) -> set[st
 
 
 async def test_a_topic_becomes_ordered_and_ordinary_again(tmp_path: Path) -> None:
-    async with open_real_cluster(tmp_path) as cluster, open_remoting_client() as client:
+    async with open_real_cluster(tmp_path) as cluster, open_patient_client() as client:
         await create(client, cluster, "ordered")
         assert await ordered_topics(client, cluster) == set()
         put = PutKVConfigRequestHeader(namespace=NAMESPACE, key="ordered", value="broker-a:2")
@@ -65,7 +66,7 @@ async def test_unit_flags_of_a_topic_reach_the_nameserver(tmp_path: Path, flag: 
         RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: flag & 2,
         RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: flag == 2,
     }
-    async with open_real_cluster(tmp_path) as cluster, open_remoting_client() as client:
+    async with open_real_cluster(tmp_path) as cluster, open_patient_client() as client:
         header = CreateTopicRequestHeader(
             topic="unit", default_topic="TBW102", read_queue_nums=1, write_queue_nums=1, perm=6,
             topic_filter_type="SINGLE_TAG", topic_sys_flag=flag, order=False,

@@ -18,12 +18,13 @@ from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.remoting.client import RemotingClient, open_remoting_client
+from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.connection import Connection
 from rocketpy.store.config import BrokerRole, FlushDiskType
 from tests.broker.acl.declared import declared
 from tests.broker.test_app import client_of, running, send, settings_at
 from tests.patience import PATIENCE_SECONDS
+from tests.remoting.patient_client import open_patient_client
 from tests.store.ha.slave_peer import SlavePeer
 from tests.store.ha.sync_master import slave_of
 from tests.test_compatibility_page import rows
@@ -43,7 +44,7 @@ def test_the_registered_codes_are_those_that_the_table_of_codes_calls_served() -
 
 async def test_every_registered_code_is_answered_by_its_processor(settings: BrokerSettings) -> None:
     """Without fields and body: with a refusal, not with the failure of a handler."""
-    async with running(settings) as at, open_remoting_client() as client:
+    async with running(settings) as at, open_patient_client() as client:
         for code in declared():
             answer = await client.request(at.address, RemotingCommand(code))
             assert answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED, code
@@ -53,7 +54,7 @@ async def test_every_registered_code_is_answered_by_its_processor(settings: Brok
 
 
 async def test_the_end_does_not_wait_for_clients_that_stay(settings: BrokerSettings) -> None:
-    async with open_remoting_client() as client:
+    async with open_patient_client() as client:
         with trio.fail_after(PATIENCE_SECONDS):
             async with running(settings) as at:
                 await client.request(at.address, RemotingCommand(RequestCode.GET_BROKER_CONFIG))
@@ -83,7 +84,7 @@ async def test_a_closed_connection_is_forgotten_by_every_feature(
         ClientHousekeepingService, "connection_closed", lambda self, connection: forgotten.append("clients")
     )
     async with running(settings) as at:
-        async with open_remoting_client() as client:
+        async with open_patient_client() as client:
             await client.request(at.address, RemotingCommand(RequestCode.GET_BROKER_CONFIG))
         with trio.fail_after(PATIENCE_SECONDS):
             while len(forgotten) < 2:
@@ -129,7 +130,7 @@ async def test_at_the_end_a_send_that_waits_for_a_slave_is_answered_with_what_is
         codes.append((await client.request(address, send(), PATIENCE_SECONDS)).code)
 
     with trio.fail_after(2 * PATIENCE_SECONDS):
-        async with trio.open_nursery() as nursery, open_remoting_client() as client:
+        async with trio.open_nursery() as nursery, open_patient_client() as client:
             async with running(attrs.evolve(settings, store=store_config)) as at:
                 store = CaughtWiring.context.store
                 slave = await slave_of(store, nursery)

@@ -20,12 +20,12 @@ from typing import TypeVar
 import attrs
 
 from tests.interop import tools
+from tests.patience import PATIENCE_SECONDS
 
 LANGUAGES = ("java", "go", "node", "cpp")
-# No measure of how fast anything is: they end what hangs. A JVM starts in half a second, on a busy machine in twenty.
-LIMIT_S = 400
-WAIT_S = 150.0
-_CLOSE_TIMEOUT_S = 90.0
+LIMIT_S = 3 * 3600  # of a program that serves many tests; it ends with its stdin, and so with this process
+
+RUN_S = 2 * PATIENCE_SECONDS  # it starts, connects, does all that it was given, and ends
 
 T = TypeVar("T")
 
@@ -196,14 +196,14 @@ class Program:
         """End its stdin, upon which it ends; fails when it does not, or not well."""
         assert self._popen.stdin is not None
         self._popen.stdin.close()
-        self._finish(_CLOSE_TIMEOUT_S)
+        self._finish(PATIENCE_SECONDS)
 
     def run(self, lines: Iterable[str]) -> list[Mapping[str, object]]:
         """Give it ``lines`` and the end of its stdin, and return all that it printed."""
         self.write(lines)
         assert self._popen.stdin is not None
         self._popen.stdin.close()
-        self._finish(LIMIT_S + 10.0)
+        self._finish(RUN_S)
         return self.lines()
 
     def send_signal(self, number: int) -> None:
@@ -214,7 +214,7 @@ class Program:
         """End it at once with SIGKILL."""
         self._popen.kill()
         self._popen.wait()
-        self._reader.join(5)
+        self._reader.join(PATIENCE_SECONDS)
 
     def lines(self, event: str | None = None) -> list[Mapping[str, object]]:
         """Return the lines so far, of one event or all."""
@@ -225,7 +225,7 @@ class Program:
         """Return the messages so far, in the order of their lines."""
         return [received(each) for each in self.lines("message")]
 
-    def wait_until(self, probe: Callable[[], T], what: str, timeout_s: float = WAIT_S) -> T:
+    def wait_until(self, probe: Callable[[], T], what: str, timeout_s: float = PATIENCE_SECONDS) -> T:
         """Return what ``probe`` gives as soon as that is true; it is asked again after each line."""
         deadline = time.monotonic() + timeout_s
         with self._changed:
@@ -243,7 +243,7 @@ class Program:
         """Wait for the line by which a consumer says that it has started."""
         self.wait_until(lambda: self.lines("started"), "started")
 
-    def wait_messages(self, count: int, timeout_s: float = WAIT_S) -> list[Received]:
+    def wait_messages(self, count: int, timeout_s: float = PATIENCE_SECONDS) -> list[Received]:
         """Return the messages once there are ``count``."""
         self.wait_until(lambda: len(self.lines("message")) >= count, f"{count} messages", timeout_s)
         return self.messages()
@@ -268,7 +268,8 @@ class Program:
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"{self.name}: did not end; {self._story()}") from None
-        self._reader.join(5)
+        self._reader.join(PATIENCE_SECONDS)
+        assert not self._reader.is_alive(), f"{self.name}: a process that it has started goes on; {self._story()}"
         assert status == 0, f"{self.name}: exit status {status}; {self._story()}"
 
     def _story(self) -> str:

@@ -13,14 +13,13 @@ import attrs
 
 from tests import costs
 from tests.blackbox import processes
+from tests.blackbox.ports import free_ports
 from tests.blackbox.wire import SUCCESS, Wire
 from tests.interop import tools
 from tests.interop.clients import Received
+from tests.patience import PATIENCE_SECONDS, wait_until
 
-_START_TIMEOUT_S = 600  # for a nameserver and then its brokers, each a JVM
-_WAIT_S = 120
-_END_S = 90
-_COMMIT_S = 3
+JAVA_START_S = 4 * PATIENCE_SECONDS  # longer than the script waits, for each JVM one after the other
 
 
 @attrs.define(eq=False)
@@ -45,44 +44,35 @@ class Cluster:
 
     def wait_route(self, topic: str) -> None:
         """Wait until the nameserver knows the topic at every broker: a client looks again after half a minute only."""
-        deadline = time.monotonic() + _WAIT_S
         with Wire(self.namesrv) as wire:
-            while wire.brokers_of(topic) != set(self.brokers):
-                assert time.monotonic() < deadline, f"no route to {topic}"
-                time.sleep(0.02)
+            wait_until(lambda: wire.brokers_of(topic) == set(self.brokers), lambda: f"no route to {topic}")
 
     def wait_read_queues(self, topic: str, wanted: Mapping[str, int]) -> None:
         """Wait until the nameserver knows the topic with so many queues at these brokers, and no others."""
-        deadline = time.monotonic() + _WAIT_S
         with Wire(self.namesrv) as wire:
-            while (found := wire.read_queues_of(topic)) != wanted:
-                assert time.monotonic() < deadline, f"{topic} has {found}, expected {wanted}"
-                time.sleep(0.02)
+            wait_until(
+                lambda: wire.read_queues_of(topic) == wanted,
+                lambda: f"{topic} has {wire.read_queues_of(topic)}, expected {wanted}",
+            )
 
     def wait_producer(self, group: str) -> None:
         """Wait until every broker has had a heartbeat of a producer of the group."""
-        deadline = time.monotonic() + _WAIT_S
         for address in self.brokers.values():
             with Wire(address) as wire:
-                while not wire.has_producer(group):
-                    assert time.monotonic() < deadline, f"no producer of {group}"
-                    time.sleep(0.05)
+                wait_until(lambda wire=wire: wire.has_producer(group), lambda: f"no producer of {group}")
 
     def wait_committed(self, topic: str, group: str, messages: Sequence[Received]) -> list[Received]:
         """Return those messages, of a client that has ended, that its group will get again.
 
         A client that ends commits what it knows of. What its listener has just returned from it may not know
-        yet, and the commit itself has no answer: so wait for it a little, and take it as it is.
+        yet, and the commit itself has no answer. But it is sent before the client leaves its group, or its connection
+        ends, so what the broker has when the group is gone is all that there will be.
         """
-        deadline = time.monotonic() + _COMMIT_S
         (address,) = self.brokers.values()
         with Wire(address) as wire:
-            while True:
-                offsets = {each.queue_id: wire.consumer_offset(topic, group, each.queue_id) for each in messages}
-                again = [each for each in messages if each.queue_offset >= offsets[each.queue_id]]
-                if not again or time.monotonic() > deadline:
-                    return again
-                time.sleep(0.05)
+            wait_until(lambda: not wire.has_consumer(group), lambda: f"{group} does not leave")
+            offsets = {each.queue_id: wire.consumer_offset(topic, group, each.queue_id) for each in messages}
+        return [each for each in messages if each.queue_offset >= offsets[each.queue_id]]
 
     def store_path(self, broker: str) -> Path:
         """Return the folder of a broker's store."""
@@ -128,7 +118,7 @@ def end_processes(pids: list[int]) -> None:
     """Ask processes that are not our children to end, and make those end that have not after a generous time."""
     for pid in pids:
         send_signal(pid, signal.SIGTERM)
-    deadline = time.monotonic() + _END_S
+    deadline = time.monotonic() + PATIENCE_SECONDS
     for pid in pids:
         while is_running(pid) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -166,7 +156,7 @@ def start_cluster(
     ``kind`` is rocketpy or java; the nameserver is of the same unless ``namesrv_kind`` says otherwise.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    first = processes.free_ports(1 + 4 * brokers)
+    first = free_ports(1 + 4 * brokers)
     # A Java broker also takes the port two below its own, and the one above.
     ports = [first + 3 + 4 * index for index in range(brokers)]
     addresses = {f"broker-{index}": f"127.0.0.1:{port}" for index, port in enumerate(ports)}
@@ -215,7 +205,7 @@ def _start_java(
             start,
             env=environment,
             check=True,
-            timeout=_START_TIMEOUT_S,
+            timeout=JAVA_START_S,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )

@@ -22,10 +22,10 @@ from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.stored_message import decode_message
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.queue.extension import CqExtUnit
-from tests.interop.clients import command
+from tests.interop.clients import LIMIT_S, command
+from tests.patience import PATIENCE_SECONDS, wait_until
 
-LIMIT_S = 3 * 3600  # it ends with its stdin, and so with this process
-_ANSWER_TIMEOUT_S = 240.0
+_ANSWER_S = 2 * PATIENCE_SECONDS
 
 
 class JavaStoreError(Exception):
@@ -129,10 +129,10 @@ class JavaStores:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(10)
+            self._process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait()
 
     def open(self, root: Path, sizes: StoreSizes, **settings: object) -> bool:
         """Open a store; whether Java took it. ``settings`` are of MessageStoreConfig under Java's names."""
@@ -197,11 +197,16 @@ class JavaStores:
 
         Java replaces a file of its own every ten seconds, so that one may be gone before it is copied: then once more.
         """
-        try:
-            shutil.copytree(root, target)
-        except shutil.Error:
-            shutil.rmtree(target)
-            shutil.copytree(root, target)
+
+        def is_copied() -> bool:
+            try:
+                shutil.copytree(root, target)
+            except shutil.Error:
+                shutil.rmtree(target)
+                return False
+            return True
+
+        wait_until(is_copied)
         assert (target / "abort").exists()
 
     def drop(self, root: Path) -> None:
@@ -212,7 +217,7 @@ class JavaStores:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         request = {"do": what, "store": str(root), **more}
-        limit = threading.Timer(_ANSWER_TIMEOUT_S, self._process.kill)
+        limit = threading.Timer(_ANSWER_S, self._process.kill)
         limit.start()
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")

@@ -15,11 +15,9 @@ from types import TracebackType
 
 import attrs
 
-from tests.interop.clients import java_command
+from tests.interop.clients import LIMIT_S, java_command
 from tests.interop.cluster import Cluster
-
-LIMIT_S = 1200
-WITHIN_S = 150
+from tests.patience import PATIENCE_SECONDS
 
 
 @attrs.frozen
@@ -77,7 +75,7 @@ class MqadminSession:
         One that does not end is stopped when it has printed a line with ``until``.
         """
         words = [self.filled(each) for each in arguments]
-        answer = self._ask({"run": words, "within_s": WITHIN_S, "until": until}, "printed")
+        answer = self._ask({"run": words, "within_s": int(PATIENCE_SECONDS), "until": until}, "printed")
         lines = [line for line in str(answer["text"]).splitlines() if "|-" not in line]
         status = answer.get("exit")
         return Printed("\n".join(lines), bool(answer["late"]), status if isinstance(status, int) else None)

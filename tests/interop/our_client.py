@@ -22,9 +22,10 @@ from rocketpy.client import (
     SendResult,
     open_client,
 )
-from tests.interop.clients import WAIT_S, Received, Sent, ToSend
+from tests.interop.clients import Received, Sent, ToSend
+from tests.patience import PATIENCE_MS, PATIENCE_SECONDS
 
-PATIENT_PRODUCER = ProducerConfig(send_msg_timeout=60_000)
+PATIENT_PRODUCER = ProducerConfig(send_msg_timeout=PATIENCE_MS)
 FROM_FIRST = ConsumerConfig(
     consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, persist_consumer_offset_interval=100
 )
@@ -34,7 +35,7 @@ FROM_FIRST = ConsumerConfig(
 async def open_our_client(namesrv: str, **settings: object) -> AsyncIterator[Client]:
     """Open a client that sees new topics soon, and waits long for answers."""
     config = ClientConfig(
-        poll_name_server_interval=1000, heartbeat_broker_interval=1000, mq_client_api_timeout=30_000, **settings
+        poll_name_server_interval=1000, heartbeat_broker_interval=1000, mq_client_api_timeout=PATIENCE_MS, **settings
     )  # type: ignore[arg-type]
     async with open_client(namesrv, config=config) as client:
         yield client
@@ -69,7 +70,7 @@ class Collected:
 
     async def until(self, condition: Callable[[], object], what: str) -> None:
         """Wait until something is so, asked again with each batch."""
-        with trio.move_on_after(WAIT_S):
+        with trio.move_on_after(PATIENCE_SECONDS):
             while not condition():
                 await self._changed.wait()
             return

@@ -27,6 +27,7 @@ from rocketpy.store.queue.extension import BitMapOf
 from rocketpy.store.queue.record_units import TagsCodeOf
 from rocketpy.store.results import GetMessageStatus
 from tests.interop.java_store import KeyQuestion, QueueView, StoreSizes, StoreView, TimeQuestion
+from tests.patience import PATIENCE_SECONDS
 from tests.turns import run_in_turn
 
 STORE_HOST = bytes((127, 0, 0, 1)) + (10_911).to_bytes(4, "big")
@@ -55,7 +56,7 @@ async def open_ours(
         tags_code=tags_code,
         bit_map_of=bit_map_of,
     ) as store:
-        with trio.fail_after(120):
+        with trio.fail_after(PATIENCE_SECONDS):
             while store.dispatch_behind or store.index_behind:
                 await trio.sleep(0.001)
         yield store

@@ -17,14 +17,14 @@ import attrs
 
 from rocketpy.protocol.stored_message import RecordStatus, check_message
 from tests.blackbox import processes
+from tests.blackbox.ports import broker_port
 from tests.blackbox.wire import SUCCESS, Wire, WireError
 from tests.interop import tools
-from tests.interop.cluster import end_processes, is_running, send_signal
+from tests.interop.cluster import JAVA_START_S, end_processes, is_running, send_signal
+from tests.patience import PATIENCE_MS, wait_until
 
 NAME = "pair"
 FILE_SIZE = 65_536
-_WAIT_S = 120.0
-_POLL_S = 0.005
 _BLANK_HEAD_SIZE = 8
 _UNIT = struct.Struct(">qiq")
 
@@ -37,7 +37,7 @@ SETTINGS: Mapping[str, object] = {
     "maxHashSlotNum": 500,
     "maxIndexNum": 5_000,
     "registerNameServerPeriod": 10_000,  # the shortest: a slave without addresses learns them then
-    "slaveTimeout": 60_000,
+    "slaveTimeout": PATIENCE_MS,
     **FAST_TIMERS,
 }
 """Small files, so that little load needs many; timeouts that a busy machine does not reach."""
@@ -52,7 +52,7 @@ class Member:
     namesrv: str
     role: str
     settings: dict[str, object] = attrs.field(factory=dict)
-    port: int = attrs.field(factory=processes.broker_port)
+    port: int = attrs.field(factory=broker_port)
     _child: processes.Process | None = None  # ours, or the script that starts the Java broker
     _java_pids: list[int] = attrs.field(factory=list)
 
@@ -108,7 +108,7 @@ class Member:
     def figures(self) -> dict[str, str]:
         """Return its runtime figures, none while it does not answer."""
         try:
-            with Wire(self.address, timeout_s=processes.START_TIMEOUT_S) as wire:
+            with Wire(self.address) as wire:
                 return wire.runtime_info()
         except WireError:
             return {}
@@ -132,7 +132,7 @@ class Member:
         for pid in self._java_pids:
             send_signal(pid, signal.SIGKILL)
         while any(map(is_running, self._java_pids)):
-            time.sleep(_POLL_S)
+            time.sleep(0.005)
         self._java_pids.clear()
 
     def stop(self) -> None:
@@ -159,13 +159,16 @@ class Member:
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         return "\n".join([f"--- {self.kind} {self.role}", *lines[-40:]])
 
-    def wait(self, condition: Callable[[], bool], otherwise: str, timeout_s: float = _WAIT_S) -> None:
+    def wait(self, condition: Callable[[], bool], otherwise: str) -> None:
         """Wait for a condition; fails with ``otherwise`` when it does not come, or the broker has ended."""
-        deadline = time.monotonic() + timeout_s
-        while not condition():
+
+        def is_so() -> bool:
+            if condition():
+                return True
             assert self._is_running(), f"{self.role} has ended; {otherwise}\n{self.log()}"
-            assert time.monotonic() < deadline, f"{self.role}: {otherwise} within {timeout_s} s\n{self.log()}"
-            time.sleep(_POLL_S)
+            return False
+
+        wait_until(is_so, lambda: f"{self.role}: {otherwise}\n{self.log()}")
 
     def _is_running(self) -> bool:
         if self._child is not None:
@@ -192,7 +195,7 @@ class Member:
     def _wait_java(self) -> None:
         assert self._child is not None, "a life has begun"
         script, self._child = self._child, None
-        status = script.wait(processes.START_TIMEOUT_S)
+        status = script.wait(JAVA_START_S)
         self._java_pids = [int(each) for each in (self.directory / "pids").read_text().split()]
         assert status == 0, script.log()
 

@@ -19,9 +19,10 @@ from rocketpy.protocol.bodies.acl import PlainAccessConfig
 from rocketpy.protocol.message import Message
 from rocketpy.protocol.signature import SessionCredentials
 from tests.docs.example_programs import run_example
-from tests.interop.clients import WAIT_S, Program
+from tests.interop.clients import Program
 from tests.interop.cluster import Cluster, start_cluster
 from tests.interop.mqadmin_session import MqadminSession
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.java
 
@@ -279,7 +280,7 @@ async def administer_accounts(cluster: Cluster) -> list[object]:
         await note(accounts.delete(broker, newcomer.access_key), accounts.delete(broker, newcomer.access_key))
         await note(accounts_of_newcomer.version(broker), may_send("allowed"))
         await note(accounts.update_global_white_addresses(broker, ["127.0.0.1", "10.10.10.*"]))
-        with trio.fail_after(WAIT_S):  # Java's broker looks at its files every five seconds
+        with trio.fail_after(PATIENCE_SECONDS):  # Java's broker looks at its files every five seconds
             while not await may_send("denied", signed=False):
                 await trio.sleep(0.05)
         await note(accounts.update_global_white_addresses(broker, ["10.10.10.1"]))

@@ -18,10 +18,10 @@ from rocketpy.client import (
     MessageQueue,
 )
 from rocketpy.errors import ClientError, RocketpyError
-from tests.interop.clients import WAIT_S
 from tests.interop.cluster import Cluster
 from tests.interop.conftest import BROKERS, chosen_cluster, unique_name
 from tests.interop.our_client import FROM_FIRST, PATIENT_PRODUCER, open_our_client, open_our_consumer
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.java
 
@@ -55,7 +55,7 @@ async def send(client: Client, topic: str, count: int, *, first: int = 0) -> lis
 
 async def eventually(condition: Callable[[], Awaitable[object]]) -> None:
     """Wait until something is so."""
-    with trio.fail_after(WAIT_S):
+    with trio.fail_after(PATIENCE_SECONDS):
         while not await condition():
             await trio.sleep(0.02)
 

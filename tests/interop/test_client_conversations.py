@@ -35,6 +35,7 @@ from tests.interop.our_client import (
     our_message,
 )
 from tests.interop.roles import Roles
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.java, pytest.mark.go]
 
@@ -241,6 +242,7 @@ async def open_replier(client: Client, producer: Producer, group: str, topic: st
         nursery.cancel_scope.cancel()
 
 
+ASKED_S = 5.0  # to send a request and to wait for a reply that does not come
 BODIES = (b"stressed", b"abc" * 3000)
 """One that is small and one that travels compressed."""
 
@@ -256,7 +258,7 @@ async def test_requests_of_each_client_are_answered_by_the_others(
     async def ask(producer: Producer, name: str) -> None:
         for number, each in enumerate(to(name)):
             selector = queue_by_hash(number) if number else None
-            reply = await producer.request(our_message(each), timeout_s=60, queue=selector)
+            reply = await producer.request(our_message(each), timeout_s=PATIENCE_SECONDS, queue=selector)
             assert reply.body == each.body[::-1]
             assert reply.properties["MSG_TYPE"] == "reply"
 
@@ -290,7 +292,7 @@ async def test_a_request_without_a_reply_ends_with_java_s_code_and_a_reply_to_no
         asking.producer("asking_nobody", config=PATIENT_PRODUCER) as producer,
     ):
         with pytest.raises(ClientError) as caught:
-            await producer.request(our_message(ToSend(topic=topic, body=b"?")), timeout_s=0.5)
+            await producer.request(our_message(ToSend(topic=topic, body=b"?")), timeout_s=ASKED_S)
     assert caught.value.response_code == 10006
     async with (
         open_our_consumer(ours, "too_late", topic) as (_, collected),

@@ -10,11 +10,12 @@ import pytest
 import trio
 
 from rocketpy.client import Client, LitePullConfig, LocalTransactionState, Message, MessageBatch, MessageExt, reply_to
-from tests.interop.clients import WAIT_S, ToSend
+from tests.interop.clients import ToSend
 from tests.interop.cluster import Cluster
 from tests.interop.conftest import BROKERS, chosen_cluster
 from tests.interop.our_client import FROM_FIRST, PATIENT_PRODUCER, open_our_client, open_our_consumer
 from tests.interop.roles import Roles
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.java
 
@@ -47,7 +48,7 @@ async def test_members_of_one_group_share_its_queues(cluster: Cluster, java: Rol
         open_our_consumer(ours, "shared_c", topic) as (consumer, collected),
         java.consumer(namesrv, "shared_c", topic, namespace=NAMESPACE) as theirs,
     ):
-        with trio.fail_after(WAIT_S):
+        with trio.fail_after(PATIENCE_SECONDS):
             while sum(each.topic == topic for each in consumer.assigned) != 2:
                 await trio.sleep(0.05)
         queues = [each for each in consumer.assigned if each.topic == topic]
@@ -59,7 +60,7 @@ async def test_members_of_one_group_share_its_queues(cluster: Cluster, java: Rol
                 sent = await producer.send(Message(topic, body))
                 assert sent.message_queue.topic == topic
             await foreign.send([ToSend(topic=topic, body=each) for each in bodies[8:]])
-        with trio.fail_after(WAIT_S):
+        with trio.fail_after(PATIENCE_SECONDS):
             while len(collected.messages) + len(theirs.messages()) < len(bodies):
                 await trio.sleep(0.05)
     assert sorted([*collected.bodies, *(each.body for each in theirs.messages())]) == sorted(bodies)
@@ -138,7 +139,7 @@ async def test_each_answers_the_requests_of_the_other(cluster: Cluster, java: Ro
                 await producer.send(reply_to(each, each.body[::-1]))
 
         await nursery.start(consumer.run, answer)
-        reply = await producer.request(Message(theirs, b"hello"), timeout_s=WAIT_S)
+        reply = await producer.request(Message(theirs, b"hello"), timeout_s=PATIENCE_SECONDS)
         assert (reply.body, reply.topic.endswith("_REPLY_TOPIC"), "%" in reply.topic) == (b"olleh", True, False)
         (line,) = await foreign.request([ToSend(topic=mine, body=b"hello")])
         assert b64decode(str(line["body"])) == b"olleh"
@@ -153,13 +154,13 @@ async def test_lite_pull_consumers_of_one_group_share_its_queues(cluster: Cluste
         java.consumer(namesrv, "lite_c", topic, namespace=NAMESPACE, kind="lite") as theirs,
         ours.producer("lite_p", config=PATIENT_PRODUCER) as producer,
     ):
-        with trio.fail_after(WAIT_S):
+        with trio.fail_after(PATIENCE_SECONDS):
             while len(consumer.assigned) != 2:
                 await trio.sleep(0.05)
         for queue in await producer.publish_queues(topic):
             await producer.send(Message(topic, b"%d" % queue.queue_id), queue=queue)
         found: list[MessageExt] = []
-        with trio.fail_after(WAIT_S):
+        with trio.fail_after(PATIENCE_SECONDS):
             while len(found) < 2:
                 found += await consumer.poll()
         bodies = [each.body for each in (*found, *(await theirs.wait_messages(2)))]

@@ -23,12 +23,13 @@ from rocketpy.client.admin import EndTransactionTrace, PubTrace, SubAfterTrace, 
 from rocketpy.client.trace.trace_data import TraceRecord
 from rocketpy.errors import ClientError
 from rocketpy.protocol.codes import ResponseCode
-from tests.interop.clients import WAIT_S, ToSend
+from tests.interop.clients import ToSend
 from tests.interop.cluster import Cluster
 from tests.interop.conftest import BROKERS, chosen_cluster
 from tests.interop.mqadmin_session import MqadminSession
 from tests.interop.our_client import FROM_FIRST, PATIENT_PRODUCER, open_our_client
 from tests.interop.roles import Roles
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.java
 
@@ -63,7 +64,7 @@ async def wait_trace(
 ) -> list[TraceRecord]:
     """Return the records of a message once there are so many of each type; records are indexed a little later."""
     records: list[TraceRecord] = []
-    with trio.move_on_after(WAIT_S):
+    with trio.move_on_after(PATIENCE_SECONDS):
         while True:
             try:
                 found = await client.admin().messages.trace(msg_id, trace_topic=topic)

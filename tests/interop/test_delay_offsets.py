@@ -11,7 +11,7 @@ import trio
 
 from rocketpy.broker.delay.offsets import DelayOffsetManager, DelayProgress
 from rocketpy.store.disk.os_disk import OsDisk
-from tests.interop.clients import command
+from tests.interop.clients import RUN_S, command
 
 pytestmark = pytest.mark.java
 
@@ -30,7 +30,12 @@ async def test_java_passes_over_the_place_in_the_log(tmp_path: Path) -> None:
     arguments, environment = command("java", "delayOffsets", tmp_path)
     done = await trio.to_thread.run_sync(
         lambda: subprocess.run(
-            [*arguments, f"file={path}"], env=environment, capture_output=True, text=True, timeout=240, check=True
+            [*arguments, f"file={path}"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=RUN_S,
+            check=True,
         )
     )
     line = json.loads(done.stdout.splitlines()[-1])

@@ -22,6 +22,7 @@ from rocketpy.store.results import PutMessageStatus
 from tests.interop.java_store import JavaStores, KeyQuestion, StoreSizes, StoreView
 from tests.interop.our_store import open_ours, view_of_directory
 from tests.interop.store_contents import Item, Put, Stored, play_to_java, play_to_ours, record_size
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.java
 
@@ -262,10 +263,9 @@ def test_java_delivers_delayed_messages_at_once_after_a_crash(java_stores: JavaS
     assert trio.run(our_tags_code) == stored_ms + 7_200_000
     assert java_stores.open(root, SIZES)
     assert java_stores.units(root, *schedule)[0][2] == 0
-    deadline = time.monotonic() + 120
-    while java_stores.get(root, "Later", 0, 0)["maxOffset"] == 0:
-        assert time.monotonic() < deadline, "Java delivers it when it should"
-        time.sleep(0.1)
+    wait_until(
+        lambda: java_stores.get(root, "Later", 0, 0)["maxOffset"] != 0, lambda: "Java delivers it when it should"
+    )
     java_stores.drop(root)
 
 

@@ -18,11 +18,11 @@ from rocketpy.client import (
     PullConsumer,
 )
 from rocketpy.errors import BrokerError
-from tests.interop.clients import WAIT_S
 from tests.interop.cluster import Cluster
 from tests.interop.conftest import BROKERS, chosen_cluster
 from tests.interop.our_client import PATIENT_PRODUCER
 from tests.interop.roles import Roles
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.java
 
@@ -49,7 +49,7 @@ async def send(client: Client, topic: str, count: int, *, first: int = 0) -> Non
 
 async def eventually(condition: Callable[[], Awaitable[object]], what: str) -> None:
     """Wait until something is so that others bring about."""
-    with trio.move_on_after(WAIT_S):
+    with trio.move_on_after(PATIENCE_SECONDS):
         while not await condition():
             await trio.sleep(0.05)
         return
@@ -68,7 +68,7 @@ async def has_queues(consumer: LitePullConsumer | PullConsumer, count: int) -> N
 async def poll(consumer: LitePullConsumer, count: int) -> list[MessageExt]:
     """Poll until there are so many messages."""
     found: list[MessageExt] = []
-    with trio.fail_after(WAIT_S):
+    with trio.fail_after(PATIENCE_SECONDS):
         while len(found) < count:
             found += await consumer.poll(1)
     return found

@@ -25,9 +25,10 @@ from rocketpy.client import (
     open_producer,
 )
 from rocketpy.errors import BrokerError
-from tests.interop.clients import WAIT_S, Program
+from tests.interop.clients import Program
 from tests.interop.cluster import Cluster
 from tests.interop.mqadmin_session import MqadminSession
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.java
 
@@ -57,7 +58,7 @@ def java_consumer(cluster: Cluster, topic: str, group: str, tmp_path: Path) -> I
 
 async def client_id_of(admin: AdminClient, group: str) -> str:
     """Return the id of the group's only member, once the broker knows it."""
-    with trio.fail_after(WAIT_S):
+    with trio.fail_after(PATIENCE_SECONDS):
         while True:
             try:
                 (connection,) = (await admin.clients.consumers(group)).connection_set
@@ -73,7 +74,7 @@ async def wait_messages(program: Program, count: int) -> None:
 
 async def wait_committed(admin: AdminClient, topic: str, group: str) -> None:
     """Wait until the broker has the group's offsets: without any it resets nothing. Consumers commit every 5 s."""
-    with trio.fail_after(WAIT_S):
+    with trio.fail_after(PATIENCE_SECONDS):
         while True:
             table = (await admin.offsets.progress(group, topic)).offset_table
             if sum(each.consumer_offset for each in table.values()) == COUNT:
@@ -147,7 +148,7 @@ class OurConsumer:
         self.received += batch
 
     async def wait_messages(self, count: int) -> None:
-        with trio.fail_after(WAIT_S):
+        with trio.fail_after(PATIENCE_SECONDS):
             while len(self.received) < count:
                 await trio.sleep(0.02)
 

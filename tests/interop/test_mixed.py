@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +12,6 @@ from tests.interop.clients import Program, ToSend, produce
 from tests.interop.cluster import Cluster, start_cluster
 
 pytestmark = pytest.mark.java
-
-LEFT_S = 60.0
-"""How long the route may stay at most: it says goodbye; a nameserver that had to miss it waits for two minutes."""
 
 
 @pytest.fixture(params=[("java", "rocketpy"), ("rocketpy", "java")], ids=["java-broker", "java-nameserver"])
@@ -41,7 +37,5 @@ def test_clients_find_the_broker_and_it_leaves_when_it_stops(mixed: Cluster, tmp
     with Wire(mixed.namesrv) as wire:
         assert wire.brokers_of("Mixed") == {"broker-0"}
         mixed.stop_brokers()
-        deadline = time.monotonic() + LEFT_S
-        while wire.brokers_of("Mixed"):
-            assert time.monotonic() < deadline, "it is still there"
-            time.sleep(0.05)
+        # It said goodbye before it ended, and waited for the answer. A nameserver would miss it after two minutes.
+        assert not wire.brokers_of("Mixed")

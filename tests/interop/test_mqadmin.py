@@ -14,6 +14,7 @@ from tests.blackbox.wire import Wire
 from tests.interop.clients import java_command
 from tests.interop.cluster import Cluster
 from tests.interop.mqadmin_session import MqadminSession
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.java
 
@@ -79,7 +80,7 @@ def test_it_runs_as_a_program_of_its_own(two_brokers: Cluster, tmp_path: Path) -
     done = subprocess.run(
         [*start, "topicList", "-n", two_brokers.namesrv],
         capture_output=True,
-        timeout=240,
+        timeout=2 * PATIENCE_SECONDS,
         check=True,
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.blackbox import processes
+from tests.blackbox.ports import free_ports
 from tests.blackbox.wire import SUCCESS, Wire
 from tests.interop import tools
 from tests.interop.clients import Program
@@ -21,14 +22,13 @@ pytestmark = pytest.mark.java
 TOPIC = "pairs"
 QUEUES = 4
 PER_QUEUE = 100  # a pull brings 32 at most
-WAIT_S = 90.0
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """A master and a slave of the make under test, at a nameserver of ours."""
     directory = tmp_path_factory.mktemp("pair")
-    port = processes.free_ports(1)
+    port = free_ports(1)
     namesrv = processes.start_nameserver(directory, port)
     try:
         with open_pair(directory, f"127.0.0.1:{port}", (TARGET, TARGET), "ASYNC_MASTER") as pair:
@@ -56,7 +56,7 @@ def consumer(language: str, pair: Pair, topic: str, home: Path, group: str) -> P
 
 def wait_bodies(program: Program, bodies: list[bytes]) -> None:
     """Wait until it has received these and no others, each once."""
-    found = program.wait_messages(len(bodies), WAIT_S)
+    found = program.wait_messages(len(bodies))
     assert sorted(each.body for each in found) == sorted(bodies)
 
 

@@ -15,9 +15,9 @@ from rocketpy.client.diagnosis.finding import Severity
 from rocketpy.clock import ManualClock, SystemClock
 from rocketpy.errors import BrokerError, ClientError, RocketpyError
 from rocketpy.protocol.codes import ResponseCode
-from tests.interop.clients import WAIT_S
 from tests.interop.cluster import Cluster
 from tests.interop.conftest import unique_name
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.java
 
@@ -51,7 +51,7 @@ async def java(java_cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIt
 
 async def eventually(call: Callable[[], Awaitable[object]]) -> object:
     """Wait until a call succeeds and returns something."""
-    with trio.fail_after(WAIT_S):
+    with trio.fail_after(PATIENCE_SECONDS):
         while True:
             try:
                 if result := await call():

@@ -16,9 +16,10 @@ from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.results import PullStatus, SendStatus
 from rocketpy.errors import BrokerError, ClientError
 from rocketpy.protocol.message import Message, MessageQueue
-from tests.interop.clients import WAIT_S
+from tests.interop.clients import RUN_S
 from tests.interop.cluster import Cluster
 from tests.interop.conftest import unique_name
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.java
 
@@ -39,7 +40,7 @@ async def _is_routed(cluster: Cluster, topic: str) -> bool:
 
 
 async def _eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    with trio.fail_after(WAIT_S):
+    with trio.fail_after(PATIENCE_SECONDS):
         while not await condition():
             await trio.sleep(0.05)
 
@@ -118,7 +119,7 @@ async def test_following_progress_tags_and_offsets(java_cluster: Cluster, java_t
         async with consumer.open_messages(java_topic, start="end") as messages:
             for tag in ("Aa", "BB", "Aa"):  # the same hash
                 await producer.send(Message(java_topic, tag.encode(), {"TAGS": tag}), queue=queue)
-                with trio.fail_after(WAIT_S):
+                with trio.fail_after(PATIENCE_SECONDS):
                     assert (await anext(messages)).body == tag.encode()
                 await trio.sleep(0.002)  # Java finds any of the messages of a millisecond
             await messages.commit()
@@ -156,7 +157,13 @@ def test_the_command_line(java_cluster: Cluster, group: str) -> None:
     def rocketpy(*arguments: str, stdin: str = "") -> list[str]:
         command = [sys.executable, "-m", "rocketpy.cli", *arguments]
         done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, env=environment, timeout=240, check=False
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=RUN_S,
+            check=False,
         )
         assert done.returncode == 0, done
         return done.stdout.splitlines()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.blackbox import processes
+from tests.blackbox.ports import free_ports
 from tests.blackbox.wire import SUCCESS, Wire
 from tests.interop.pair import Member, open_pair
 
@@ -32,7 +33,7 @@ COUNT = 20
 @contextmanager
 def running_nameserver(directory: Path) -> Iterator[str]:
     """A nameserver for the block, by its address."""
-    port = processes.free_ports(1)
+    port = free_ports(1)
     process = processes.start_nameserver(directory, port)
     try:
         yield f"127.0.0.1:{port}"

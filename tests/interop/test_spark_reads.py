@@ -6,7 +6,6 @@ is what Java itself says of them: ``tests/spark/files/test_reader.py`` compares 
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from tests.blackbox.wire import SUCCESS, Wire, WireError
 from tests.interop.cluster import Cluster
 from tests.interop.conftest import BROKERS, chosen_cluster, unique_name
 from tests.interop.our_client import PATIENT_PRODUCER, open_our_client
+from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.spark.conftest import spark as spark
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ pytestmark = [pytest.mark.java, pytest.mark.spark]
 
 QUEUES = 4
 BROKER_NAME = "broker-0"
-WAIT_S = 60
 LARGE = "Straße, 東京, кит. ".encode() * 700
 """Larger than the 4 KiB above which a producer compresses."""
 COMPRESSIONS = (CompressionType.ZLIB, CompressionType.LZ4, CompressionType.ZSTD)
@@ -104,12 +103,13 @@ def send_bare(cluster: Cluster, topic: str) -> int:
 def wait_stored(cluster: Cluster, topic: str, count: int) -> None:
     """Wait until the topic has so many messages: delayed and transactional ones come late."""
     [address] = cluster.brokers.values()
-    deadline = time.monotonic() + WAIT_S
     with Wire(address) as wire:
-        while (found := sum(wire.max_offset(topic, each) for each in range(QUEUES))) != count:
-            assert found < count, f"{found} messages, expected {count}"
-            assert time.monotonic() < deadline, f"{found} of {count} messages"
-            time.sleep(0.02)
+
+        def found() -> int:
+            return sum(wire.max_offset(topic, each) for each in range(QUEUES))
+
+        wait_until(lambda: found() >= count, lambda: f"{found()} of {count} messages")
+        assert found() == count
 
 
 def rows(messages: DataFrame, columns: Sequence[str]) -> list[Row]:
@@ -132,7 +132,7 @@ def streamed(spark: SparkSession, cluster: Cluster, topic: str, directory: Path)
         .start()
     )
     try:
-        assert query.awaitTermination(WAIT_S)
+        assert query.awaitTermination(PATIENCE_SECONDS)
         assert sum(progress.numInputRows > 0 for progress in query.recentProgress) > 1
     finally:
         query.stop()

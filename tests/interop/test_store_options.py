@@ -38,6 +38,7 @@ from tests.interop.store_contents import (
     time_questions,
 )
 from tests.interop.store_lives import Lives, WallClock, directory, examples
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.java
 
@@ -226,7 +227,7 @@ def expired_by_us(
         async with open_ours(root, lives.sizes, clock=clock, **settings) as store:
             stored = play_to_ours(store, clock, script)
             clock.advance_ms(4 * 24 * 3_600_000)
-            with trio.fail_after(120):
+            with trio.fail_after(PATIENCE_SECONDS):
                 while store.statistics().commit_log_flushed_offset < store.max_physical_offset:
                     await trio.sleep(0.001)
             store.execute_delete_files_manually()
@@ -313,7 +314,7 @@ def test_we_open_a_store_whose_first_files_java_deleted(java_stores: JavaStores,
 
 def repair(root: Path) -> str:
     command = [sys.executable, "-m", "rocketpy.cli", "store", "repair", "--yes", str(root)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

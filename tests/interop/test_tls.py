@@ -13,9 +13,11 @@ from rocketpy.client.config import ClientConfig
 from rocketpy.client.results import SendStatus
 from rocketpy.protocol.message import Message
 from tests.blackbox import processes
-from tests.interop.clients import WAIT_S, Program, ToSend, produce
+from tests.blackbox.ports import free_ports
+from tests.interop.clients import Program, ToSend, produce
 from tests.interop.cluster import Cluster
 from tests.interop.conftest import unique_name
+from tests.patience import PATIENCE_SECONDS
 from tests.remoting.certificate_files import client_config, crt, key
 
 pytestmark = pytest.mark.java
@@ -44,7 +46,7 @@ KNOWN_CLIENT = {
 
 
 def _running(directory: Path, settings: Mapping[str, str]) -> Iterator[Cluster]:
-    first = processes.free_ports(8)
+    first = free_ports(8)
     namesrv, port = f"127.0.0.1:{first}", first + 4
     server = {name: value for name, value in settings.items() if name.startswith(("tls.server", "tls.test"))}
     cluster = Cluster("rocketpy", namesrv, {"broker-0": f"127.0.0.1:{port}"}, directory)
@@ -99,7 +101,7 @@ async def test_our_client_sends_and_pulls_over_tls_from_java(
         open_pull_consumer(java_cluster.namesrv, group="tls_group", config=config) as consumer,
         consumer.open_messages(topic, start="beginning") as messages,
     ):
-        with trio.fail_after(WAIT_S):
+        with trio.fail_after(PATIENCE_SECONDS):
             assert (await anext(messages)).body == large
 
 

@@ -24,10 +24,10 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader, PutKVConfigRequestHeader
 from rocketpy.protocol.headers.registration import RegisterBrokerRequestHeader
-from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.store.disk.os_disk import OsDisk
 from tests.patience import PATIENCE_SECONDS
+from tests.remoting.patient_client import open_patient_client
 
 LOOPBACK = "127.0.0.1"
 
@@ -64,8 +64,8 @@ def registration(topic: str) -> tuple[RegisterBrokerRequestHeader, bytes]:
 async def test_a_broker_is_routed_while_it_is_connected(tmp_path: Path) -> None:
     route = make_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic="t"))
     with trio.fail_after(PATIENCE_SECONDS):
-        async with running(tmp_path) as address, open_remoting_client() as client:
-            async with open_remoting_client() as broker:
+        async with running(tmp_path) as address, open_patient_client() as client:
+            async with open_patient_client() as broker:
                 reply = await broker.request(address, make_request(RequestCode.REGISTER_BROKER, *registration("t")))
                 assert reply.code == ResponseCode.SUCCESS
                 reply = await client.request(address, route)
@@ -78,7 +78,7 @@ async def test_a_broker_is_routed_while_it_is_connected(tmp_path: Path) -> None:
 
 async def test_a_nameserver_that_stops_warns_of_no_broker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with trio.fail_after(PATIENCE_SECONDS):
-        async with open_remoting_client() as broker, running(tmp_path) as address:
+        async with open_patient_client() as broker, running(tmp_path) as address:
             reply = await broker.request(address, make_request(RequestCode.REGISTER_BROKER, *registration("t")))
             assert reply.code == ResponseCode.SUCCESS
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
@@ -87,11 +87,11 @@ async def test_a_nameserver_that_stops_warns_of_no_broker(tmp_path: Path, caplog
 async def test_what_was_put_survives_a_restart(tmp_path: Path) -> None:
     header = PutKVConfigRequestHeader(namespace="ns", key="k", value="v")
     with trio.fail_after(PATIENCE_SECONDS):
-        async with running(tmp_path) as address, open_remoting_client() as client:
+        async with running(tmp_path) as address, open_patient_client() as client:
             reply = await client.request(address, make_request(RequestCode.PUT_KV_CONFIG, header))
             assert reply.code == ResponseCode.SUCCESS
         assert (tmp_path / "kvConfig.json").is_file(), "where kvConfigPath says"
-        async with running(tmp_path) as address, open_remoting_client() as client:
+        async with running(tmp_path) as address, open_patient_client() as client:
             reply = await client.request(address, make_request(RequestCode.GET_KV_CONFIG, header))
             assert reply.ext_fields == {"value": "v"}
 
@@ -100,7 +100,7 @@ async def test_an_unknown_request_code_is_answered_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with trio.fail_after(PATIENCE_SECONDS):
-        async with running(tmp_path) as address, open_remoting_client() as client:
+        async with running(tmp_path) as address, open_patient_client() as client:
             for _ in range(2):
                 reply = await client.request(address, make_request(9998))
                 assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
@@ -114,7 +114,7 @@ async def test_several_nameservers_in_one_process_know_nothing_of_each_other(tmp
         async with (
             running(tmp_path / "1") as first,
             running(tmp_path / "2") as second,
-            open_remoting_client() as client,
+            open_patient_client() as client,
         ):
             await client.request(first, make_request(RequestCode.REGISTER_BROKER, *registration("t")))
             topics = []

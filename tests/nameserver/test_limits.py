@@ -17,11 +17,11 @@ from rocketpy.protocol.bodies.topic import RegisterBrokerBody, TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import encode_frame
-from rocketpy.remoting.client import open_remoting_client
 from rocketpy.settings import settings_from_text
 from tests.nameserver.namesrv_requests import MASTER, asked, good, registration, request, topics_by, wrapper_of
 from tests.nameserver.test_app import running
 from tests.patience import PATIENCE_SECONDS
+from tests.remoting.patient_client import open_patient_client
 
 if TYPE_CHECKING:
     from conftest import NameserverOnBytes
@@ -110,7 +110,7 @@ async def test_only_allowed_addresses_change_routes(tmp_path: Path) -> None:
     for allowed, code in (("10.0.0.1", ResponseCode.NO_PERMISSION), ("10.0.0.1;127.0.0.0/8", ResponseCode.SUCCESS)):
         async with (
             running(tmp_path, **from_file(f"routeChangeAllowList={allowed}")) as address,
-            open_remoting_client() as client,
+            open_patient_client() as client,
         ):
             with trio.fail_after(PATIENCE_SECONDS):
                 reply = await client.request(address, registration(TopicConfig("t")))

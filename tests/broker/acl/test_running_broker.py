@@ -26,13 +26,14 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.message import Message
 from rocketpy.protocol.signature import RequestSigner, SessionCredentials
-from rocketpy.remoting.client import RemotingClient, open_remoting_client
+from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.store.disk.os_disk import OsDisk
-from tests.blackbox.processes import broker_port
+from tests.blackbox.ports import broker_port
 from tests.broker.test_app import pull, running, send, settings_at
 from tests.patience import PATIENCE_SECONDS
+from tests.remoting.patient_client import open_patient_client
 
 ACCOUNTS = """\
 accounts:
@@ -68,7 +69,7 @@ async def running_with_accounts(
 @asynccontextmanager
 async def client_of(credentials: SessionCredentials | None) -> AsyncIterator[RemotingClient]:
     signer = None if credentials is None else RequestSigner(credentials)
-    async with open_remoting_client(before_request=signer) as client:
+    async with open_patient_client(before_request=signer) as client:
         yield client
 
 

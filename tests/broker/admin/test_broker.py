@@ -11,9 +11,9 @@ from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
-from rocketpy.remoting.client import open_remoting_client
 from tests.broker.broker_on_bytes import BrokerOnBytes
 from tests.broker.test_app import running, settings_at
+from tests.remoting.patient_client import open_patient_client
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -51,7 +51,7 @@ async def test_every_figure_is_there_that_java_prints(tmp_path: Path) -> None:
     keys = {line.split(":")[0].strip() for text in printed for line in text.splitlines() if ":" in line}
     keys = {key for key in keys if not key.startswith(("commitLogDiskRatio_", "scheduleMessageOffset_"))}
     assert len(keys) > 40
-    async with running(settings_at(tmp_path / "store")) as at, open_remoting_client() as client:
+    async with running(settings_at(tmp_path / "store")) as at, open_patient_client() as client:
         answer = await client.request(at.address, make_request(RequestCode.GET_BROKER_RUNTIME_INFO))
         assert keys <= decode_body(answer.body, KVTable).table.keys()
 

@@ -17,10 +17,11 @@ from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.stored_message import decode_messages
-from rocketpy.remoting.client import RemotingClient, open_remoting_client
+from rocketpy.remoting.client import RemotingClient
 from rocketpy.store.queue.extension import read_ext_unit
 from tests.broker.test_app import client_of, pull, running, send, settings_at
 from tests.patience import PATIENCE_SECONDS
+from tests.remoting.patient_client import open_patient_client
 
 SQL = "a > 1 AND TAGS IS NULL"
 
@@ -99,13 +100,13 @@ async def test_the_store_records_matching_filters_if_it_is_configured(tmp_path: 
 
 async def test_operators_read_which_groups_disagree_and_which_lag(tmp_path: Path) -> None:
     async with running(filtering(tmp_path / "store")) as at:
-        async with open_remoting_client() as one, open_remoting_client() as two:
+        async with open_patient_client() as one, open_patient_client() as two:
             await heartbeat(one, at.address, "c1", SQL)
             await heartbeat(two, at.address, "c2", "a > 2")
             table = await runtime_info(one, at.address)
             assert table["inconsistentSubscriptionGroups"] == "1"
             assert (table["consumerLagTotal"], table["stuckConsumerQueues"]) == ("0", "0")
-        async with open_remoting_client() as one:
+        async with open_patient_client() as one:
             with trio.fail_after(PATIENCE_SECONDS):
                 while (await runtime_info(one, at.address))["inconsistentSubscriptionGroups"] != "0":
                     await trio.lowlevel.checkpoint()

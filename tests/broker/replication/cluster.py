@@ -21,12 +21,13 @@ from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.route import ClusterInfo, KVTable
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand, make_request
-from rocketpy.remoting.client import RemotingClient, open_remoting_client
+from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk.os_disk import OsDisk
 from tests.broker.test_app import send
 from tests.patience import PATIENCE_SECONDS, PATIENT_BROKER, PATIENT_STORE
+from tests.remoting.patient_client import open_patient_client
 
 FILE_SIZE = 1 << 16
 
@@ -96,7 +97,8 @@ class Cluster:
     async def send(self, broker: Running, body: bytes = b"one", *, wait: bool = True) -> int:
         """Send a message; return the code of the answer."""
         properties = "" if wait else "WAIT\x01false"
-        return (await self.client.request(broker.at.address, send(body=body, properties=properties), 20)).code
+        request = send(body=body, properties=properties)
+        return (await self.client.request(broker.at.address, request, PATIENCE_SECONDS)).code
 
     async def figures(self, broker: Running) -> dict[str, str]:
         """Return the runtime info."""
@@ -172,7 +174,7 @@ class Cluster:
 @asynccontextmanager
 async def open_cluster(directory: Path) -> AsyncIterator[Cluster]:
     """Run a nameserver for the block, and end what was started in it."""
-    async with open_remoting_client() as client, trio.open_nursery() as nursery:
+    async with open_patient_client() as client, trio.open_nursery() as nursery:
 
         async def run(*, task_status: trio.TaskStatus[int]) -> None:
             await run_nameserver(

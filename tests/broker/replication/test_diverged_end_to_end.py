@@ -11,7 +11,7 @@ import trio
 from rocketpy.errors import RemotingError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.store.config import BrokerRole
-from tests.blackbox.processes import broker_port
+from tests.blackbox.ports import broker_port
 from tests.broker.replication.cluster import Cluster, Running, open_cluster
 from tests.patience import PATIENCE_SECONDS
 

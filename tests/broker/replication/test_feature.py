@@ -13,7 +13,8 @@ from rocketpy.errors import StartError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.store.config import BrokerRole
 from rocketpy.store.ha.protocol import encode_report
-from tests.blackbox.processes import broker_port
+from rocketpy.testing.fixture.network import ReservedPort
+from tests.blackbox.ports import broker_port
 from tests.broker.replication.cluster import Cluster, Running, open_cluster
 from tests.broker.test_app import pull
 from tests.patience import PATIENCE_SECONDS
@@ -189,15 +190,18 @@ async def test_consumers_read_from_the_slave_once_it_has_the_topic(tmp_path: Pat
 
 
 async def test_a_port_where_nothing_listens_is_an_alarm(tmp_path: Path) -> None:
+    silent = ReservedPort()
+    nowhere = f"127.0.0.1:{silent.port}"
     async with open_cluster(tmp_path) as cluster:
         master = await cluster.start()
-        slave = await cluster.start(SLAVE, 1, ha_master_address=f"127.0.0.1:{master.at.port + 1}")
+        slave = await cluster.start(SLAVE, 1, ha_master_address=nowhere)
         await cluster.send(master)
         with trio.fail_after(PATIENCE_SECONDS):
             while not (alarm := (await cluster.figures(slave))["haAlarm"]):
                 await trio.sleep(0.02)
-        assert alarm.startswith(f"cannot connect to 127.0.0.1:{master.at.port + 1}: ")
+        assert alarm.startswith(f"cannot connect to {nowhere}: ")
         assert (await cluster.figures(slave))["haState"] in ("connecting", "comparing the logs")
+    silent.release()
 
 
 @pytest.mark.parametrize("truncates", [False, True])

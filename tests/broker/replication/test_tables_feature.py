@@ -19,12 +19,13 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.offset import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from rocketpy.protocol.signature import RequestSigner
-from rocketpy.remoting.client import RemotingClient, open_remoting_client
+from rocketpy.remoting.client import RemotingClient
 from rocketpy.store.config import BrokerRole
-from tests.blackbox.processes import broker_port
+from tests.blackbox.ports import broker_port
 from tests.broker.acl.test_running_broker import ACCOUNTS, ADMIN, running_nameserver
 from tests.broker.test_app import running, send, settings_at
 from tests.patience import PATIENCE_SECONDS
+from tests.remoting.patient_client import open_patient_client
 
 TOPIC = "hello"
 
@@ -119,7 +120,7 @@ async def running_pair(directory: Path, **broker: object) -> AsyncIterator[Pair]
     signer = RequestSigner(ADMIN) if broker else None
     async with (
         running_nameserver(directory) as namesrv,
-        open_remoting_client(before_request=signer) as client,
+        open_patient_client(before_request=signer) as client,
         trio.open_nursery() as nursery,
     ):
         pair = Pair(

@@ -11,10 +11,10 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.hooks import SendMessageContext
 from rocketpy.broker.send.feature import LIVE_KEYS
 from rocketpy.protocol.codes import ResponseCode
-from rocketpy.remoting.client import open_remoting_client
 from rocketpy.settings import setting_rows
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, send
 from tests.broker.test_app import running, settings_at
+from tests.remoting.patient_client import open_patient_client
 
 
 def change(broker: MessageBroker, **settings: object) -> None:
@@ -80,7 +80,7 @@ async def test_hooks_of_the_settings_are_called_for_sends(tmp_path: Path) -> Non
         auto_create_topic_enable=True,
     )
     CountingHook.contexts.clear()
-    async with running(attrs.evolve(settings, broker=config)) as at, open_remoting_client() as client:
+    async with running(attrs.evolve(settings, broker=config)) as at, open_patient_client() as client:
         answer = await client.request(at.address, send(topic=TOPIC))
         assert answer.code == ResponseCode.SUCCESS
     (context,) = CountingHook.contexts

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import trio
+import trio.testing
+from trio.testing import MockClock
 
 from rocketpy.client.client import open_pull_consumer
 from rocketpy.client.config import ClientConfig
@@ -20,12 +22,13 @@ from rocketpy.protocol.java_hash import java_hash
 from rocketpy.protocol.message import MessageQueue
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import STORE_TIMESTAMP, FakeCluster
-from tests.patience import PATIENCE_SECONDS, until
+from tests.patience import PATIENCE_SECONDS, until, until_blocked
 
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 SOON = ClientConfig(mq_client_api_timeout=100, poll_name_server_interval=3_600_000)
 SOON_PULLED = PullConfig(consumer_pull_timeout=100)
-"""For brokers that do not answer; routes are looked up only on request."""
+"""For brokers that do not answer, and a clock that stands still; routes are looked up only on request."""
+SOON_SECONDS = 0.1
 
 
 async def test_a_pull_says_what_is_there_and_where_to_go_on(cluster: FakeCluster) -> None:
@@ -118,7 +121,9 @@ def pair(cluster: FakeCluster, **addresses: str) -> TopicRouteData:
     return TopicRouteData(queue_datas=[QueueData("broker-a", 1, 1, 6)], broker_datas=[broker])
 
 
-async def test_without_a_master_a_slave_is_pulled_from_and_keeps_the_progress(two_brokers: FakeCluster) -> None:
+async def test_without_a_master_a_slave_is_pulled_from_and_keeps_the_progress(
+    two_brokers: FakeCluster, mock_clock: MockClock
+) -> None:
     """Also if it suggests the master, as every slave does; and the master again when that is back."""
     master, slave = two_brokers.brokers
     routes = two_brokers.name_server.routes
@@ -132,7 +137,7 @@ async def test_without_a_master_a_slave_is_pulled_from_and_keeps_the_progress(tw
         routes[TOPIC] = pair(two_brokers, slave=slave.address)
         for code in (RequestCode.PULL_MESSAGE, RequestCode.UPDATE_CONSUMER_OFFSET):
             master.be_silent(code)
-        await until_moved(consumer)
+        await until_moved(consumer, mock_clock)
         assert [(await consumer.pull(QUEUE, 0)).status for _ in range(3)] == [PullStatus.FOUND] * 3
         await consumer.commit(QUEUE, 7)
         assert await consumer.consumer_offset(QUEUE) == 7
@@ -148,7 +153,9 @@ async def test_without_a_master_a_slave_is_pulled_from_and_keeps_the_progress(tw
     assert len(slave.asked(RequestCode.PULL_MESSAGE)) >= 3
 
 
-async def test_a_slave_that_does_not_answer_is_left_for_the_master(two_brokers: FakeCluster) -> None:
+async def test_a_slave_that_does_not_answer_is_left_for_the_master(
+    two_brokers: FakeCluster, mock_clock: MockClock
+) -> None:
     master, slave = two_brokers.brokers
     two_brokers.name_server.routes[TOPIC] = pair(two_brokers, master=master.address, slave=slave.address)
     for broker in (master, slave):
@@ -157,13 +164,22 @@ async def test_a_slave_that_does_not_answer_is_left_for_the_master(two_brokers: 
     async with open_pull_consumer(two_brokers.address, group="g", config=SOON, consumer=SOON_PULLED) as consumer:
         master.suggested_broker_id = 1
         await consumer.pull(QUEUE, 0)
-        with pytest.raises(RemotingTimeoutError):
-            await consumer.pull(QUEUE, 0)
+
+        async def time_out() -> None:
+            with pytest.raises(RemotingTimeoutError):
+                await consumer.pull(QUEUE, 0)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(time_out)
+            await until_blocked(lambda: slave.asked(RequestCode.PULL_MESSAGE))
+            mock_clock.jump(SOON_SECONDS)
         assert (await consumer.pull(QUEUE, 0)).status is PullStatus.FOUND
     assert len(master.asked(RequestCode.PULL_MESSAGE)) == 2
 
 
-async def test_progress_is_asked_of_the_known_slave_if_no_nameserver_answers(two_brokers: FakeCluster) -> None:
+async def test_progress_is_asked_of_the_known_slave_if_no_nameserver_answers(
+    two_brokers: FakeCluster, mock_clock: MockClock
+) -> None:
     _, slave = two_brokers.brokers
     two_brokers.name_server.routes[TOPIC] = pair(two_brokers, slave=slave.address)
     async with open_pull_consumer(two_brokers.address, group="g", config=SOON, consumer=SOON_PULLED) as consumer:
@@ -173,16 +189,24 @@ async def test_progress_is_asked_of_the_known_slave_if_no_nameserver_answers(two
     assert slave.progress[("g", TOPIC, 0)] == 3
 
 
-async def until_moved(consumer: PullConsumer) -> None:
-    """Pull until the master, which no longer answers, has left the client's route."""
-    with trio.fail_after(PATIENCE_SECONDS):
-        while True:
+async def until_moved(consumer: PullConsumer, clock: MockClock) -> None:
+    """Commit until the master, which no longer answers, has left the client's route; time passes only meanwhile."""
+    moved = trio.Event()
+
+    async def commit() -> None:
+        while not moved.is_set():
             try:
                 await consumer.commit(QUEUE, 2)
             except RemotingError:
-                await trio.sleep(0.01)
+                await trio.sleep(SOON_SECONDS)
             else:
-                return
+                moved.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(commit)
+        while not moved.is_set():
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            clock.jump(SOON_SECONDS)
 
 
 async def test_an_sql_filter_is_the_brokers_and_has_its_version(cluster: FakeCluster) -> None:

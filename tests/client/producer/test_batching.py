@@ -45,7 +45,7 @@ from tests.client.cancelled_everywhere import cancelled_everywhere
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
 from tests.client.real_cluster import open_real_cluster
-from tests.patience import until, until_blocked
+from tests.patience import PATIENCE_SECONDS, until, until_blocked
 
 BATCH = RequestCode.SEND_BATCH_MESSAGE
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
@@ -239,7 +239,7 @@ async def test_against_a_real_broker(tmp_path: Path) -> None:
         assert [each.queue_offset for each in results] == list(range(3000))
         async with open_pull_consumer(real.address, group="g") as consumer:
             found = []
-            with trio.fail_after(30):
+            with trio.fail_after(PATIENCE_SECONDS):
                 while len(found) < 3000:
                     found += (await consumer.pull(queue, len(found))).messages
     assert [each.body for each in found] == [b"%d" % n for n in range(3000)]

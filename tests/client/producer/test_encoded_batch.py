@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from rocketpy.client.client import open_client, open_producer
 from rocketpy.client.config import ClientConfig
@@ -16,7 +17,7 @@ from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.message import Message, MessageQueue
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
-from tests.patience import until
+from tests.patience import until, until_blocked
 
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 BATCH = RequestCode.SEND_BATCH_MESSAGE
@@ -73,16 +74,20 @@ async def test_what_no_broker_would_accept_is_refused_before_any_request(
     assert cluster.broker.requests == []
 
 
-async def test_it_waits_for_room_in_the_window(cluster: FakeCluster) -> None:
+async def test_it_waits_for_room_in_the_window(cluster: FakeCluster, mock_clock: MockClock) -> None:
     """Each batch counts as one message, and with the bytes of its body."""
     config = ProducerConfig(back_pressure_for_async_send_num=1, send_msg_timeout=300)
     async with open_producer(cluster.address, producer=config) as producer, producer.batching() as batches:
         cluster.broker.be_silent(BATCH)
         first = await batches.send_encoded(encoded(b"1", b"2", b"3"))
-        with trio.move_on_after(0.05) as waited:
-            await batches.send_encoded(encoded(b"4"))
-        assert waited.cancelled_caught
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(batches.send_encoded, encoded(b"4"))
+            await until_blocked(lambda: cluster.broker.asked(BATCH))
+            assert len(nursery.child_tasks) == 1
+            nursery.cancel_scope.cancel()
         assert not first.is_done
+        mock_clock.jump(0.3)
+        await until_blocked(lambda: first.is_done)
     with pytest.raises(RemotingTimeoutError):
         first.result()
 

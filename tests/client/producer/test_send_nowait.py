@@ -28,7 +28,7 @@ from tests.client.cancelled_everywhere import cancelled_everywhere
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
 from tests.client.real_cluster import open_real_cluster
-from tests.patience import until, until_blocked
+from tests.patience import PATIENCE_SECONDS, until, until_blocked
 
 SEND = RequestCode.SEND_MESSAGE_V2
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
@@ -254,7 +254,7 @@ async def test_against_a_real_broker(tmp_path: Path) -> None:
                 await producer.send_oneway(Message(TOPIC, b"oneway"), queue=queue)
         async with open_pull_consumer(real.address, group="g") as consumer:
             found: list[bytes] = []
-            with trio.fail_after(20):
+            with trio.fail_after(PATIENCE_SECONDS):
                 while len(found) < 501:
                     pulled = await consumer.pull(queue, len(found))
                     found += [each.body for each in pulled.messages]

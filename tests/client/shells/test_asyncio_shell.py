@@ -100,11 +100,21 @@ def test_a_cancelled_task_goes_on_when_its_call_has_ended() -> None:
                 await task
             assert role.events == ["begun", "ended"]
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(role.hang(), 0.01)
+                async with asyncio.timeout(None) as limit:
+                    expiring = asyncio.ensure_future(expire(limit, role))
+                    await role.hang()
+            await expiring
             assert role.events == ["begun", "ended"] * 2
             assert await role.double(1) == 2
 
     run(main())
+
+
+async def expire(limit: asyncio.Timeout, role: Any) -> None:
+    """Let a limit pass when the second call has begun, and not before."""
+    while role.events.count("begun") < 2:
+        await asyncio.sleep(0.001)
+    limit.reschedule(asyncio.get_running_loop().time())
 
 
 def test_a_call_that_is_cancelled_twice_is_still_waited_for() -> None:

@@ -108,17 +108,24 @@ def test_deadlines_wake_a_parked_guest_the_earlier_one_first() -> None:
     async def main() -> None:
         order: list[str] = []
         ended = asyncio.get_running_loop().create_future()
+        scope = trio.CancelScope()
 
-        async def sleep(name: str, seconds: float) -> None:
-            await trio.sleep(seconds)
-            order.append(name)
-            if len(order) == 2:
-                ended.set_result(None)
+        async def wait() -> None:
+            scope.deadline = trio.current_time() + 4 * PATIENCE_SECONDS
+            with scope:
+                await trio.sleep_forever()
+            order.append("later")
+            ended.set_result(None)
+
+        async def sleep() -> None:
+            await trio.sleep(0.02)
+            order.append("earlier")
+            scope.deadline = trio.current_time() + 0.02  # else it would not end before the test does
 
         async with a_guest() as guest:
-            guest.nursery.start_soon(sleep, "later", 0.06)
+            guest.nursery.start_soon(wait)
             await parked()
-            guest.nursery.start_soon(sleep, "earlier", 0.02)
+            guest.nursery.start_soon(sleep)
             await ended
         assert order == ["earlier", "later"]
 

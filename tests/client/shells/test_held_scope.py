@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+import trio.testing
 
 from rocketpy.client.shells.held_scope import HeldScope, is_own
 from rocketpy.client.shells.loop_call import CallTasks
@@ -45,8 +46,10 @@ async def test_entering_that_is_cancelled_leaves_nothing(nursery: trio.Nursery) 
         finally:
             events.append("ended")
 
-    with trio.move_on_after(0.01):
-        await HeldScope(opening).enter(CallTasks(nursery))
+    async with trio.open_nursery() as entering:
+        entering.start_soon(HeldScope(opening).enter, CallTasks(nursery))
+        await trio.testing.wait_all_tasks_blocked()
+        entering.cancel_scope.cancel()
     assert events == ["ended"]
 
 

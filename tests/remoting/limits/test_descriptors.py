@@ -10,6 +10,7 @@ import pytest
 
 from rocketpy.remoting.limits import descriptors
 from rocketpy.remoting.limits.descriptors import CONNECTIONS_MIN, DESCRIPTORS_RESERVED, allowed_connections
+from tests.patience import PATIENCE_SECONDS
 
 
 def test_the_limit_is_raised_as_far_as_it_goes() -> None:
@@ -19,7 +20,7 @@ def test_the_limit_is_raised_as_far_as_it_goes() -> None:
         "resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard)); raise_descriptor_limit();"
         "print(json.dumps([hard, resource.getrlimit(resource.RLIMIT_NOFILE)[0]]))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=PATIENCE_SECONDS)
     hard, soft = json.loads(done.stdout)
     assert soft == hard
 

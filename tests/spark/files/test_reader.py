@@ -25,6 +25,7 @@ from rocketpy.spark.files.settings import BROKER_TOPICS
 from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import parse
 from rocketpy.spark.schema import SPARK_SCHEMA, spark_schema
+from tests.patience import PATIENCE_SECONDS
 from tests.spark.files.built_store import BuiltStore, Spec, build_store
 from tests.store.golden_store import unpack_store
 
@@ -345,6 +346,10 @@ def test_a_read_imports_no_pandas(tmp_path: Path) -> None:
         "print(found, 'pandas' in sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(store.root)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program, str(store.root)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.stdout == f"{len(store.records)} False\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +14,7 @@ from rocketpy.spark.live.cluster import Cluster, QueueBounds, Replicas
 from rocketpy.spark.live.subscription import Subscription
 from rocketpy.spark.stream.cluster import StreamCluster
 from rocketpy.testing.fixture.in_thread import BrokerInThread
+from tests.patience import wait_until
 
 T0, T1 = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
 
@@ -94,10 +94,7 @@ def test_a_group_that_is_introduced_is_known_and_has_no_member(
     replicas = cluster.subscribed_queues()[T1]
     assert not cluster.is_group_known("g", replicas)
     cluster.introduce_group("g", replicas)
-    deadline = time.monotonic() + 30
-    while not cluster.is_group_known("g", replicas):  # until the broker has registered the new topic
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: cluster.is_group_known("g", replicas))  # until the broker has registered the new topic
     assert not cluster.is_group_known("g", Replicas("broker-b", {}, ""))
     cluster.commit_offsets("g", replicas, {T1: 2})
     with blocking.open_admin_client(rocketmq.name_server) as admin:

@@ -527,7 +527,7 @@ async def test_without_space_for_the_index_nothing_is_stored() -> None:
     async with a_pair(place, max_hash_slot_num=2000) as pair:
         disk = pair.slave_place.disk
         assert isinstance(disk, SimDisk)
-        await trio.sleep(0.05)  # the index is complete, and takes keys from now on
+        await wait_until(lambda: not pair.slave.index_behind)  # it is complete, and takes keys from now on
         pair.producers.put_some(20)
         pair.follow()
         disk.capacity_bytes = disk.used_bytes("/") + 100
@@ -538,9 +538,7 @@ async def test_without_space_for_the_index_nothing_is_stored() -> None:
             pair.follow()
         assert log_of(pair.slave).end_offset == end
         disk.capacity_bytes = 1 << 30
-        with trio.fail_after(PATIENCE_SECONDS):
-            while pair.slave.index_behind:
-                await trio.sleep(0.01)
+        await wait_until(lambda: not pair.slave.index_behind)
         pair.follow()
         pair.assert_is_equal()
 

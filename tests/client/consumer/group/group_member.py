@@ -30,6 +30,7 @@ class Sink:
     def __init__(self) -> None:
         self.delivered: list[tuple[ProcessQueue, int]] = []
         self.is_closed = False
+        self.waited_count = 0
         self.on_close: Callable[[], None] = lambda: None
 
     def deliver(self, process_queue: ProcessQueue, messages: Sequence[MessageExt], pull_seconds: float) -> None:
@@ -37,6 +38,7 @@ class Sink:
 
     async def wait_idle(self, process_queue: ProcessQueue) -> None:
         while process_queue.is_consuming:
+            self.waited_count += 1
             await trio.sleep(0.01)
 
     def close(self) -> None:

@@ -103,7 +103,7 @@ async def test_a_handler_that_ends_while_its_member_leaves_counts(cluster: FakeC
         process_queue.is_consuming = True
         async with trio.open_nursery() as nursery:
             nursery.start_soon(world.group.queues.leave)
-            await trio.sleep(0.1)
+            await until(lambda: world.sink.waited_count >= 2)  # it looks, and looks again
             assert process_queue.is_leaving
             assert not process_queue.is_dropped
             assert cluster.broker.locks
@@ -135,7 +135,9 @@ async def test_a_lock_is_given_back_only_after_the_handler_has_ended(cluster: Fa
 async def test_leaving_gives_back_what_was_being_locked(cluster: FakeCluster) -> None:
     cluster.broker.be_silent(RequestCode.QUERY_CONSUMER_OFFSET)
     async with member(cluster, is_orderly=True) as world:
-        with trio.move_on_after(0.2):
-            await world.group.queues.change([], QUEUES)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(world.group.queues.change, [], QUEUES)
+            await until(lambda: cluster.broker.asked(RequestCode.QUERY_CONSUMER_OFFSET))
+            nursery.cancel_scope.cancel()
         assert set(cluster.broker.locks) == set(QUEUES)
     assert cluster.broker.locks == {}

@@ -464,7 +464,10 @@ async def test_a_paused_queue_is_not_pulled_until_it_goes_on(cluster: FakeCluste
         put(cluster, 1, 1)
         put(cluster, 1, 0)
         assert await bodies(consumer) == [0]
-        assert await bodies(consumer, 0.05) == []
+        await until(lambda: len(cluster.broker.waiting) == 1)  # the pull after that
+        pulls = [read_header(each, PullMessageRequestHeader) for each in cluster.broker.asked(RequestCode.PULL_MESSAGE)]
+        assert [each.queue_id for each in pulls].count(1) == 2, "none since then"
+        assert await bodies(consumer, 0) == []
         consumer.resume([QUEUES[1]])
         assert await bodies(consumer) == [2]
 
@@ -485,7 +488,7 @@ async def test_a_program_that_does_not_poll_bounds_what_is_pulled(
     async with chosen(cluster, **{"pull_batch_size": 32, **limit}) as consumer:
         count = 0
         await until(lambda: last_pull_count(cluster) * 32 >= pulled)
-        await trio.sleep(0.05)
+        await trio.testing.wait_all_tasks_blocked(0.05)
         assert last_pull_count(cluster) * 32 == pulled
         while count < 300:
             count += len(await consumer.poll(PATIENCE_SECONDS))
@@ -500,7 +503,7 @@ async def test_the_size_of_bodies_is_bounded_too(cluster: FakeCluster) -> None:
         cluster.broker.put(TOPIC, 0, bytes(64 << 10))
     async with chosen(cluster, pull_batch_size=32, pull_threshold_size_for_queue=1) as consumer:
         await until(lambda: last_pull_count(cluster) == 1)
-        await trio.sleep(0.05)
+        await trio.testing.wait_all_tasks_blocked(0.05)
         assert last_pull_count(cluster) == 1, "2 MiB are here"
         assert [len(await consumer.poll(PATIENCE_SECONDS)) for _ in range(2)] == [32, 32]
 

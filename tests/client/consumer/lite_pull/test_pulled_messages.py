@@ -13,6 +13,7 @@ from rocketpy.client.consumer.offsets.offset_store import OffsetTable
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.queue.pull_gate import PullGate
 from rocketpy.protocol.message import MessageExt, MessageQueue
+from tests.patience import PATIENCE_SECONDS
 
 QUEUES = [MessageQueue("T", "b", each) for each in range(2)]
 
@@ -100,7 +101,7 @@ async def test_a_poll_waits_for_a_piece_and_one_that_is_cancelled_loses_none() -
     async def poll() -> None:
         found.append(offsets(await world.pulled.take()))
 
-    with trio.fail_after(5):
+    with trio.fail_after(PATIENCE_SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(poll)
             nursery.start_soon(poll)

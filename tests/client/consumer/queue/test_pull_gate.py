@@ -10,6 +10,7 @@ import trio.testing
 
 from rocketpy.client.consumer.queue.pull_gate import PullGate
 from rocketpy.protocol.message import MessageQueue
+from tests.patience import PATIENCE_SECONDS
 
 QUEUE, OTHER = (MessageQueue("T", "b", each) for each in range(2))
 
@@ -27,7 +28,7 @@ async def waits(gate: PullGate, open_again: Callable[[], None]) -> bool:
         await trio.testing.wait_all_tasks_blocked()
         has_waited = not passed.is_set()
         open_again()
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_SECONDS):
             await passed.wait()
     return has_waited
 

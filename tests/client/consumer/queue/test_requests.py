@@ -17,7 +17,7 @@ from rocketpy.protocol.sysflag import PULL_COMMIT_OFFSET_FLAG
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
 from tests.client.opened import opened
-from tests.patience import until
+from tests.patience import PATIENCE_MS, PATIENCE_SECONDS, until
 
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 
@@ -74,14 +74,14 @@ async def test_a_slave_is_not_told_to_commit(two_brokers: FakeCluster) -> None:
 
 
 async def test_progress_is_written_with_and_without_an_answer(cluster: FakeCluster) -> None:
-    async with opened(cluster.address) as instance:
+    async with opened(cluster.address, mq_client_api_timeout=4 * PATIENCE_MS) as instance:
         requests = QueueRequests(instance=instance, group="g")
         assert await requests.consumer_offset(QUEUE) is None
         await requests.commit(QUEUE, 7)
         assert cluster.broker.progress["g", TOPIC, 0] == 7
         assert await requests.consumer_offset(QUEUE) == 7
         cluster.broker.be_silent(RequestCode.UPDATE_CONSUMER_OFFSET)
-        with trio.fail_after(1):
+        with trio.fail_after(PATIENCE_SECONDS):
             await requests.commit_oneway(QUEUE, 8)
         cluster.broker.behave()
         await requests.commit_oneway(QUEUE, 9)

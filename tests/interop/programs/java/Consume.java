@@ -31,7 +31,7 @@ public class Consume {
         consumer.setPollNameServerInterval(1000); // by default it sees a topic that is new 30 seconds later
         consumer.setHeartbeatBrokerInterval(1000);
         consumer.setMqClientApiTimeout(30_000);
-        consumer.setAwaitTerminationMillisWhenShutdown(20_000); // commits what its threads are about to return from
+        consumer.setAwaitTerminationMillisWhenShutdown(120_000); // commits what its threads are about to return from
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
         int fails = Integer.parseInt(lines.get("fails", "0"));
