@@ -13,6 +13,7 @@ import re
 import struct
 from collections.abc import Iterator, Sequence, Set
 
+import attrs
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -70,10 +71,34 @@ def serve_all_woken(broker: MessageBroker) -> None:
         broker.end_burst()
 
 
+@attrs.define
+class TagsCodes:
+    """A filter that matches nothing, and keeps the tags code of every unit that it is asked about."""
+
+    needs_record = False
+    asked: list[int] = attrs.field(factory=list)
+
+    def is_matched_by_consume_queue(self, tags_code: int, ext: object) -> bool:
+        self.asked.append(tags_code)
+        return False
+
+    def is_matched_by_commit_log(self, record: bytes) -> bool:
+        raise AssertionError("no unit was matched")
+
+
+async def tags_codes(broker: MessageBroker, topic: str, queue_id: int) -> list[int]:
+    """Return the tags codes of a queue's units."""
+    units = TagsCodes()
+    offset = 0
+    while offset < broker.store.max_offset_in_queue(topic, queue_id):
+        offset = (await broker.store.get_message(topic, queue_id, offset, 32, units)).next_begin_offset
+    return units.asked
+
+
 async def contents(broker: MessageBroker) -> object:
     """Return everything that sends have changed in a store."""
     queues = sorted(broker.store.queues())
-    records = [await broker.records(*queue) for queue in queues]
+    records = [(await broker.records(*queue), await tags_codes(broker, *queue)) for queue in queues]
     broker.tables.stats.empty_counters()
     stats = [
         (name, topic, item.value, item.times)
@@ -233,7 +258,7 @@ HEADER_FIELDS: dict[str, Sequence[str]] = {
 UNREAD_BY_SENDS = frozenset("abcdefghijklmn") - set(FastSendFields.__struct_encode_fields__)
 JSON_VALUES: Sequence[object] = (None, True, False, 0, 1, 3, -1, 2**31, 2**33, {}, [1], "")
 BODIES = (b"", b"x", b"\0" * 100, b"y" * 140_000)
-OPAQUES = (0, 1, 2**31 - 1, -1)
+OPAQUES = (0, 1, 2**31 - 1, 2**31, -1)
 
 
 def has_nested(fields: dict[str, object], names: Set[str]) -> bool:
