@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketpy.broker.acl.acl_document import AclDocument, read_acl_document
@@ -199,29 +200,43 @@ accounts = st.builds(
 )
 
 
+def written(accounts: Sequence[PlainAccessConfig], addresses: Sequence[str]) -> list[str]:
+    """Return the lines of a file with these accounts, written without the code under test."""
+    lines = ["globalWhiteRemoteAddresses:", *(f"  - {quoted(each)}" for each in addresses)] if addresses else []
+    lines += ["accounts:"] if accounts else []
+    for account in accounts:
+        lines += [f"  - accessKey: {quoted(account.access_key)}", f"    secretKey: {quoted(account.secret_key)}"]
+        if account.white_remote_address is not None:
+            lines.append(f"    whiteRemoteAddress: {quoted(account.white_remote_address)}")
+        lines.append(f"    admin: {str(account.admin).lower()}")
+        if account.default_topic_perm:
+            lines.append(f"    defaultTopicPerm: {account.default_topic_perm}")
+        for name, perms in (("topicPerms", account.topic_perms), ("groupPerms", account.group_perms)):
+            if perms:
+                lines += [f"    {name}:", *(f"      - {quoted(each)}" for each in perms)]
+    return lines
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
 @st.composite
 def commented_files(draw: st.DrawFn) -> str:
-    """A file made by edits, then sprinkled with comments at the ends of lines and between them, each unique."""
-    text = ""
-    for account in draw(st.lists(accounts, max_size=4, unique_by=lambda each: each.access_key)):
-        text = with_account(text, account)
-    if draw(st.booleans()):
-        text = with_white_addresses(text, ["10.0.0.1", "10.0.0.2"])
+    """A file sprinkled with comments at the ends of lines and between them, each unique."""
+    all_accounts = draw(st.lists(accounts, max_size=3, unique_by=lambda each: each.access_key))
     lines = []
-    for number, line in enumerate(text.splitlines()):
-        if draw(st.booleans()):
-            lines.append(f"{' ' * draw(st.integers(0, 8))}# comment {number}a.")
-        lines.append(f"{line} # comment {number}b." if draw(st.booleans()) else line)
+    for number, line in enumerate(written(all_accounts, draw(st.sampled_from([[], ["10.0.0.1", "10.0.0.2"]])))):
+        where = draw(st.integers(0, 11))
+        if where % 2:
+            lines.append(f"{' ' * (where - 3)}# comment {number}a.")
+        lines.append(f"{line} # comment {number}b." if where > 5 else line)
     return "\n".join([*lines, *draw(st.sampled_from([[""], ["# the end."], ["", "# the end.", ""]]))])
 
 
-@settings(deadline=None, max_examples=60)
-@given(text=commented_files(), change=accounts, among=st.integers(0, 4))
-def test_comments_survive_an_edit(text: str, change: PlainAccessConfig, among: int) -> None:
+def assert_edit_keeps_the_rest(text: str, change: PlainAccessConfig) -> None:
     before = read_acl_document(text)
-    if among < len(before.accounts):
-        change = attrs.evolve(change, access_key=before.accounts[among].access_key)
-    edited = with_version(with_account(text, change), DataVersion(1, 2))
+    edited = with_account(text, change)
     assert [each for each in comments_of(text) if each not in comments_of(edited)] == []
     after = read_acl_document(edited)
     others = [each for each in before.accounts if each.access_key != change.access_key]
@@ -232,14 +247,50 @@ def test_comments_survive_an_edit(text: str, change: PlainAccessConfig, among: i
     assert after.white_addresses == before.white_addresses
 
 
-@settings(deadline=None, max_examples=60)
-@given(text=commented_files(), among=st.integers(0, 3))
-def test_only_an_accounts_own_lines_go_with_it(text: str, among: int) -> None:
+def assert_removal_keeps_the_rest(text: str, gone: PlainAccessConfig) -> None:
     before = read_acl_document(text)
-    assume(among < len(before.accounts))
-    gone = before.accounts[among]
     edited = without_account(text, gone.access_key)
-    left = tuple(each for each in before.accounts if each is not gone)
+    left = tuple(each for each in before.accounts if each != gone)
     assert read_acl_document(edited) == AclDocument(before.white_addresses, left)
     kept = iter(text.splitlines())
     assert all(line in kept for line in edited.splitlines()), "what is left is in its order and unchanged"
+
+
+FULL = written(
+    [
+        PlainAccessConfig("account-1", "it's", topic_perms=["a=PUB", "b=SUB"], group_perms=["g=SUB"]),
+        PlainAccessConfig("account-2", "a: b", "10.0.0.*", admin=True, default_topic_perm="PUB|SUB"),
+        PlainAccessConfig("account-3", "secret", "", group_perms=["g=PUB|SUB", "h=DENY", "i=SUB"]),
+    ],
+    ["10.0.0.1", "10.0.0.2"],
+)
+"""A file that has everything."""
+COMMENTED_IN_FULL = [
+    "\n".join(f"{' ' * indent}# before {number}.\n{line} # after {number}." for number, line in enumerate(FULL)) + end
+    for indent, end in ((0, ""), (8, "\n# the end.\n"))
+]
+
+
+@pytest.mark.parametrize("text", COMMENTED_IN_FULL, ids=["indented by 0", "indented by 8"])
+@pytest.mark.parametrize("access_key", ["account-1", "account-2", "account-3", "account-4"])
+def test_comments_on_every_line_survive_each_edit(text: str, access_key: str) -> None:
+    for perms in (None, ["a=PUB"], ["a=PUB", "b=SUB", "c=DENY"]):
+        change = PlainAccessConfig(access_key, "new", "::1", default_topic_perm="SUB", topic_perms=perms)
+        assert_edit_keeps_the_rest(text, change)
+    document = read_acl_document(text)
+    for gone in document.accounts:
+        if gone.access_key == access_key:
+            assert_removal_keeps_the_rest(text, gone)
+    for edited in (with_version(text, DataVersion(1, 2)), with_white_addresses(text, ["1.1.1.1"])):
+        assert [each for each in comments_of(text) if each not in comments_of(edited)] == []
+        assert read_acl_document(edited).accounts == document.accounts
+
+
+@settings(deadline=None, max_examples=25)
+@given(text=commented_files(), change=accounts, among=st.integers(0, 3))
+def test_any_file_keeps_the_rest_in_any_edit(text: str, change: PlainAccessConfig, among: int) -> None:
+    before = read_acl_document(text)
+    if among < len(before.accounts):
+        assert_removal_keeps_the_rest(text, before.accounts[among])
+        change = attrs.evolve(change, access_key=before.accounts[among].access_key)
+    assert_edit_keeps_the_rest(text, change)

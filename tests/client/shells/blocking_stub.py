@@ -213,11 +213,19 @@ class _Types(ast.NodeTransformer):
 
 def _origin(name: str, module: ModuleType) -> str | None:
     """Return the module that a name of another one comes from; None for a builtin."""
+    return _imports_of(module).get(name) or (module.__name__ if hasattr(module, name) else None)
+
+
+@cache
+def _imports_of(module: ModuleType) -> dict[str, str]:
+    """Return where the names come from that a module imports, anywhere in it; the first of two imports counts."""
+    found: dict[str, str] = {}
     for node in ast.walk(tree_of(module)):
-        if isinstance(node, ast.ImportFrom) and any((each.asname or each.name) == name for each in node.names):
+        if isinstance(node, ast.ImportFrom):
             assert node.module is not None
-            return node.module
-    return module.__name__ if hasattr(module, name) else None
+            for each in node.names:
+                found.setdefault(each.asname or each.name, node.module)
+    return found
 
 
 def _alias_of_handler(name: str, module: ModuleType) -> tuple[ast.expr, ModuleType] | None:
@@ -253,6 +261,7 @@ def _renamed(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.Fun
     return ast.FunctionDef(name, node.args, node.body, [], node.returns)
 
 
+@cache
 def written() -> Stub:
     """Return the stub once it is written."""
     stub = Stub()

@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -69,10 +70,10 @@ def public_members(owner: type) -> set[str]:
     return {name for name in dir(owner) if not name.startswith("_")} | slots
 
 
-def mypy(program: Path) -> dict[int, str]:
+def mypy(program: Path, cache: Path) -> dict[int, str]:
     """Return what mypy reveals or refuses, by line."""
     result = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(program.parent / "cache"), str(program)],
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(cache), str(program)],
         cwd=program.parent,
         env={"MYPYPATH": str(REPOSITORY), "PATH": ""},
         capture_output=True,
@@ -82,6 +83,12 @@ def mypy(program: Path) -> dict[int, str]:
     told = re.findall(r"program\.py:(\d+): (error:.*|note: Revealed.*)", result.stdout)
     assert told, result.stdout + result.stderr
     return {int(number): text for number, text in told}
+
+
+@cache
+def stub_tree() -> ast.Module:
+    """Return the stub, parsed once; it may not be changed."""
+    return ast.parse(STUB.read_text())
 
 
 def test_the_stub_is_what_the_sources_say() -> None:
@@ -96,7 +103,7 @@ def test_the_stub_is_what_the_sources_say() -> None:
 
 
 def test_every_opener_and_class_of_the_stub_is_there() -> None:
-    names = {each.name for each in ast.parse(STUB.read_text()).body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
+    names = {each.name for each in stub_tree().body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
     openers = {name for name in client_package.__all__ if name.startswith("open_")}
     assert {name for name in names if not name.startswith("_")} == openers | {each.__name__ for each in PUBLIC}
     assert openers == set(aio.__all__) == set(blocking.__all__) - {"THREAD_NAME"}
@@ -117,11 +124,7 @@ def test_every_opener_and_class_of_the_stub_is_there() -> None:
 def test_every_role_has_all_of_its_members_in_each_shell(owner: type, kind: type) -> None:
     shell = in_shell(kind, object.__new__(owner), LoopThread("of no call"), HeldScope(role))  # type: ignore[arg-type]
     assert type(shell).__name__ == owner.__name__
-    (stub,) = (
-        each
-        for each in ast.parse(STUB.read_text()).body
-        if isinstance(each, ast.ClassDef) and each.name == stub_name(owner)
-    )
+    (stub,) = (each for each in stub_tree().body if isinstance(each, ast.ClassDef) and each.name == stub_name(owner))
     functions = {each.name: each for each in stub.body if isinstance(each, ast.FunctionDef)}
     values = {
         each.target.id for each in stub.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
@@ -149,7 +152,9 @@ def test_every_function_that_the_client_awaits_is_made_awaitable_by_the_shells()
     assert len(made) > 4
 
 
-def test_type_checkers_see_exact_types(tmp_path: Path) -> None:
+def test_type_checkers_see_exact_types(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The cache stays from run to run: mypy reads the whole client, and nearly all of it is as it was."""
+    kept = request.config.cache.mkdir("mypy-of-the-shells")
     lines = ["import rocketpy.client", *PROGRAM.splitlines()]
     for owner in PUBLIC:
         name = owner.__name__
@@ -159,7 +164,7 @@ def test_type_checkers_see_exact_types(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("\n".join(lines))
     expected = {number: line.rpartition("  # ")[2] for number, line in enumerate(lines, 1) if "  # " in line}
-    found = mypy(program)
+    found = mypy(program, kept)
     assert set(found) == set(expected), found
     for number, text in found.items():
         if expected[number] == "error":
