@@ -1,7 +1,9 @@
 """What every machine needs to be credible: promises that it finds broken, and deliberate bugs that it must find.
 
 A machine that finds no planted bug proves nothing. A bug is a wrong function instead of a right one, for as long
-as a block lasts; a hunt is the machine itself, with the same examples each time, from which the first break is enough.
+as a block lasts. A script is steps of the machine in a fixed order: cheap, and the same in every run; each bug has one
+that shows it. A hunt is the machine itself, with the same examples each time, from which the first break is enough: it
+shows that the machine would have found the bug without the script, and takes long (``by_chance``).
 """
 
 from __future__ import annotations
@@ -42,6 +44,9 @@ Strategies = Mapping[str, st.SearchStrategy[Any]]
 Condition = Callable[[Any], bool]
 """Whether a machine can do a step now."""
 
+Script = Callable[[Any], None]
+"""Steps of a machine, in a fixed order."""
+
 # Trio shuffles tasks that are ready together. Hypothesis gives the shuffling a seed for each of its examples; a script,
 # which is played outside of it, has the seeds below, or the same script would be another one in each run.
 SCHEDULES = range(4)
@@ -67,6 +72,11 @@ class Bug:
     function_name: str
     wrong: Wrong
     promises: tuple[Enum, ...]
+    script: Script
+    """Breaks one of the promises with the bug, and none without it."""
+
+    is_common: bool = True
+    """Whether a hunt finds it within its examples."""
 
 
 @contextmanager
@@ -232,8 +242,8 @@ def play(machine: type[Machine], script: Callable[[Machine], None], *, schedules
         TRIO_RANDOM.setstate(before)
 
 
-def play_with_bug(machine: type[Machine], script: Callable[[Machine], None], bug: Bug) -> None:
-    """Play a script with a bug; fail unless some order of tasks breaks a promise that the bug is known to break."""
+def play_with_bug(machine: type[RuleBasedStateMachine], bug: Bug) -> None:
+    """Play the script of a bug with it; fail unless some order of tasks breaks a promise that it is known to break."""
     with planted(bug.owner, bug.function_name, bug.wrong), pytest.raises(PromiseBroken) as raised:
-        play(machine, script, schedules=SCHEDULES_FOR_BUGS)
+        play(machine, bug.script, schedules=SCHEDULES_FOR_BUGS)
     assert raised.value.promise in bug.promises, raised.value

@@ -102,7 +102,6 @@ def test_a_history_with_faults_is_no_idle_one(pairs: bool) -> None:
     assert all(history.found_by_key.values())
 
 
-@pytest.mark.machinery
 @pytest.mark.parametrize("pairs", [False, True])
 def test_a_seed_is_a_history(pairs: bool) -> None:
     history = run_history(plan_of(3, pairs=pairs))
@@ -110,7 +109,6 @@ def test_a_seed_is_a_history(pairs: bool) -> None:
     assert history.trace_hash != run_history(plan_of(4, pairs=pairs)).trace_hash
 
 
-@pytest.mark.machinery
 def test_a_seed_is_the_same_history_in_another_process() -> None:
     """Also where texts have other hashes, and so sets another order."""
     code = (
@@ -257,7 +255,6 @@ def test_a_planted_bug_is_found(
     assert found, f"80 histories did not find {bug.__name__}"
 
 
-@pytest.mark.machinery
 def test_a_failing_history_is_made_smaller_and_printed_for_a_person() -> None:
     with planted(SimFile, "sync", _not_synced), pytest.raises(AssertionError) as caught:
         for seed in range(40):
@@ -277,7 +274,6 @@ def _numbered(count: int) -> Plan:
     return Plan(0, is_sync_flush=True, operations=tuple(Operation(at, "send", "producer-0") for at in range(count)))
 
 
-@pytest.mark.machinery
 @pytest.mark.parametrize("needed", [{3}, {0, 99}, {10, 11, 50}, set(range(0, 100, 30))])
 def test_what_is_not_needed_is_left_out(needed: set[int]) -> None:
     def fails(plan: Plan) -> bool:
@@ -287,7 +283,6 @@ def test_what_is_not_needed_is_left_out(needed: set[int]) -> None:
     assert {int(each.at_s) for each in small.operations} == needed
 
 
-@pytest.mark.machinery
 def test_the_number_of_runs_is_bounded() -> None:
     runs: list[Plan] = []
 

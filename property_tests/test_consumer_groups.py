@@ -43,7 +43,6 @@ def test_every_promise_holds_in_every_history(kind: Kind, seed: int, is_orderly:
     assert history.batch_count > 40
 
 
-@pytest.mark.machinery
 def test_a_seed_is_a_history() -> None:
     first, second, other = (history_of(seed, is_orderly=True, kind=Kind.MEMBERS) for seed in (5, 5, 6))
     assert _told(first) == _told(second)

@@ -31,7 +31,6 @@ def test_each_message_is_consumed_in_order(number: int) -> None:
     assert repeated < len(load.acknowledged) // 2, "some repeat after rebalancing and crashes, most do not"
 
 
-@pytest.mark.machinery
 def test_a_number_is_a_run() -> None:
     assert Load(1).run() == Load(1).run()
     assert Load(2).run() != Load(1).run()
@@ -68,7 +67,6 @@ def test_planted_bugs_are_found(
         Load(0).run()
 
 
-@pytest.mark.machinery
 def test_the_load_is_what_it_says() -> None:
     assert len(QUEUES) == 13
     assert DelayLevels.parse("1s 2s 4s 8s").delays_ms[2] == 4_000  # of the first retry

@@ -7,7 +7,7 @@ commits its offset before it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -28,7 +28,7 @@ from property_tests.group_clients import (
     send,
     unlock,
 )
-from property_tests.hunts import Bug, Function, PromiseBroken, hunt
+from property_tests.hunts import Bug, Function, PromiseBroken, hunt, play, play_with_bug
 from rocketpy.broker.clients.queue_locks import RebalanceLockManager
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.protocol.codes import ResponseCode
@@ -220,15 +220,96 @@ def _forgets_commits(commit_offset: Function) -> Function:
     return committed
 
 
+# ---- scripts that lead there: the right code passes them, the wrong one does not ------------------------------------
+
+Script = Callable[[OrderingMachine], None]
+
+
+def two_clients_that_want_the_same_queue(state: OrderingMachine) -> None:
+    state.first_start()
+    state.ask_for("a", {0, 1})
+    state.ask_for("b", {1, 2})
+
+
+def a_client_that_falls_silent(state: OrderingMachine) -> None:
+    state.first_start()
+    state.ask_for("a", {0})
+    state.time_passes(seconds=61)
+    state.ask_for("b", {0})
+
+
+def a_client_that_gives_back_what_another_one_holds(state: OrderingMachine) -> None:
+    state.first_start()
+    state.ask_for("a", {0})
+    state.give_back("b", {0})
+    state.ask_for("b", {0})
+
+
+def a_queue_that_is_consumed_bit_by_bit(state: OrderingMachine) -> None:
+    state.first_start()
+    state.messages_come(queue_id=0, count=8)
+    state.consume("a", count=3)
+    state.consume("a", count=1)
+    state.consume("a", count=3)
+
+
+SCRIPTS: Sequence[Script] = (
+    two_clients_that_want_the_same_queue,
+    a_client_that_falls_silent,
+    a_client_that_gives_back_what_another_one_holds,
+    a_queue_that_is_consumed_bit_by_bit,
+)
 PLANTED: Mapping[str, Bug] = {
-    "every client gets it": Bug(RebalanceLockManager, "try_lock_batch", _gives_to_every_client, (Promise.ONE_HOLDER,)),
-    "no lock expires": Bug(RebalanceLockManager, "try_lock_batch", _never_expires, (Promise.FREE_AGAIN,)),
-    "any client unlocks": Bug(RebalanceLockManager, "unlock_batch", _any_client_unlocks, (Promise.ONE_HOLDER,)),
-    "a message is skipped": Bug(ConsumerOffsetManager, "commit_offset", _one_too_far, (Promise.IN_ORDER,)),
-    "a commit is forgotten": Bug(ConsumerOffsetManager, "commit_offset", _forgets_commits, (Promise.ONCE,)),
+    "every client gets it": Bug(
+        RebalanceLockManager,
+        "try_lock_batch",
+        _gives_to_every_client,
+        (Promise.ONE_HOLDER,),
+        two_clients_that_want_the_same_queue,
+    ),
+    "no lock expires": Bug(
+        RebalanceLockManager, "try_lock_batch", _never_expires, (Promise.FREE_AGAIN,), a_client_that_falls_silent
+    ),
+    "any client unlocks": Bug(
+        RebalanceLockManager,
+        "unlock_batch",
+        _any_client_unlocks,
+        (Promise.ONE_HOLDER,),
+        a_client_that_gives_back_what_another_one_holds,
+    ),
+    "a message is skipped": Bug(
+        ConsumerOffsetManager,
+        "commit_offset",
+        _one_too_far,
+        (Promise.IN_ORDER,),
+        a_queue_that_is_consumed_bit_by_bit,
+    ),
+    "a commit is forgotten": Bug(
+        ConsumerOffsetManager,
+        "commit_offset",
+        _forgets_commits,
+        (Promise.ONCE,),
+        a_queue_that_is_consumed_bit_by_bit,
+    ),
 }
 
 
+def test_no_planted_bug_is_left_out() -> None:
+    """Each has a script that finds nothing without it."""
+    assert {bug.script for bug in PLANTED.values()} <= {*SCRIPTS}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts(script: Script) -> None:
+    play(OrderingMachine, script)
+
+
 @pytest.mark.parametrize("name", PLANTED)
-def test_each_planted_bug_is_found(name: str) -> None:
+def test_each_planted_bug_is_found_by_its_script(name: str) -> None:
+    play_with_bug(OrderingMachine, PLANTED[name])
+
+
+@pytest.mark.by_chance
+@pytest.mark.parametrize("name", PLANTED)
+def test_each_planted_bug_is_found_by_chance(name: str) -> None:
     hunt(OrderingMachine, PLANTED[name], steps=40)

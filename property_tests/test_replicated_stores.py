@@ -209,7 +209,6 @@ def test_without_faults_everything_is_answered_put_ok() -> None:
     assert set(answers) == {PutMessageStatus.PUT_OK}
 
 
-@pytest.mark.machinery
 def test_the_same_seed_is_the_same_history() -> None:
     ops = ["put", "cut out", "put", "wait", "heal", "fail slave", "put", "kill master", "put"]
     assert run_script(ops, 7) == run_script(ops, 7)

@@ -1,7 +1,7 @@
 """What replication promises, held against every order of events that Hypothesis finds: see ``replication_machine.py``.
 
 Three things: the machine itself, by its profile; scripts that it has found once, replayed through its own rules; and
-the deliberate bugs of ``replication_bugs.py``, each of which it must find.
+the deliberate bugs of ``replication_bugs.py``, each of which it must find, by one of the scripts and by chance.
 """
 
 from __future__ import annotations
@@ -162,6 +162,87 @@ def a_master_that_dies_of_its_burst_as_all_faults_end(state: ReplicationMachine)
     state.fill_file(left=8)
 
 
+def messages_that_a_slave_gets(state: ReplicationMachine) -> None:
+    """Of each kind, up to one that begins another file."""
+    state.first_start(flush=SYNC)
+    state.put(("T", 0), 10, key="k")
+    state.time_passes(0.1)
+    state.put_batch(("T", 0), [10, 10])
+    state.time_passes(1.5)
+    state.compare_units()
+    state.search("T")
+    state.fill_file(left=20)
+    state.put(("T", 0), 10)
+    state.time_passes(1.5)
+
+
+def a_slave_that_hears_nothing_more(state: ReplicationMachine) -> None:
+    """Its reports still come, at first, and a producer waits until its time is over."""
+    state.first_start(flush=SYNC, batch=60)
+    state.cut("b", way="to the slave")
+    state.put(("T", 0), 10)
+    for _ in range(2):
+        state.time_passes(6.0)
+
+
+def a_slave_that_is_gone(state: ReplicationMachine) -> None:
+    state.first_start(flush=SYNC, batch=60)
+    state.put(("T", 0), 10)
+    state.time_passes(1.5)
+    state.kill("b")
+    state.time_passes(6.0)
+    state.put(("T", 0), 10)
+    state.time_passes(6.0)
+
+
+def a_peer_that_reports_what_it_was_never_sent(state: ReplicationMachine) -> None:
+    state.first_start(flush=SYNC, batch=60)
+    state.put(("T", 0), 10)
+    state.forge("huge")
+    state.forge("beyond")
+
+
+def a_write_that_fails_on_a_slave(state: ReplicationMachine) -> None:
+    """One of some, in each of which the slave stores a part of what it does for a record."""
+    state.first_start(flush=SYNC)
+    for call in range(1, 4):
+        state.put(("T", 0), 10)
+        state.time_passes(1.5)
+        state.disk_call_fails("b", "write", call=call)
+        state.put(("T", 0), 500)
+        state.time_passes(1.5)
+        state.compare_units()
+        state.start("b")
+
+
+def an_old_master_with_messages_that_no_slave_has(state: ReplicationMachine) -> None:
+    state.first_start(flush=ASYNC, cuts=True, one_size=10)
+    state.put(("T", 0), 10)
+    state.time_passes(1.5)
+    state.cut("b")
+    state.put(("T", 0), 10)
+    state.promote("b", end="kill")
+    state.heal()
+    state.put(("T", 0), 10)
+    state.start("a")
+    state.time_passes(6.0)
+
+
+def a_record_that_names_another_offset(state: ReplicationMachine) -> None:
+    state.first_start(flush=SYNC, batch=60)
+    state.put(("T", 0), 10)
+    state.time_passes(0.1)
+    state.lie(which=0, lie="physical offset")
+
+
+def a_master_that_loses_what_its_slave_has(state: ReplicationMachine) -> None:
+    state.first_start(flush=ASYNC, batch=60)
+    state.put(("T", 0), 10)
+    state.time_passes(0.1)
+    state.lose_power("a", and_start=True)
+    state.time_passes(6.0)
+
+
 SCRIPTS: Sequence[Script] = [
     a_record_that_a_master_sends_as_it_stops,
     a_promotion_of_a_slave_that_began_with_the_last_file,
@@ -176,6 +257,14 @@ SCRIPTS: Sequence[Script] = [
     a_producer_that_waits_for_what_a_slave_had_before_it_lost_power,
     a_producer_that_is_answered_as_a_slave_loses_power,
     a_master_that_dies_of_its_burst_as_all_faults_end,
+    messages_that_a_slave_gets,
+    a_slave_that_hears_nothing_more,
+    a_slave_that_is_gone,
+    a_peer_that_reports_what_it_was_never_sent,
+    a_write_that_fails_on_a_slave,
+    an_old_master_with_messages_that_no_slave_has,
+    a_record_that_names_another_offset,
+    a_master_that_loses_what_its_slave_has,
 ]
 
 
@@ -270,14 +359,47 @@ HUNTERS = Hunters(
 )
 
 
+SHOWN: Mapping[str, Script] = {
+    "acknowledge what was sent": a_slave_that_hears_nothing_more,
+    "believe the first report": a_peer_that_reports_what_it_was_never_sent,
+    "believe any report": a_peer_that_reports_what_it_was_never_sent,
+    "remember slaves": a_slave_that_is_gone,
+    "override the status": a_slave_that_hears_nothing_more,
+    "see no slave": messages_that_a_slave_gets,
+    "answer too late": a_slave_that_hears_nothing_more,
+    "give up too early": a_slave_that_hears_nothing_more,
+    "send what is not written": messages_that_a_slave_gets,
+    "acknowledge before storing": messages_that_a_slave_gets,
+    "go on after a failed write": a_write_that_fails_on_a_slave,
+    "lose a unit": messages_that_a_slave_gets,
+    "forget the keys": messages_that_a_slave_gets,
+    "close files a byte short": messages_that_a_slave_gets,
+    "compare nothing": an_old_master_with_messages_that_no_slave_has,
+    "keep the tail": an_old_master_with_messages_that_no_slave_has,
+    "check no offset": a_record_that_names_another_offset,
+    "stay silent": a_master_that_loses_what_its_slave_has,
+}
+"""The script that shows a bug. It breaks one of the invariants that the hunt for the bug names."""
+
+
 def test_no_planted_bug_is_left_out() -> None:
-    assert HUNTS.keys() == PLANTED.keys()
+    assert HUNTS.keys() == SHOWN.keys() == PLANTED.keys()
+    assert {*SHOWN.values()} <= {*SCRIPTS}
 
 
+@pytest.mark.parametrize("name", SHOWN)
+def test_each_planted_bug_is_found_by_its_script(name: str) -> None:
+    with PLANTED[name].planted(), pytest.raises(ReplicationBroken) as raised:
+        play(ReplicationMachine, SHOWN[name])
+    assert raised.value.invariant in HUNTS[name].invariants
+
+
+@pytest.mark.by_chance
 @pytest.mark.parametrize("name", HUNTS)
-def test_each_planted_bug_is_found(name: str) -> None:
+def test_each_planted_bug_is_found_by_chance(name: str) -> None:
     HUNTERS.find(name, PLANTED[name], HUNTS[name])
 
 
+@pytest.mark.by_chance
 def test_hunters_find_nothing_in_stores_without_bugs() -> None:
     HUNTERS.find_nothing(HUNTS.values())

@@ -226,7 +226,6 @@ def test_without_faults_everything_is_answered_put_ok(seed: int) -> None:
     assert set(answers[-100:]) == {PutMessageStatus.PUT_OK}
 
 
-@pytest.mark.machinery
 def test_the_same_seed_is_the_same_history() -> None:
     ops = ["put", "cut out", "burst", "wait", "heal", "reset", "put", "lose slave", "burst"]
     assert run_script(ops, 7) == run_script(ops, 7)

@@ -1,20 +1,21 @@
 """What a broker promises about retries and dead letters, held against every order of events: see ``retry_machine.py``.
 
-The machine itself, by its profile, and deliberate bugs, each of which it must find, because a machine that finds no
-planted bug proves nothing.
+The machine itself, by its profile, and deliberate bugs, each of which it must find, by a script and by chance, because
+a machine that finds no planted bug proves nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from property_tests.dishonest_consumer import DishonestConsumer
-from property_tests.hunts import Bug, Function, hunt
-from property_tests.retry_machine import Promise
+from property_tests.hunts import Bug, Function, hunt, play, play_with_bug
+from property_tests.retry_machine import RETRY_TOPIC, Promise
+from property_tests.small_broker import ASYNC
 from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.send import send_back
@@ -91,28 +92,89 @@ def _goes_one_too_far(commit: Function) -> Function:
     return committed
 
 
+# ---- scripts that lead there: the right code passes them, the wrong one does not ------------------------------------
+
+Script = Callable[[DishonestConsumer], None]
+
+
+def a_consumer_that_always_fails(state: DishonestConsumer) -> None:
+    """Each message has one more try, and is a dead letter then."""
+    state.first_start(flush=ASYNC, retries_max=1)
+    state.send(count=2)
+    for _ in range(3):
+        state.failed()
+    state.time_passes(seconds=6)
+    for _ in range(3):
+        state.failed(RETRY_TOPIC)
+    state.time_passes(seconds=11)
+    state.pulls(RETRY_TOPIC)
+
+
+def a_consumer_that_gives_back_a_record_in_a_body(state: DishonestConsumer) -> None:
+    """The queue that it names has a message at the offset that it names."""
+    state.first_start(flush=ASYNC)
+    state.gives_back_a_record_in_a_body(queue_offset=0)
+    state.gives_back_a_record_in_a_body(queue_offset=0, is_cold=True)
+
+
+SCRIPTS: Sequence[Script] = (a_consumer_that_always_fails, a_consumer_that_gives_back_a_record_in_a_body)
 PLANTED: Mapping[str, Bug] = {
     "one send-back in three is not stored": Bug(
         SendBackProcessor,
         "_put_again",
         _forgets_one_in_three,
         (Promise.NEVER_GONE, Promise.DUE, Promise.NOTHING_FORGED),  # it accepts what is no message, too
+        a_consumer_that_always_fails,
     ),
-    "a group has one try too many": Bug(send_back, "retries_max", _allows_one_more, (Promise.LIMITED,)),
-    "dead letters are lost": Bug(SendBackProcessor, "_rewritten", _loses_dead_letters, (Promise.NEVER_GONE,)),
-    "delays are half as long": Bug(DelayLevels, "delay_ms", _is_too_early, (Promise.DUE,)),
+    "a group has one try too many": Bug(
+        send_back, "retries_max", _allows_one_more, (Promise.LIMITED,), a_consumer_that_always_fails
+    ),
+    "dead letters are lost": Bug(
+        SendBackProcessor, "_rewritten", _loses_dead_letters, (Promise.NEVER_GONE,), a_consumer_that_always_fails
+    ),
+    "delays are half as long": Bug(
+        DelayLevels, "delay_ms", _is_too_early, (Promise.DUE,), a_consumer_that_always_fails
+    ),
     "a record in a body is trusted": Bug(
-        MessageReader, "look_named_message", _trusts_what_looks_like_a_record, (Promise.NOTHING_FORGED,)
+        MessageReader,
+        "look_named_message",
+        _trusts_what_looks_like_a_record,
+        (Promise.NOTHING_FORGED,),
+        a_consumer_that_gives_back_a_record_in_a_body,
     ),
     "a record in a body is trusted if its queue has one there": Bug(
-        MessageReader, "_unit", _trusts_an_offset_in_the_queue, (Promise.NOTHING_FORGED,)
+        MessageReader,
+        "_unit",
+        _trusts_an_offset_in_the_queue,
+        (Promise.NOTHING_FORGED,),
+        a_consumer_that_gives_back_a_record_in_a_body,
     ),
     "progress is one message too far": Bug(
-        ConsumerOffsetManager, "commit_offset", _goes_one_too_far, (Promise.NEVER_GONE,)
+        ConsumerOffsetManager,
+        "commit_offset",
+        _goes_one_too_far,
+        (Promise.NEVER_GONE,),
+        a_consumer_that_always_fails,
     ),
 }
 
 
+def test_no_planted_bug_is_left_out() -> None:
+    """Each has a script that finds nothing without it."""
+    assert {bug.script for bug in PLANTED.values()} <= {*SCRIPTS}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts(script: Script) -> None:
+    play(DishonestConsumer, script)
+
+
 @pytest.mark.parametrize("name", PLANTED)
-def test_each_planted_bug_is_found(name: str) -> None:
+def test_each_planted_bug_is_found_by_its_script(name: str) -> None:
+    play_with_bug(DishonestConsumer, PLANTED[name])
+
+
+@pytest.mark.by_chance
+@pytest.mark.parametrize("name", PLANTED)
+def test_each_planted_bug_is_found_by_chance(name: str) -> None:
     hunt(DishonestConsumer, PLANTED[name])

@@ -102,7 +102,6 @@ def test_a_store_opened_in_full_finds_what_the_short_way_finds() -> None:
     assert count > 100
 
 
-@pytest.mark.machinery
 def test_the_same_is_tried_every_time() -> None:
     def counts() -> list[str]:
         enumeration = Enumeration(EVERYTHING, Effort(1, again_each=20, goes_on_each=20))
@@ -112,7 +111,6 @@ def test_the_same_is_tried_every_time() -> None:
     assert counts() == counts()
 
 
-@pytest.mark.machinery
 def test_parts_together_are_the_whole() -> None:
     setup = Setup("parts", ("put", "acknowledge", "restart"))
     whole = Enumeration(setup, Effort(2))

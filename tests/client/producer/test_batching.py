@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -322,9 +322,9 @@ class BatchingMachine(RuleBasedStateMachine):
         self.results.append((queue, body, self.producer.send_nowait(message, queue=selector)))
 
     @precondition(lambda self: self.timer.entries)
-    @rule(data=st.data())
-    def expire(self, data: st.DataObject) -> None:
-        entry = data.draw(st.sampled_from(list(self.timer.entries)))
+    @rule(which=st.integers(0, 9))
+    def expire(self, which: int) -> None:
+        entry = list(self.timer.entries)[which % len(self.timer.entries)]
         self.timer.stop(entry, 0)
         entry.expire()
 
@@ -333,10 +333,10 @@ class BatchingMachine(RuleBasedStateMachine):
         self.producer.flush()
 
     @precondition(lambda self: self.leaving)
-    @rule(data=st.data(), fails=st.integers(0, 4).map(lambda n: n == 0))
-    def answer(self, data: st.DataObject, fails: bool) -> None:
+    @rule(which=st.integers(0, 9), fails=st.integers(0, 4).map(lambda n: n == 0))
+    def answer(self, which: int, fails: bool) -> None:
         queues = list(dict.fromkeys(each.queue for each in self.leaving))
-        queue = data.draw(st.sampled_from(queues))
+        queue = queues[which % len(queues)]
         delivery = next(each for each in self.leaving if each.queue == queue)
         self.leaving.remove(delivery)
         request = delivery.request
@@ -420,17 +420,57 @@ def _the_newest_batch_leaves_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SendRequestMaker, "batch_of", reversed_batch)
 
 
-@pytest.mark.parametrize(
-    "plant",
-    [
-        _long_ones_overtake,
-        _every_result_is_the_first_ones,
-        _a_failed_batch_tells_nobody,
-        _failures_keep_their_room,
-        _the_newest_batch_leaves_first,
-    ],
-)
-def test_the_machine_finds_planted_bugs(plant, monkeypatch: pytest.MonkeyPatch) -> None:
+PLANTS = [
+    _long_ones_overtake,
+    _every_result_is_the_first_ones,
+    _a_failed_batch_tells_nobody,
+    _failures_keep_their_room,
+    _the_newest_batch_leaves_first,
+]
+SCRIPT: Sequence[Callable[[BatchingMachine], None]] = [
+    lambda machine: machine.send(QUEUE, 1, wait=True, selects=False),
+    lambda machine: machine.send(QUEUE, 1, wait=True, selects=False),
+    lambda machine: machine.send(QUEUE, 600, wait=False, selects=False),  # too long for a batch with others
+    lambda machine: machine.answer(0, fails=False),
+    lambda machine: machine.answer(0, fails=False),
+    lambda machine: machine.send(QUEUE, 1, wait=True, selects=False),
+    lambda machine: machine.send(QUEUE, 1, wait=True, selects=False),
+    lambda machine: machine.expire(0),
+    lambda machine: machine.answer(0, fails=True),
+]
+"""Two messages and a long one, and then two whose batch fails."""
+
+
+def play_script() -> None:
+    machine = BatchingMachine()
+    for step in SCRIPT:
+        step(machine)
+        machine.what_has_left_is_the_beginning_of_what_was_passed()
+        machine.each_acknowledgement_names_its_own_message()
+        machine.the_window_holds_what_is_not_answered()
+    machine.teardown()
+
+
+def test_the_script_finds_nothing_without_a_bug() -> None:
+    play_script()
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_the_script_finds_each_planted_bug(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    monkeypatch.setattr(logging.getLogger("rocketpy.client"), "disabled", True)
+    with pytest.raises(AssertionError):
+        play_script()
+    gc.collect()  # what failed unread
+
+
+@pytest.mark.by_chance
+@pytest.mark.parametrize("plant", PLANTS)
+def test_the_machine_finds_each_planted_bug(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     plant(monkeypatch)
     monkeypatch.setattr(logging.getLogger("rocketpy.client"), "disabled", True)
     unshrunk = settings(MACHINE, max_examples=1000, database=None, print_blob=False, phases=[Phase.generate])

@@ -180,19 +180,51 @@ def _passes_what_is_taken(self: ProcessQueue) -> int | None:
     return next(iter(self._waiting)) if self._waiting else self._highest + 1 if self._highest >= 0 else None
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        ("put", _takes_in_again),
-        ("put_back", _puts_back_in_reverse),
-        ("_removed", _commits_to_the_end),
-        ("consumer_offset", property(_passes_what_is_taken)),
-        ("give_up", lambda self, messages: None),
-    ],
-    ids=["taken in again", "put back in reverse", "committed to the end", "past what is taken", "not given up"],
+SCRIPT: Sequence[tuple[str, object]] = (
+    ("put", [1, 2, 3, 4]),
+    ("put", [3, 4, 5]),
+    ("take", 3),
+    ("put_last_back", 2),
+    ("give_first_up", None),
+    ("take", 1),
+    ("acknowledge", {4}),
+    ("put_all_back", None),
+    ("take", 2),
+    ("commit", None),
 )
-def test_the_machine_finds_a_planted_bug(name: str, wrong: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ProcessQueue, name, wrong)
+"""Steps of the machine, each with its argument."""
+
+PLANTED = {
+    "taken in again": ("put", _takes_in_again),
+    "put back in reverse": ("put_back", _puts_back_in_reverse),
+    "committed to the end": ("_removed", _commits_to_the_end),
+    "past what is taken": ("consumer_offset", property(_passes_what_is_taken)),
+    "not given up": ("give_up", lambda self, messages: None),
+}
+
+
+def play_script() -> None:
+    machine = ProcessQueueMachine()
+    for step, argument in SCRIPT:
+        getattr(machine, step)(*([] if argument is None else [argument]))
+        machine.it_agrees_with_the_model()
+
+
+def test_the_script_finds_nothing_without_a_bug() -> None:
+    play_script()
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_script_finds_each_planted_bug(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProcessQueue, *PLANTED[name])
+    with pytest.raises(AssertionError):
+        play_script()
+
+
+@pytest.mark.by_chance
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_machine_finds_each_planted_bug(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProcessQueue, *PLANTED[name])
     with pytest.raises(AssertionError):
         run_state_machine_as_test(
             ProcessQueueMachine,
