@@ -19,7 +19,7 @@ from tests.spark_runtime import CLASSES, DRIVER_OPTIONS, SHORT_RUN, SILENT
 from tests.store.golden_store import unpack_store
 
 ROOT = Path(__file__).parents[1]
-RUN_S = 600.0
+RUN_S = 1800.0
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import zipfile
@@ -14,7 +15,7 @@ import pytest
 import hatch_build
 from rocketpy.compiled import COMPILED_LIST
 from tests import wheels
-from tests.wheels import Served, find_interpreters, install, make_environment, outside, run, serve
+from tests.wheels import Served, find_interpreters, install, make_environment, outside, run, serve, share_spark
 
 pytestmark = pytest.mark.blackbox
 
@@ -36,7 +37,7 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The compiled wheel, with its Spark extra."""
+    """The compiled wheel, beside what its Spark extra asks for."""
     why_not = hatch_build.why_not()
     if why_not:
         if "compiler" in os.environ.get("ROCKETPY_REQUIRE", ""):
@@ -44,7 +45,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Installed:
         pytest.skip(why_not)
     python = make_environment(sys.executable, tmp_path_factory.mktemp("compiled"))
     wheel = wheels.build_wheel(python, tmp_path_factory.mktemp("dist"), pure=False)
-    install(python, f"{wheel}[spark]")
+    install(python, str(wheel))
+    share_spark(python)
     return Installed(wheel, python, True)
 
 
@@ -74,6 +76,8 @@ def test_the_wheel_holds_what_it_must(installed: Installed) -> None:
     assert {"rocketpy/py.typed", "rocketpy/broker/__main__.py", "pyspark_rocketmq.py"} <= names
     assert not [name for name in names if name.startswith(("tests/", "bench/", "property_tests/"))]
     assert any(name.endswith("licenses/LICENSE") for name in names)
+    (metadata,) = (content.read(name).decode() for name in names if name.endswith("/METADATA"))
+    assert re.search(r"^Requires-Dist: pyspark>=4\.1; extra == 'spark'$", metadata, re.MULTILINE)
 
 
 def test_a_compiled_wheel_is_for_one_python_and_a_plain_one_for_all(installed: Installed) -> None:

@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +28,7 @@ from tests.blackbox.processes import Process
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.11", "3.12", "3.13")
 CONSTRAINTS = ("-c", str(ROOT / "constraints.txt"))
+SPARK_PACKAGES = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "numpy.libs", "dateutil", "pytz", "tzdata", "six.py")
 _IMPLEMENTATION = "import sys; print(sys.implementation.name, '{}.{}'.format(*sys.version_info))"
 
 
@@ -57,24 +59,36 @@ def find_interpreters(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def make_environment(python: str, folder: Path) -> Path:
-    """Make a virtual environment with pip; return its interpreter."""
-    subprocess.run([python, "-m", "venv", str(folder)], check=True)
+    """Make a virtual environment with nothing in it; return its interpreter."""
+    subprocess.run([python, "-m", "venv", "--without-pip", str(folder)], check=True)
     return folder / "bin" / "python"
 
 
+def pip(python: Path, *arguments: str, **more: str) -> None:
+    """Run the pip of this environment for the interpreter of another one."""
+    command = [sys.executable, "-m", "pip", "--python", str(python), "-q", "--disable-pip-version-check", *arguments]
+    subprocess.run(command, env=os.environ | more, check=True)
+
+
 def build_wheel(python: Path, folder: Path, *, pure: bool) -> Path:
-    """Build a wheel of this checkout with an interpreter that has pip; fails where it cannot be compiled as asked."""
+    """Build a wheel of this checkout for an interpreter; fails where it cannot be compiled as asked."""
     before = set(folder.glob("*.whl"))
-    command = [str(python), "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps", "-w", str(folder)]
-    subprocess.run([*command, str(ROOT)], env=os.environ | {"ROCKETPY_PURE": "1" if pure else "0"}, check=True)
+    pip(python, "wheel", "--no-deps", "-w", str(folder), str(ROOT), ROCKETPY_PURE="1" if pure else "0")
     (built,) = set(folder.glob("*.whl")) - before
     return built
 
 
 def install(python: Path, *what: str) -> None:
     """Install into an environment what is named, at the versions that CI has."""
-    pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile", *CONSTRAINTS]
-    subprocess.run([*pip, *what], check=True)
+    pip(python, "install", "--no-compile", *CONSTRAINTS, *what)
+
+
+def share_spark(python: Path) -> None:
+    """Link PySpark and what it needs from this environment into one of the same Python: a gigabyte less to unpack."""
+    packages = Path(sysconfig.get_paths()["purelib"])
+    (target,) = (python.parents[1] / "lib").glob("python*/site-packages")
+    for path in (each for name in SPARK_PACKAGES for each in packages.glob(name)):
+        (target / path.name).symlink_to(path)
 
 
 def outside(python: Path, **more: str) -> dict[str, str]:
