@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import resource
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.blackbox import processes
 from tests.blackbox.ports import free_ports
 from tests.blackbox.processes import Process
 from tests.blackbox.wire import SERVICE_NOT_AVAILABLE, SUCCESS, Wire
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.blackbox
 
@@ -32,6 +32,17 @@ class PoorBroker:
 
     process: Process
     address: str
+    directory: Path
+
+    def has_flushed(self, wire: Wire) -> bool:
+        """Return whether a flush has made all durable that is in the log."""
+        return wire.runtime_info()["remainHowManyDataToFlush"].startswith("0")
+
+    def has_tried_tables(self, topic: str) -> bool:
+        """Return whether the table of topics was written with this one, or could not be."""
+        topics = self.directory / "broker-0-store" / "config" / "topics.json"
+        met = [line for line in self.process.log().splitlines() if "no file descriptor" in line and "/config" in line]
+        return bool(met) or (topics.exists() and f'"{topic}"' in topics.read_text())
 
     @contextmanager
     def without_descriptors(self) -> Iterator[None]:
@@ -53,7 +64,7 @@ def poor_broker(tmp_path: Path) -> Iterator[PoorBroker]:
     broker = processes.start_broker(tmp_path, settings, wrap=wrap)
     try:
         processes.await_brokers(f"127.0.0.1:{first}", {"broker-0"}, [broker, nameserver])
-        yield PoorBroker(broker, f"127.0.0.1:{first + 4}")
+        yield PoorBroker(broker, f"127.0.0.1:{first + 4}", tmp_path)
     finally:
         statuses = broker.terminate(), nameserver.terminate()
     assert statuses == (0, 0), broker.log()
@@ -77,7 +88,7 @@ def test_idle_connections_do_not_end_a_broker_with_few_descriptors(poor_broker: 
             if response.code != SUCCESS:
                 assert response.code == SERVICE_NOT_AVAILABLE, response
                 assert "no file descriptor is left" in response.remark
-        time.sleep(1.5)  # long enough for a flush of queues and for tables to be written
+        wait_until(lambda: poor_broker.has_flushed(wire) and poor_broker.has_tried_tables("New19"))
         assert wire.send("Before", 0, b"during").code == SUCCESS
         assert poor_broker.process.is_running()
         stack.close()
@@ -91,14 +102,19 @@ def test_without_any_descriptor_open_queues_take_messages_and_others_say_why(poo
     with Wire(poor_broker.address) as wire:
         assert wire.send("Open", 0, b"0").code == SUCCESS
         with poor_broker.without_descriptors():
-            began = time.monotonic()
             count = 1
-            while time.monotonic() < began + 2.0:  # flushes and tables meet the shortage too
+
+            def have_tables_met_it() -> bool:
+                nonlocal count
                 refusal = wire.send("Other", 0, b"no")
                 assert refusal.code == SERVICE_NOT_AVAILABLE
                 assert "no file descriptor is left" in refusal.remark
                 assert wire.send("Open", 0, b"%d" % count).code == SUCCESS
                 count += 1
+                return count > 10 and poor_broker.has_tried_tables("Other")
+
+            wait_until(have_tables_met_it)
+            wait_until(lambda: poor_broker.has_flushed(wire))
             assert len(list(wire.pull_all("Open", 0, 0, count))) == count
             assert poor_broker.process.is_running()
         assert int(wire.send_until_stored("Other", b"after").fields["queueOffset"]) == 0, (
