@@ -253,12 +253,32 @@ def test_it_never_allows_more_than_the_general_path(
     code: RequestCode, changes: dict[int, str], sent_changes: dict[int, str], body: bytes | None
 ) -> None:
     names = [*OF_CODE[code], "l", "x", "AccessKey", "Signature"]
+    assert_allows_no_more(
+        code,
+        {names[at % len(names)]: text for at, text in changes.items()},
+        {names[at % len(names)]: text for at, text in sent_changes.items()},
+        body,
+    )
+
+
+@pytest.mark.parametrize(("name", "code"), [(name, code) for code, fields in OF_CODE.items() for name in fields])
+def test_no_other_value_of_a_field_is_allowed_more_than_by_the_general_path(name: str, code: RequestCode) -> None:
+    """Signed with it, and put in after that."""
+    for text in ("", "0", "x", "orders", "invoices", "secrets", "readers", "writers", "true"):
+        assert_allows_no_more(code, {name: text}, {}, b"body")
+        assert_allows_no_more(code, {}, {name: text}, b"body")
+
+
+def assert_allows_no_more(
+    code: RequestCode, changes: dict[str, str], sent_changes: dict[str, str], body: bytes | None
+) -> None:
+    """Make a request that is allowed, then one with changes that are signed, and changes that are not."""
     manager = kept_manager()
     served, connection = Served(manager, code), peer_at("10.0.0.1")
     assert served.serves(connection, signed(code, OF_CODE[code]))
-    request = signed(code, OF_CODE[code] | {names[at % len(names)]: text for at, text in changes.items()}, body)
+    request = signed(code, OF_CODE[code] | changes, body)
     assert request.ext_fields is not None
-    request.ext_fields |= {names[at % len(names)]: text for at, text in sent_changes.items()}
+    request.ext_fields |= sent_changes
     header = encode_json_header(request)
     assert not served.serves(connection, request, header) or long_way(manager, "10.0.0.1", header, body)
 
