@@ -72,6 +72,8 @@ def running(caplog: pytest.LogCaptureFixture) -> Run:
 
 
 NOON = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)
+LATE = datetime(2026, 3, 1, 21, 0, 30, tzinfo=UTC)
+"""Three hours before the day ends: a day has 8,640 samples."""
 
 
 async def test_a_figure_of_the_last_minute_is_there_after_ten_seconds(
@@ -97,7 +99,7 @@ async def test_a_figure_of_the_last_minute_is_there_after_ten_seconds(
 async def test_lines_are_written_when_minutes_hours_and_days_end(
     running: Run, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with running(NOON) as broker:
+    async with running(LATE) as broker:
         broker.stats.inc_topic_put("T", 100, 1)
         await trio.sleep(31)
         assert broker.lines("[TOPIC_PUT_NUMS] [T] Stats In One Minute, SUM: 100 TPS: ")
@@ -105,7 +107,7 @@ async def test_lines_are_written_when_minutes_hours_and_days_end(
         assert len(broker.lines("[TOPIC_PUT_NUMS] [T] Stats In One Minute")) == 61
         assert len(broker.lines("[TOPIC_PUT_NUMS] [T] Stats In One Hour")) == 1
         broker.totals.put, broker.totals.got = 7, 8
-        await trio.sleep(12 * 60 * 60)
+        await trio.sleep(3 * 60 * 60)
         assert len(broker.lines("[TOPIC_PUT_NUMS] [T] Stats In One Day")) == 1
         assert broker.lines("yesterday") == ["yesterday put message total: 7", "yesterday get message total: 8"]
 
@@ -133,9 +135,9 @@ async def test_no_line_is_computed_for_a_disabled_log(
     asked: set[str] = set()
     for name in ("lines", "moment_lines", "commercial_lines"):
         monkeypatch.setattr(BrokerStatsManager, name, noting(asked, name, getattr(BrokerStatsManager, name)))
-    async with running(NOON) as broker:
+    async with running(LATE) as broker:
         broker.stats.inc_topic_put("T", 100, 1)
-        await trio.sleep(DAY_SECONDS)
+        await trio.sleep(4 * 60 * 60)
         assert asked == ({"lines", "moment_lines", "commercial_lines"} if level == logging.INFO else set())
         assert bool(broker.lines("Stats")) == (level == logging.INFO)
         assert len(broker.lines("yesterday")) == 2

@@ -21,12 +21,13 @@ from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broke
 from tests.broker.pull.pulling import SUSPEND, offsets, subscribe
 from tests.worst_requests import SLICE_SECONDS_MAX, at_full_speed, processor_seconds, without_collector
 
-COUNT = 200_000
+COUNT = 20_000
+"""Many times what one pull may look at."""
 AS_MANY_AS_CAN_BE_SAID = 2**31 - 1
 SLOW_SQL = " OR ".join(["a > b"] * 1000)
 LONG_PROPERTIES = {"a": "1" * 10_000, "b": "2" * 10_000, **{f"p{number}": "v" for number in range(1500)}}
 
-STORE = {"mapped_file_size_commit_log": 1 << 26, "mapped_file_size_consume_queue": 20 * 300_000}
+STORE = {"mapped_file_size_commit_log": 1 << 26, "mapped_file_size_consume_queue": 20 * 30_000}
 
 
 @pytest.fixture

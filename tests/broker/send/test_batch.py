@@ -130,11 +130,15 @@ TEXTS = st.lists(
 ).map("\x02".join)
 
 
-@given(own=TEXTS, of_batch=TEXTS)
-@example(own="UNIQ_KEY\x011\x02WAIT\x01true", of_batch="TAGS\x01t\x02KEYS\x01k")
-@example(own="KEYS\x01k1  k2\x02UNIQ_KEY\x011\x02WAIT\x01true\x02TAGS\x01ü", of_batch="WAIT\x01true")
-@settings(deadline=None)
-async def test_queues_and_index_get_what_a_reader_of_the_record_would_see(own: str, of_batch: str) -> None:
+@given(batches=st.lists(st.tuples(TEXTS, TEXTS), min_size=5, max_size=15))
+@example(
+    batches=[
+        ("UNIQ_KEY\x011\x02WAIT\x01true", "TAGS\x01t\x02KEYS\x01k"),
+        ("KEYS\x01k1  k2\x02UNIQ_KEY\x011\x02WAIT\x01true\x02TAGS\x01ü", "WAIT\x01true"),
+    ]
+)
+@settings(deadline=None, max_examples=10)
+async def test_queues_and_index_get_what_a_reader_of_the_record_would_see(batches: list[tuple[str, str]]) -> None:
     """Recovery reads tags and keys from the stored text: it must find the same."""
     async with open_message_broker() as broker:
         taken: list[tuple[int, tuple[bytes, ...]]] = []
@@ -145,13 +149,17 @@ async def test_queues_and_index_get_what_a_reader_of_the_record_would_see(own: s
             return put_batch(topic, queue_id, batch, *rest)  # type: ignore[arg-type]
 
         broker.store.put_batch = noted  # type: ignore[assignment, method-assign]
-        answer = await broker.ask(send_batch(item(b"x", own.encode()), of_batch))
-        assert answer.code == ResponseCode.SUCCESS
-        (stored,) = await stored_properties(broker)
-        properties = decode_properties(stored.decode())
-        keys = [properties["UNIQ_KEY"]] if "UNIQ_KEY" in properties else []
-        keys += [key for key in properties.get("KEYS", "").split(" ") if key]
-        assert taken == [(tags_code(properties.get("TAGS")), tuple(key.encode() for key in keys))]
+        for own, of_batch in batches:
+            answer = await broker.ask(send_batch(item(b"x", own.encode()), of_batch))
+            assert answer.code == ResponseCode.SUCCESS
+        wanted = []
+        for stored in await stored_properties(broker):
+            properties = decode_properties(stored.decode())
+            keys = [properties["UNIQ_KEY"]] if "UNIQ_KEY" in properties else []
+            keys += [key for key in properties.get("KEYS", "").split(" ") if key]
+            wanted.append((tags_code(properties.get("TAGS")), tuple(key.encode() for key in keys)))
+        assert len(wanted) == len(batches)
+        assert taken == wanted
 
 
 async def test_the_batch_flag_decides_and_not_the_code(broker: MessageBroker) -> None:
@@ -231,17 +239,20 @@ async def test_what_a_batch_says_of_its_sizes_and_sums_is_ignored(broker: Messag
     assert (message.body, message.flag) == (b"x", 7)
 
 
-@given(body=st.binary(min_size=1, max_size=120))
-@settings(deadline=None)
-async def test_any_bytes_are_kept_whole_or_refused(body: bytes) -> None:
+@given(bodies=st.lists(st.binary(min_size=1, max_size=120), min_size=5, max_size=15))
+@settings(deadline=None, max_examples=10)
+async def test_any_bytes_are_kept_whole_or_refused(bodies: list[bytes]) -> None:
     async with open_message_broker() as broker:
-        answer = await broker.ask(send_batch(body))
-        kept = await broker.messages()
-        if answer.code == ResponseCode.SUCCESS:
-            assert sum(22 + len(message.body) for message in kept) <= len(body)
-        else:
-            assert answer.remark
-            assert kept == []
+        before = 0
+        for body in bodies:
+            answer = await broker.ask(send_batch(body))
+            kept = (await broker.messages())[before:]
+            before += len(kept)
+            if answer.code == ResponseCode.SUCCESS:
+                assert sum(22 + len(message.body) for message in kept) <= len(body)
+            else:
+                assert answer.remark
+                assert kept == []
 
 
 async def test_a_batch_out_of_bounds_keeps_nothing(broker: MessageBroker) -> None:

@@ -400,7 +400,8 @@ OWN = "UNIQ_KEY\x010A\x02WAIT\x01true"
 SHARED = ("", "WAIT\x01true", "TAGS\x01all", "DELAY\x011")
 
 
-async def test_batches_of_each_kind() -> None:
+def batches_of_each_kind() -> list[bytes]:
+    """Return each text of properties in a message and of the whole batch, each header, and bodies cut short."""
     frames = [batch([OWN, text, OWN]) for text in properties_texts() if len(text.encode()) < 1 << 15]
     frames += [batch([OWN] * 3, text) for text in (*SHARED, *itertools.islice(properties_texts(), 0, None, 3))]
     for name, texts in HEADER_FIELDS.items():
@@ -410,7 +411,11 @@ async def test_batches_of_each_kind() -> None:
         for own in ([], [JAVA], [OWN] * 3, [JAVA, "a\x01b", ""])
         for shared, cut, flag in itertools.product(SHARED, (0, 1, 30), (0, 2))
     ]
-    taken = await assert_agreement(between_usual_sends(frames))
+    return frames
+
+
+async def test_batches_of_each_kind() -> None:
+    taken = await assert_agreement(between_usual_sends(batches_of_each_kind()))
     assert all(taken[1::2]), "the usual sends"
     assert await assert_agreement([batch([OWN] * 3, "WAIT\x01true")]) == [True]
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rocketpy import BUILD
@@ -30,19 +30,20 @@ from tests.broker.acl.accounts import ADMIN, make_manager
 from tests.broker.message_broker import MessageBroker, open_message_broker, send
 from tests.broker.send.test_batch import item, send_batch
 from tests.broker.send.test_fast_and_general_path import (
-    BATCH_PROPERTIES,
-    HEADER_FIELDS,
+    BATCHES,
     JAVA,
+    OWN,
     answers_of,
+    batch,
     batch_body,
+    batches_of_each_kind,
+    between_usual_sends,
     contents,
     frame_of,
     send_fields,
 )
 
-SHARED = st.sampled_from(
-    ["", "WAIT\x01true", "WAIT\x01false", "TAGS\x01all", "DELAY\x011", "a\x01KEYS\x01k", "a\x01\0"]
-)
+SHARED = ("", "WAIT\x01true", "WAIT\x01false", "TAGS\x01all", "DELAY\x011", "a\x01KEYS\x01k", "a\x01\0")
 USUAL = b"UNIQ_KEY\x010A\x02WAIT\x01true"
 
 
@@ -67,25 +68,16 @@ async def served(kernel: ReadBatch | None, frames: list[bytes], **store: object)
         return answers, await contents(broker), [each.body for each in found]
 
 
-@given(
-    own=st.lists(BATCH_PROPERTIES, max_size=4),
-    shared=st.sampled_from(
-        ["", "WAIT\x01true", "WAIT\x01false", "TAGS\x01all", "DELAY\x011", "a\x01KEYS\x01k", "a\x01\0"]
-    ),
-    fields=HEADER_FIELDS,
-    cut=st.sampled_from([0, 0, 0, 1, 30]),
-    flag=st.sampled_from([0, 0, 2]),
-)
-@example(own=["UNIQ_KEY\x010A\x02WAIT\x01true"] * 3, shared="WAIT\x01true", fields={}, cut=0, flag=0)
-@example(own=[JAVA, "a\x01b", ""], shared="", fields={}, cut=0, flag=0)
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-async def test_the_kernel_and_the_columns_agree(
-    own: list[str], shared: str, fields: dict[str, object], cut: int, flag: int
-) -> None:
-    frames = [
-        frame_of(320, send_fields(i=shared, m="true") | fields, batch_body(own, cut), flag),
-        frame_of(310, send_fields()),
-    ]
+async def test_the_kernel_and_the_columns_agree_on_each_kind() -> None:
+    frames = batches_of_each_kind()
+    frames += [batch(own, shared) for own in ([JAVA], [OWN] * 3) for shared in SHARED]
+    assert await served(read_batch, frames) == await served(None, frames)
+
+
+@given(frames=st.lists(BATCHES, min_size=10, max_size=20))
+@settings(deadline=None, max_examples=6, suppress_health_check=[HealthCheck.too_slow])
+async def test_the_kernel_and_the_columns_agree(frames: list[bytes]) -> None:
+    frames = between_usual_sends(frames)
     assert await served(read_batch, frames) == await served(None, frames)
 
 

@@ -18,6 +18,7 @@ import trio.testing
 from rocketpy.client.client import open_client
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.queue import answers
 from rocketpy.client.consumer.queue.answers import BODIES_SIZE_MAX
 from rocketpy.client.consumer.statuses import ConsumeOrderlyStatus
 from rocketpy.client.results import PullStatus
@@ -174,10 +175,12 @@ async def test_a_group_pulls_again_and_consumes_the_other_queues_meanwhile(
 
 
 async def test_what_decompresses_to_too_much_is_taken_in_parts(
-    world: World, autojump_clock: trio.testing.MockClock
+    world: World, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each body is as large as it may be; the answer has ten of them."""
-    size = BODIES_SIZE_MAX // 2
+    """Each body is half of what an answer may have; the answer has ten of them."""
+    bodies_size_max = 1 << 20
+    monkeypatch.setattr(answers, "BODIES_SIZE_MAX", bodies_size_max)
+    size = bodies_size_max // 2
     compressed = bomb(size)
     for _ in range(10):
         world.cluster.broker.put(TOPIC, 0, compressed).sys_flag = COMPRESSED
@@ -188,7 +191,7 @@ async def test_what_decompresses_to_too_much_is_taken_in_parts(
         found, offset = [], 0
         while offset < 10:
             result = await consumer.pull(QUEUE, offset)
-            assert sum(len(each.body) for each in result.messages) <= BODIES_SIZE_MAX + size
+            assert sum(len(each.body) for each in result.messages) <= bodies_size_max + size
             found += [each.queue_offset for each in result.messages]
             offset = result.next_begin_offset
         assert found == list(range(10))

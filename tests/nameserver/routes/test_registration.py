@@ -16,6 +16,7 @@ from rocketpy.protocol.bodies.topic import (
     TopicConfig,
 )
 from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.compression import DECOMPRESSED_SIZE_MAX
 from tests.nameserver.namesrv_requests import (
     BROKER,
     MASTER,
@@ -168,7 +169,9 @@ async def test_a_compressed_registration_that_unpacks_without_end_is_refused(nam
     before = await filled(nameserver)
     command = registration(compressed="true")
     deflate, zeros = zlib.compressobj(), bytes(1 << 20)
-    command.body = b"".join([*(deflate.compress(zeros) for _ in range(512)), deflate.flush()])
+    count = DECOMPRESSED_SIZE_MAX // len(zeros) + 1
+    command.body = b"".join([*(deflate.compress(zeros) for _ in range(count)), deflate.flush()])
     reply = await nameserver.ask(command)
     assert reply is not None
+    assert f"expected at most {DECOMPRESSED_SIZE_MAX} bytes out of ZLIB" in (reply.remark or "")
     assert (reply.code, nameserver.everything()) == (ResponseCode.SYSTEM_ERROR, before)
