@@ -1,7 +1,7 @@
 """Deliberate bugs of the client's consumers, each of which histories of a group must find.
 
-A bug is a wrong function instead of a right one. Its row says which promise it breaks, in which kind of history, and
-from which seed on histories look.
+A bug is a wrong function instead of a right one. Its row says which promise it breaks, in which kind of history, by
+which actions, and from which seed on histories of random actions look.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Any
 
 import attrs
 
-from property_tests.group_history import Kind
+from property_tests.group_history import Kind, history_of
+from property_tests.group_record import History
 from property_tests.hunts import Change, Function
 from rocketpy.client.consumer.group.assigned_queues import AssignedQueues
 from rocketpy.client.consumer.group.begin_offsets import BeginOffsets
@@ -33,7 +34,39 @@ class GroupBug:
     promise: str
     is_orderly: bool
     kind: Kind
+    actions: tuple[str, ...]
+    """Its script: what happens in a history that shows it."""
+
+    seed: int = 0
+    """That of the script."""
+
     first_seed: int = 0
+    """From which on chance finds it soon."""
+
+    @property
+    def script(self) -> Script:
+        """The history that shows it."""
+        return Script(self.kind, self.is_orderly, self.actions, self.seed)
+
+
+@attrs.frozen
+class Script:
+    """A history with few actions."""
+
+    kind: Kind
+    is_orderly: bool
+    actions: tuple[str, ...]
+    seed: int
+
+    def play(self) -> History:
+        """Play it, and wait until all is as it must be for no longer than it takes without a bug."""
+        seconds = _SETTLE_SECONDS[self.kind]
+        return history_of(
+            self.seed, is_orderly=self.is_orderly, kind=self.kind, actions=self.actions, settle_seconds=seconds
+        )
+
+
+_SETTLE_SECONDS = {Kind.CLEAN: 40.0, Kind.MEMBERS: 80.0, Kind.FAULTS: 60.0}
 
 
 def _commits_what_is_in_flight(removed: Function) -> Function:
@@ -173,6 +206,8 @@ BUGS = [
         "lost",
         is_orderly=False,
         kind=Kind.MEMBERS,
+        actions=("join", "crash", "crash"),
+        seed=3,
         first_seed=2,
     ),
     GroupBug(
@@ -181,6 +216,7 @@ BUGS = [
         "order",
         is_orderly=True,
         kind=Kind.CLEAN,
+        actions=("join",),
     ),
     GroupBug(
         "an orderly queue is given up while its handler runs",
@@ -188,6 +224,7 @@ BUGS = [
         "order",
         is_orderly=True,
         kind=Kind.CLEAN,
+        actions=("join",),
     ),
     GroupBug(
         "a lock is trusted when its broker may have restarted",
@@ -195,6 +232,8 @@ BUGS = [
         "order",
         is_orderly=True,
         kind=Kind.MEMBERS,
+        actions=("restart and join",),
+        seed=1,
         first_seed=3,
     ),
     GroupBug(
@@ -203,6 +242,7 @@ BUGS = [
         "late",
         is_orderly=True,
         kind=Kind.CLEAN,
+        actions=("join",),
     ),
     GroupBug(
         "no member takes the last queue",
@@ -210,6 +250,7 @@ BUGS = [
         "owners",
         is_orderly=False,
         kind=Kind.CLEAN,
+        actions=("join",),
     ),
     GroupBug(
         "a queue is kept that another member has",
@@ -217,6 +258,7 @@ BUGS = [
         "owners",
         is_orderly=False,
         kind=Kind.CLEAN,
+        actions=("join",),
     ),
     GroupBug(
         "a rebalance ignores that a route has changed",
@@ -224,6 +266,7 @@ BUGS = [
         "owners",
         is_orderly=False,
         kind=Kind.CLEAN,
+        actions=("widen",),
     ),
     GroupBug(
         "a rebalance ignores that the members have changed",
@@ -231,6 +274,7 @@ BUGS = [
         "owners",
         is_orderly=False,
         kind=Kind.CLEAN,
+        actions=("join",),
     ),
     GroupBug(
         "an offset is not stored when its queue is handed over",
@@ -238,6 +282,7 @@ BUGS = [
         "again",
         is_orderly=True,
         kind=Kind.CLEAN,
+        actions=("join",),
     ),
     GroupBug(
         "what is in flight is acknowledged when its queue is given up",
@@ -245,6 +290,7 @@ BUGS = [
         "lost",
         is_orderly=False,
         kind=Kind.CLEAN,
+        actions=("join", "leave"),
     ),
     GroupBug(
         "a reader goes on after its queue was handed over",
@@ -252,6 +298,7 @@ BUGS = [
         "foreign",
         is_orderly=False,
         kind=Kind.CLEAN,
+        actions=("join",),
     ),
     GroupBug(
         "a queue begins without its stored progress",
@@ -259,6 +306,7 @@ BUGS = [
         "again",
         is_orderly=True,
         kind=Kind.CLEAN,
+        actions=("join",),
     ),
     GroupBug(
         "heartbeats name the subscriptions of the beginning",
@@ -266,6 +314,8 @@ BUGS = [
         "lost",
         is_orderly=False,
         kind=Kind.MEMBERS,
+        actions=("restart and join",),
+        seed=2,
     ),
     GroupBug(
         "the next offset of a slave is one too far",
@@ -273,6 +323,7 @@ BUGS = [
         "lost",
         is_orderly=False,
         kind=Kind.FAULTS,
+        actions=("stay away",),
         first_seed=1,
     ),
 ]

@@ -6,7 +6,7 @@ it is quiet, and must become as :mod:`property_tests.group_record` says.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import partial
@@ -64,11 +64,21 @@ ACTIONS = {
 }
 
 
-def history_of(seed: int, *, is_orderly: bool, kind: Kind) -> History:
-    """Play a seed to its end."""
+def history_of(
+    seed: int,
+    *,
+    is_orderly: bool,
+    kind: Kind,
+    actions: Sequence[str] = (),
+    settle_seconds: float = SETTLE_SECONDS,
+) -> History:
+    """Play a seed to its end: with random actions, or with these; the seed decides to whom they happen, and when."""
     history = History(is_orderly)
     strategy, randomness = STRATEGIES[seed % len(STRATEGIES)], Random(f"group {kind.name} {seed}")
-    simulate(lambda world: _Play(history, world, kind, strategy, randomness).run(), seed=seed)
+    simulate(
+        lambda world: _Play(history, world, kind, strategy, randomness).run(actions, settle_seconds),
+        seed=seed,
+    )
     return history
 
 
@@ -111,18 +121,18 @@ class _Play:
             "reset": self._reset,
         }
 
-    async def run(self) -> None:
+    async def run(self, actions: Sequence[str], settle_seconds: float) -> None:
         """Play it."""
         await self._start()
-        for _ in range(STEPS):
+        for number in range(len(actions) or STEPS):
             await trio.sleep(self.random.choice([0.1, 1.0, 3.0, 12.0]))
-            action = self.random.choice(ACTIONS[self.kind])
+            action = actions[number] if actions else self.random.choice(ACTIONS[self.kind])
             self.history.note(action)
             await self._actions[action]()
         await self._heal()
         await trio.sleep(10)
         self.history.is_over = True
-        await self._settle()
+        await self._settle(settle_seconds)
         if self.kind is Kind.CLEAN:
             self.history.check_waits()
         for host in list(self.history.members):
@@ -362,9 +372,9 @@ class _Play:
         for member in self.history.members.values():
             member.consumer.subscribe(OTHER_TOPIC)
 
-    async def _settle(self) -> None:
+    async def _settle(self, seconds: float) -> None:
         """Wait until all is as it must be, and still is after another rebalance; or for as long as that may take."""
-        deadline = trio.current_time() + SETTLE_SECONDS
+        deadline = trio.current_time() + seconds
         queues = await self.world.run_client(self._queues)
         missing = self.history.still_missing(queues)
         while missing and trio.current_time() < deadline:

@@ -69,8 +69,9 @@ class Consumer:
 class Load:
     """One run."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *, quiet_ticks_max: int = QUIET_TICKS_MAX) -> None:
         self.number = number
+        self.quiet_ticks_max = quiet_ticks_max
         self.random = Random(number)
         self.world = make_world(queue_nums=QUEUES_OF_TOPIC)
         self.transcript = hashlib.sha256()
@@ -93,7 +94,7 @@ class Load:
                 for producer in self.producers:
                     self._produce(producer)
                 self._tick()
-            for _ in range(QUIET_TICKS_MAX):
+            for _ in range(self.quiet_ticks_max):
                 if self.acknowledged.keys() <= self.done.keys():
                     break
                 self._tick()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from property_tests.group_bugs import BUGS, GroupBug
+from property_tests.group_bugs import BUGS, GroupBug, Script
 from property_tests.group_history import Kind, history_of
 from property_tests.group_record import History
 from property_tests.hunts import planted
@@ -44,7 +44,9 @@ def test_every_promise_holds_in_every_history(kind: Kind, seed: int, is_orderly:
 
 
 def test_a_seed_is_a_history() -> None:
-    first, second, other = (history_of(seed, is_orderly=True, kind=Kind.MEMBERS) for seed in (5, 5, 6))
+    first, second, other = (
+        history_of(seed, is_orderly=True, kind=Kind.MEMBERS, actions=("join", "crash", "restart")) for seed in (5, 5, 6)
+    )
     assert _told(first) == _told(second)
     assert _told(first) != _told(other)
 
@@ -53,8 +55,26 @@ def _told(history: History) -> tuple[object, ...]:
     return history.events, history.sent, history.handled_at, history.again_count
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=[each.what for each in BUGS])
-def test_a_planted_bug_is_found(bug: GroupBug) -> None:
+SCRIPTS = list(dict.fromkeys(each.script for each in BUGS))
+by_bug = pytest.mark.parametrize("bug", BUGS, ids=[each.what for each in BUGS])
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+def test_scripts_break_nothing_without_a_bug(script: Script) -> None:
+    history = script.play()
+    assert history.broken == [], "\n".join(history.events)
+
+
+@by_bug
+def test_each_planted_bug_is_found_by_its_script(bug: GroupBug) -> None:
+    with planted(*bug.change):
+        broken = bug.script.play().broken
+    assert any(each.startswith(bug.promise) for each in broken), f"not found: {broken}"
+
+
+@pytest.mark.by_chance
+@by_bug
+def test_each_planted_bug_is_found_by_chance(bug: GroupBug) -> None:
     broken: list[str] = []
     with planted(*bug.change):
         for seed in range(bug.first_seed, bug.first_seed + SEEDS_FOR_A_BUG):

@@ -281,5 +281,6 @@ def test_records_that_are_stored_before_they_are_whole_are_found() -> None:
         assert is_found()
 
 
+@pytest.mark.by_chance
 def test_no_rule_is_broken_by_the_right_code() -> None:
     assert not is_found(scripts=30)
