@@ -37,11 +37,11 @@ from rocketpy.store.services.group_commit import GroupCommitService
 from rocketpy.testing.sim.file import SimFile
 
 TIER = os.environ.get("ROCKETPY_TIER", "dev")
-HISTORIES = {"dev": 4, "ci": 300, "deep": 10_000}[TIER]
+HISTORIES = {"dev": 4, "ci": 120, "deep": 10_000}[TIER]
 
 
 def drawn(seed: int) -> Plan:
-    """Return the plan of a seed: every second one has pairs. In CI they are shorter, so that 300 take about 100 s."""
+    """Return the plan of a seed: every second one has pairs. In CI they are shorter, so that 120 take about 40 s."""
     if TIER == "ci":
         return plan_of(seed, pairs=seed % 2 == 1, seconds=25.0, count=60, faults=6)
     return plan_of(seed, pairs=seed % 2 == 1)
