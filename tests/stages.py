@@ -143,12 +143,10 @@ STAGES = (
     Stage("compile", ((sys.executable, "hatch_build.py", "all"),), TWO_BUILDS),
     Stage("types", (tool("mypy"),)),
     Stage("floors", (tool("lint-imports", "--no-logo"),)),
-    Stage("spark-classes", ((sys.executable, "-m", "tests.spark_classes"),), variables=PURE),
+    Stage("spark-classes", ((sys.executable, "-m", "tests.spark_classes"),), CI, variables=PURE),
     Stage("unit", UNIT, after=AFTER_COMPILING, left_out="cases above 0.5 s of processor time"),
     Stage("properties", PROPERTIES, after=AFTER_COMPILING, left_out="hunts by chance, long enumerations"),
-    Stage(
-        "samples", (ONE_OF_EACH,), frozenset({"dev"}), AFTER_SPARK_CLASSES, left_out="all processes but one of a kind"
-    ),
+    Stage("samples", (ONE_OF_EACH,), frozenset({"dev"}), left_out="all processes but one of a kind"),
     Stage("interop", tuple(pytest(*files) for files in halves("tests/interop", "n")), CI, AFTER_COMPILING),
     Stage("spark", (pytest("tests/spark", "-m", "spark"),), CI, AFTER_SPARK_CLASSES),
     Stage("blackbox", (pytest("tests/blackbox"),), CI, AFTER_SPARK_CLASSES),
