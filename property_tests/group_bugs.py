@@ -58,6 +58,9 @@ class Script:
     actions: tuple[str, ...]
     seed: int
 
+    def __str__(self) -> str:
+        return f"{', '.join(self.actions)}; {'orderly' if self.is_orderly else 'concurrent'}, seed {self.seed}"
+
     def play(self) -> History:
         """Play it, and wait until all is as it must be for no longer than it takes without a bug."""
         seconds = _SETTLE_SECONDS[self.kind]

@@ -25,8 +25,7 @@ from tests.broker.replication.consuming import consume_queues
 QUICK = ClientConfig(mq_client_api_timeout=1000, poll_name_server_interval=5000)
 QUICK_SENDS = ProducerConfig(send_msg_timeout=1000)
 NAMES = ("broker-a", "broker-b")
-PERIOD_S = 0.25
-"""Between two sends: what costs time here is their number."""
+PERIOD_S = 0.1
 
 
 @attrs.define(eq=False)
@@ -145,7 +144,7 @@ def test_without_nameservers_what_runs_goes_on() -> None:
             await each.host.kill()
         before = len(cluster.answers)
         await trio.sleep(100)
-        assert len(cluster.answers) - before > 0.9 * 100 / PERIOD_S
+        assert len(cluster.answers) - before > 900
         assert cluster.count(SendStatus.SEND_OK) == len(cluster.answers)
         for each in cluster.world.nameservers:
             await each.start()
