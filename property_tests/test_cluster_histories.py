@@ -41,13 +41,7 @@ HISTORIES = {"dev": 4, "ci": 120, "deep": 10_000}[TIER]
 
 
 def drawn(seed: int) -> Plan:
-<<<<<<< HEAD
-    """Return the plan of a seed: every second one has pairs. In CI they are shorter, so that 120 take about 40 s."""
-    if TIER == "ci":
-        return plan_of(seed, pairs=seed % 2 == 1, seconds=25.0, count=60, faults=6)
-    return plan_of(seed, pairs=seed % 2 == 1)
-=======
-    """Return the plan of a seed: every second one has pairs. 300 short ones take about 100 s, so only ``deep`` has long
+    """Return the plan of a seed: every second one has pairs. 120 short ones take about 40 s, so only ``deep`` has long
     ones.
     """
     return plan_of(seed, pairs=seed % 2 == 1) if TIER == "deep" else short_plan(seed, pairs=seed % 2 == 1)
@@ -55,7 +49,6 @@ def drawn(seed: int) -> Plan:
 
 def short_plan(seed: int, *, pairs: bool) -> Plan:
     return plan_of(seed, pairs=pairs, seconds=25.0, count=60, faults=6)
->>>>>>> bugs
 
 
 @pytest.fixture(autouse=True)
