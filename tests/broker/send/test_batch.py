@@ -140,7 +140,7 @@ TEXTS = st.lists(
 @settings(deadline=None, max_examples=10)
 async def test_queues_and_index_get_what_a_reader_of_the_record_would_see(batches: list[tuple[str, str]]) -> None:
     """Recovery reads tags and keys from the stored text: it must find the same."""
-    async with open_message_broker() as broker:
+    async with open_message_broker(has_kernels=False) as broker:  # with kernels no call has what is noted here
         taken: list[tuple[int, tuple[bytes, ...]]] = []
         put_batch = broker.store.put_batch
 
