@@ -43,7 +43,7 @@ DEEP = Effort(5, samples=20, again_each=100, goes_on_each=100, every_later_momen
 EFFORTS = {
     "dev": [(SYNC, Effort(2)), *((each, Effort(1)) for each in (ASYNC, EVERYTHING, EXTENSIONS, POOL, SMALL_SECTORS))],
     "ci": [
-        (SYNC, Effort(4, samples=1, again_each=400, goes_on_each=400)),
+        (SYNC, Effort(3, samples=2, again_each=400, goes_on_each=400)),
         (ASYNC, Effort(3, samples=2, again_each=400, goes_on_each=200)),
         (EVERYTHING, Effort(3, samples=1, again_each=400, goes_on_each=400)),
         (EXTENSIONS, Effort(2, again_each=200, goes_on_each=100)),
