@@ -21,6 +21,9 @@ from tests import costs
 LIST = Path(__file__).with_name("slow_cases.txt")
 SLOW_S = 0.5
 QUICK_S = 0.25
+STAGES = ("unit", "spark")
+"""The stages whose cases are listed."""
+
 NAME = "rocketpy-slow-cases"
 
 
@@ -78,19 +81,24 @@ def measured_cases(directory: Path, stages: Sequence[str]) -> dict[str, float]:
     return {each.name: each.cpu_s / slowness for each in found if each.kind == costs.TEST}
 
 
-def main(arguments: list[str]) -> int:
-    """Print what has changed sides in the last run of the unit tests, or write the list."""
-    measured = measured_cases(costs.DEFAULT, ("unit", "spark"))
-    names = listed() if LIST.exists() else frozenset()
-    if "--write" in arguments:
-        LIST.write_text("".join(f"{name}\n" for name in new_list(names, measured)), encoding="utf-8")
-        return 0
+def report(directory: Path) -> list[str]:
+    """Return a line for each case that has changed sides in the last run of the unit tests."""
+    measured, names = measured_cases(directory, STAGES), listed()
     now_slow, now_quick, unknown = changed_sides(names, measured)
-    for what, cases in (("above 0.5 s, not listed", now_slow), ("below 0.25 s, listed", now_quick)):
-        for case in cases:
-            print(f"{what}: {measured[case]:.2f} s {case}")
-    for name in unknown:
-        print(f"listed, and no such case was run: {name}")
+    return [
+        *(f"above {SLOW_S} s, not listed as slow: {measured[case]:.2f} s {case}" for case in now_slow),
+        *(f"below {QUICK_S} s, listed as slow: {measured[case]:.2f} s {case}" for case in now_quick),
+        *(f"listed as slow, and no such case was run: {name}" for name in unknown),
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    """Print the report, or write the list."""
+    if "--write" in arguments:
+        lines = new_list(listed(), measured_cases(costs.DEFAULT, STAGES))
+        LIST.write_text("".join(f"{name}\n" for name in lines), encoding="utf-8")
+    else:
+        print("\n".join(report(costs.DEFAULT)))
     return 0
 
 

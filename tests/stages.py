@@ -24,7 +24,7 @@ from pathlib import Path
 import attrs
 
 import hatch_build
-from tests import build_counts, costs, spark_runtime, stage_inputs
+from tests import build_counts, costs, slow_cases, spark_runtime, stage_inputs
 from tests.both_builds import both_build_files
 from tests.jobs import ROOT, Ended, Job, run_jobs
 
@@ -182,6 +182,8 @@ def main(names: list[str]) -> int:
     print(f"all stages took {time.monotonic() - begun:.0f} s (tier {TIER})")
     if not names:
         print("\n".join(left_out(chosen)))
+    if not names and TIER == "ci":
+        print("\n".join(slow_cases.report(Path(os.environ[costs.COSTS]))))
     failed = {each.job.stage for each in ended if not each.passed}
     if TIER in CI and not names and not failed:
         stage_inputs.record({stage.name for stage in chosen} - skipped)

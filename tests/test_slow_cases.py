@@ -9,7 +9,7 @@ import pytest
 
 from tests import slow_cases
 from tests.costs import LOOP_S
-from tests.slow_cases import SlowCases, changed_sides, measured_cases, new_list
+from tests.slow_cases import SlowCases, changed_sides, measured_cases, new_list, report
 
 F, G = "tests/test_x.py::test_f", "tests/test_x.py::test_g"
 
@@ -46,7 +46,7 @@ def test_a_function_stands_for_its_cases_where_all_are_slow() -> None:
     assert new_list({F}, {f"{F}[a]": 0.9, f"{F}[b]": 0.1}) == [f"{F}[a]"]
 
 
-def test_times_are_those_of_the_usual_processor(tmp_path: Path) -> None:
+def test_times_are_those_of_the_usual_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [
         ["speed", "", "unit", 0.1, 2 * LOOP_S],
         ["test", F, "unit", 3.0, 1.0],
@@ -55,3 +55,9 @@ def test_times_are_those_of_the_usual_processor(tmp_path: Path) -> None:
     ]
     (tmp_path / "unit-1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert measured_cases(tmp_path, ("unit",)) == {F: 0.5}
+    monkeypatch.setattr(slow_cases, "listed", lambda: frozenset({"tests/test_z.py::test_gone"}))
+    assert report(tmp_path) == [
+        f"above 0.5 s, not listed as slow: 0.67 s {F}",
+        f"above 0.5 s, not listed as slow: 0.67 s {G}",
+        "listed as slow, and no such case was run: tests/test_z.py::test_gone",
+    ]
