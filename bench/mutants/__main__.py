@@ -31,6 +31,7 @@ import attrs
 from bench.mutants.mutants import CRASH, LEVELS, NARROW, ROOT, SETTING, Mutant, load_mutants
 
 KILLED, SURVIVED, TIMEOUT, ABSENT = "killed", "survived", "timeout", "no longer applies"
+RECORDED = Path(__file__).with_name("killed.jsonl")
 LIMIT_S = 300.0
 TESTS_MAX = 5
 """So many failing tests are noted of a level."""
@@ -53,11 +54,13 @@ class LevelRun:
 
 
 def main() -> int:
-    """Run what the command line asks for; 0, or 1 if a mutant no longer applies or unchanged code fails."""
+    """Run what the command line asks for; 0, or 1 if a mutant that was killed no longer is, or unchanged code fails."""
     options = _parser().parse_args()
     chosen = [mutant for name, mutant in load_mutants().items() if name.startswith(tuple(options.names) or ("",))]
+    recorded = read_recorded()
     if options.list:
-        print("\n".join(f"{each.name}  {each.path}: {each.fault}" for each in chosen))
+        for mutant in chosen:
+            print(f"{mutant.name}  {recorded.get(mutant.name, '?'):<11}  {mutant.path}: {mutant.fault}")
         return 0
     levels = [level for name in options.levels for level in _GROUPS.get(name, (name,))]
     status = 0
@@ -72,9 +75,18 @@ def main() -> int:
             if options.to:
                 with options.to.open("a") as file:
                     file.write(json.dumps(line) + "\n")
-            if not applies or (options.unchanged and line["outcome"] != SURVIVED):
+            if options.unchanged:
+                status |= line["outcome"] != SURVIVED
+            elif not applies or (recorded.get(mutant.name) in levels and line["outcome"] == SURVIVED):
+                print(f"{mutant.name} was killed by {recorded.get(mutant.name)}", file=sys.stderr, flush=True)
                 status = 1
     return status
+
+
+def read_recorded() -> dict[str, str]:
+    """Return by mutant the first level that killed it, or its outcome, in the run to compare with."""
+    lines = [json.loads(line) for line in RECORDED.read_text().splitlines()] if RECORDED.exists() else []
+    return {line["name"]: line["level"] or line["outcome"] for line in lines}
 
 
 def report(name: str, runs: dict[str, LevelRun]) -> dict[str, object]:
@@ -122,6 +134,7 @@ def run_levels(mutant: Mutant, levels: Sequence[str], copy: Path, options: argpa
 def run_tests(tests: Sequence[str], copy: Path, *, limit_s: float, failures_max: int) -> LevelRun:
     """Run tests in the copy, in a session of their own that is ended after the time limit."""
     command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", f"--maxfail={failures_max}"]
+    command += ["-p", "bench.mutants.unshrunk", "-k", "not planted_bug"]  # planted bugs show what the machines find
     environment = {**os.environ, "ROCKETPY_PURE": "1", "PYTHONPATH": str(copy), "PYTHONHASHSEED": "0"}
     began, cpu_began = time.monotonic(), _cpu_seconds()
     with tempfile.TemporaryFile("w+") as output:

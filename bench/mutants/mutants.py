@@ -24,7 +24,7 @@ WIDE = ("folder", "properties")
 CRASH = {
     "recovery": ("tests/store/recovery",),
     "whole": ("tests/store/whole",),
-    "enumeration": ("property_tests/crash",),
+    "enumeration": ("property_tests/crash/test_enumeration.py",),
     "machine": ("property_tests/test_store_machine.py",),
     "kill9": ("tests/blackbox/test_kill9.py",),
     "java": ("tests/interop/test_java_recovery.py",),
