@@ -1,7 +1,8 @@
-"""What the benchmark computes and draws; what it measures needs brokers."""
+"""What the benchmark computes and draws, and that its mutants can be planted; what it measures needs brokers."""
 
 from __future__ import annotations
 
+import ast
 from xml.etree import ElementTree
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from bench import picture
 from bench.brokers import COMPILED, JAVA, PURE
 from bench.hold_rows import HOLD_ROWS
+from bench.mutants.mutants import ROOT, Mutant, load_mutants
 from bench.rows import STEADY_ROWS, SYNC_ROWS, Row
 from bench.table import TEN, Figures, format_means, format_table, means
 
@@ -94,3 +96,15 @@ def test_a_row_knows_the_faster_build() -> None:
 
 def _attributes(svg: str, name: str) -> list[str]:
     return [each.attrib[name] for each in ElementTree.fromstring(svg).iter() if name in each.attrib]
+
+
+@pytest.mark.parametrize("mutant", load_mutants().values(), ids=lambda mutant: mutant.name)
+def test_each_mutant_can_be_planted_and_has_tests(mutant: Mutant) -> None:
+    source = (ROOT / mutant.path).read_text()
+    changed = mutant.changed(source)
+    assert changed is not None, "its old text is not there once: it no longer applies"
+    assert changed != source
+    ast.parse(changed)
+    assert mutant.tests("mirror")
+    assert mutant.tests("machines") == mutant.machines
+    assert bool(mutant.tests("named")) == (mutant.area == "settings")
