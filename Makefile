@@ -55,12 +55,13 @@ $(VENV)/.core: $(VENV)/.made pyproject.toml constraints.txt
 	@$(BIN)/rocketpy --version
 	@touch $@
 
-# Nothing is compiled here: the tests run the sources, or compile all modules themselves. Bytecode is made when it is needed,
-# not of the thousands of modules that PySpark, pandas and the others bring.
+# Nothing is compiled to C here: the tests run the sources, or compile all modules themselves. Bytecode is made on all cores,
+# without that of the tests of other packages: Spark gives a Python worker ten seconds to import what it needs.
 # trio-typing brings old stubs that shadow Trio's own types (and crash its mypy plugin): they are moved aside.
 $(VENV)/.full: $(VENV)/.made pyproject.toml constraints.txt
 	@echo 'Installing rocketpy and what its tests need into $(VENV) (PySpark is large) ...'
 	@ROCKETPY_PURE=1 $(PIP) install --no-compile -c constraints.txt -e '.[dev,spark,dashboard]'
+	@$(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib >/dev/null || true
 	@$(BIN)/python -m tests.hide_trio_stubs
 	@touch $@
 
