@@ -86,9 +86,7 @@ class Costs:
         self._stage = stage
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{stage or 'no-stage'}-{os.getpid()}.jsonl"
-        self._file: IO[str] = path.open(
-            "a", encoding="utf-8", buffering=1
-        )  # a run that is killed has written its lines
+        self._file: IO[str] = path.open("a", encoding="utf-8", buffering=1)  # written also by a run that is killed
         self._meter = Meter(self._write)
         self._note_speed()
 

@@ -116,7 +116,7 @@ def _run(job: Job, console: int) -> tuple[Ended, str]:
 
 
 def _print(result: Ended, output: str) -> None:
-    """Print the output of a job, without lines of dots, between two lines that say which job it is."""
+    """Print a line that says which job it was and how it ended, and its output without lines of dots."""
     command = " ".join((Path(result.job.command[0]).name, *result.job.command[1:]))
     state = "passed" if result.passed else "FAILED"
     head = (

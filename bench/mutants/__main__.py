@@ -34,7 +34,7 @@ KILLED, SURVIVED, TIMEOUT, ABSENT = "killed", "survived", "timeout", "no longer 
 RECORDED = Path(__file__).with_name("killed.jsonl")
 LIMIT_S = 300.0
 TESTS_MAX = 5
-"""So many failing tests are noted of a level."""
+"""Failing tests that are noted of a level, at most."""
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
 _LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv*", ".hypothesis", ".*_cache", "__pycache__", "*.so", "compiled.txt", "build", "dist", "results"

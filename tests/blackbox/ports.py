@@ -120,7 +120,7 @@ def _can_bind(family: socket.AddressFamily, host: str, port: int) -> bool:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
     except OSError as error:
-        return error.errno != errno.EADDRINUSE  # a machine without IPv6 has nobody who could use the port there
+        return error.errno != errno.EADDRINUSE  # without IPv6 no program can use the port there
     return True
 
 
