@@ -12,9 +12,9 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import build_counts, costs, first_failure, slow_cases
 from tests.case_names import pytest_make_parametrize_id
 from tests.frozen_heap import pytest_collection_finish, pytest_sessionstart
+from tests.run_plugins import register_all
 from tests.same_examples import are_same, draw_no_constants_of_modules
 from tests.task_order import pytest_runtest_setup
 
@@ -23,15 +23,12 @@ __all__ = ["pytest_collection_finish", "pytest_make_parametrize_id", "pytest_run
 
 def pytest_configure(config: pytest.Config) -> None:
     """Hold the run to the build that it claims to be of."""
-    build_counts.register(config)
-    costs.register(config)
-    first_failure.register(config)
-    slow_cases.register(config)
+    register_all(config)
 
 
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
-for _name, _examples, _steps in (("dev", 15, 30), ("ci", 250, 50), ("deep", 10_000, 100)):
+for _name, _examples, _steps in (("dev", 15, 30), ("ci", 150, 50), ("deep", 10_000, 100)):
     settings.register_profile(
         f"rocketpy-{_name}",
         max_examples=_examples,

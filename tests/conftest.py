@@ -13,9 +13,10 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import build_counts, costs, first_failure, slow_cases, spark_runtime
+from tests import spark_runtime
 from tests.case_names import pytest_make_parametrize_id
 from tests.frozen_heap import pytest_collection_finish, pytest_sessionstart
+from tests.run_plugins import register_all
 from tests.same_examples import are_same, draw_no_constants_of_modules
 from tests.sent_codes import NamedFiles
 from tests.task_order import pytest_runtest_setup
@@ -28,10 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Hold tests that the page of compatibility names for settings and codes to what they are named for, and the run to
     the build that it claims to be of.
     """
-    build_counts.register(config)
-    costs.register(config)
-    first_failure.register(config)
-    slow_cases.register(config)
+    register_all(config)
     config.pluginmanager.register(NamedTests(), "rocketpy-named-tests")
     config.pluginmanager.register(NamedFiles(), "rocketpy-named-files")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

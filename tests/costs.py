@@ -91,8 +91,7 @@ class Costs:
         self._note_speed()
 
     def _write(self, kind: str, name: str, wall_s: float, cpu_s: float) -> None:
-        line = [kind, name, self._stage, round(wall_s, 4), round(cpu_s, 4)]
-        self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self._file.write(_line(kind, name, self._stage, wall_s, cpu_s))
 
     def _note_speed(self) -> None:
         """Measure the same loop in each run: machines differ, and one machine from hour to hour."""
@@ -140,7 +139,11 @@ def write_line(kind: str, name: str, stage: str, wall_s: float, cpu_s: float) ->
     directory = Path(os.environ[COSTS])
     directory.mkdir(parents=True, exist_ok=True)
     with open(directory / f"{stage or 'no-stage'}-{os.getpid()}-{kind}.jsonl", "a", encoding="utf-8") as file:
-        file.write(json.dumps([kind, name, stage, round(wall_s, 4), round(cpu_s, 4)]) + "\n")
+        file.write(_line(kind, name, stage, wall_s, cpu_s))
+
+
+def _line(kind: str, name: str, stage: str, wall_s: float, cpu_s: float) -> str:
+    return json.dumps([kind, name, stage, round(wall_s, 4), round(cpu_s, 4)], ensure_ascii=False) + "\n"
 
 
 def forget(directory: Path, stage: str) -> None:

@@ -1,0 +1,17 @@
+"""What each process of pytest of this project has: counts by build, costs, failures at once, the mark of slow cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import build_counts, costs, first_failure, slow_cases
+
+
+def register_all(config: pytest.Config) -> None:
+    """Register the plugins, once even where the conftests of tests and of properties both ask for it.
+
+    Raises:
+        pytest.UsageError: The run does not have the build that it was to test.
+    """
+    for plugin in (build_counts, costs, first_failure, slow_cases):
+        plugin.register(config)
