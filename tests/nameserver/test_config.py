@@ -1,9 +1,8 @@
-"""The settings of a nameserver, their file, and changing them while it runs."""
+"""The settings of a nameserver, and changing them and their file while it runs."""
 
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -16,16 +15,12 @@ from rocketpy.nameserver.config import (
     NamesrvConfiguration,
     default_server_config,
 )
-from rocketpy.properties_text import format_properties
-from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
+from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.limits.allow_list import networks
-from rocketpy.settings import format_settings, load_settings, setting_rows, settings_from_text
+from rocketpy.settings import load_settings, settings_from_text
 from rocketpy.store.disk.os_disk import OsDisk
 
-ROOT = Path(__file__).parents[2]
-CONF = ROOT / "conf" / "namesrv.conf"
-ALL = (NamesrvConfig(), default_server_config(), TlsServerConfig())
-GOLDEN = ROOT / "tests" / "golden" / "config" / "namesrv.properties"
+GOLDEN = Path(__file__).parents[1] / "golden" / "config" / "namesrv.properties"
 
 
 LEVELS: list[NamesrvConfig] = []
@@ -51,43 +46,6 @@ async def test_a_new_log_level_is_notified(tmp_path: Path) -> None:
     assert LEVELS == []
     await settings.update("logLevel=DEBUG")
     assert [each.log_level for each in LEVELS] == ["DEBUG"]
-
-
-def test_the_conf_file_documents_every_key_with_its_default_and_unit() -> None:
-    text = CONF.read_text()
-    blocks: dict[str, tuple[str, str]] = {}  # key -> value, the comment above it
-    comment = ""
-    for line in text.splitlines():
-        match = re.match(r"#([A-Za-z0-9.]+)=(.*)$", line)
-        if match:
-            assert match.group(1) not in blocks, f"{match.group(1)} is there twice"
-            blocks[match.group(1)] = (match.group(2), comment)
-        elif line.startswith("#"):
-            comment += line.removeprefix("#")
-        else:
-            comment = ""
-    rows = [*setting_rows(NamesrvConfig), *setting_rows(NettyServerConfig), *setting_rows(TlsServerConfig)]
-    assert sorted(blocks) == sorted(row.key for row in rows)
-    defaults = dict(line.split("=", 1) for line in format_settings(*ALL))
-    assert {key: value for key, (value, _) in blocks.items()} == defaults
-    for row in rows:
-        comment = re.sub(r"\s+", " ", blocks[row.key][1])
-        assert comment, f"{row.key} is not explained"
-        assert not row.unit or f"Unit: {row.unit}." in comment, f"the unit of {row.key} is {row.unit}"
-        assert (f"No effect here: {row.ignored}." in comment) == (row.ignored is not None), row.key
-
-
-def test_the_conf_file_as_it_is_changes_nothing() -> None:
-    loaded = load_settings(str(CONF), *ALL)
-    assert loaded.values == ALL
-    assert loaded.warnings == ()
-
-
-def test_the_conf_file_with_every_line_uncommented_is_the_default_too() -> None:
-    text = re.sub(r"^#([A-Za-z0-9.]+=)", r"\1", CONF.read_text(), flags=re.MULTILINE)
-    loaded = settings_from_text(text, "namesrv.conf", *ALL)
-    assert loaded.values == (NamesrvConfig(rocketmq_home=""), default_server_config(), TlsServerConfig())
-    assert loaded.warnings == ()
 
 
 def test_the_default_port_is_the_nameservers_own() -> None:
@@ -170,32 +128,6 @@ async def test_a_wrong_value_changes_nothing_at_all(tmp_path: Path, text: str) -
         await now.update(text)
     assert now.values() == before
     assert not (tmp_path / "n.conf").exists()
-
-
-async def test_an_accepted_value_is_shown_with_the_one_in_force(tmp_path: Path) -> None:
-    """A get after a change shows the change, as Java's does; the value in force is another key of the same text."""
-    path = tmp_path / "n.conf"
-    now = configuration(path)
-    before = now.values()
-    assert await now.update("serverSocketBacklog=1\nclusterTest=true") == ["serverSocketBacklog"]
-    shown = now.values()
-    assert (shown["serverSocketBacklog"], shown["serverSocketBacklog.inForce"]) == ("1", "1024")
-    assert shown["clusterTest"] == "true"
-    assert shown.keys() - before.keys() == {"serverSocketBacklog.inForce"}
-    keys = list(shown)
-    assert keys.index("serverSocketBacklog.inForce") == keys.index("serverSocketBacklog") + 1
-    # But for the black list, of which RocketMQ refuses every mention.
-    whole = format_properties({key: value for key, value in shown.items() if key not in now.namesrv.black_list})
-    assert now.refused_key(whole) is None
-    assert await now.update(whole) == ["serverSocketBacklog"]
-    assert now.values() == shown
-    assert "inForce" not in path.read_text()
-    with pytest.raises(SettingsError, match=r"unknown key serverSocketBacklog\.inForce"):
-        await now.update("serverSocketBacklog.inForce=2")
-    await now.update("serverSocketBacklog=1024\nclusterTest=false")
-    assert now.values() == before
-    with pytest.raises(SettingsError, match=r"unknown key serverSocketBacklog\.inForce"):
-        await now.update("serverSocketBacklog.inForce=1024")
 
 
 @pytest.mark.parametrize("text", ["x", "10.0.0.1/8", "10.0.0.1;y", "10.0.0.0/33"])
