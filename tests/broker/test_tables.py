@@ -147,9 +147,3 @@ def test_what_is_counted_is_a_setting(tmp_path: Path) -> None:
         stats.inc_queue_put("T", 0, 1, 300)
         assert bool(stats.fall_bytes()) is enabled
         assert (stats.get_stats_item("QUEUE_PUT_NUMS", "T@0") is not None) is enabled
-
-
-def test_delay_levels_are_those_of_the_store(tmp_path: Path) -> None:
-    settings = settings_at(tmp_path)
-    settings = attrs.evolve(settings, store=attrs.evolve(settings.store, message_delay_level="1s 9s"))
-    assert load(settings).levels.delay_ms(2) == 9_000

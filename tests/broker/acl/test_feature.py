@@ -9,7 +9,6 @@ import pytest
 from rocketpy.broker.acl.feature import AclFeature, acl_directory, load_accounts
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.clock import ManualClock
-from rocketpy.errors import StartError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.fast_path_headers import decode_fast_batch, decode_fast_send
 from rocketpy.protocol.frame.json_header import encode_json_header
@@ -84,11 +83,3 @@ def test_with_it_the_accounts_are_there(is_strict: bool) -> None:
     assert accounts is not None
     assert accounts.is_strict is is_strict
     assert list(accounts.versions()) == [DEFAULT]
-
-
-def test_a_malformed_file_stops_the_start() -> None:
-    disk = SimDisk()
-    write_file(disk, DEFAULT, "accounts: nobody\n")
-    config = BrokerConfig(acl_enable=True, acl_directory=DIRECTORY)
-    with pytest.raises(StartError, match="line 1: expected a list for accounts"):
-        load_accounts(config, "", disk=disk, run_blocking=run_inline, clock=ManualClock())

@@ -12,7 +12,7 @@ from rocketpy.protocol.bodies.connection import (
     ConsumerConnection,
     ProducerConnection,
 )
-from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -81,12 +81,6 @@ async def test_deleting_what_is_not_there_is_fine_and_deleting_nothing_is_not(br
     answer = await broker.ask(delete(""))
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark == "DeleteSubscriptionGroupRequestHeader.groupName: expected a name, found a blank text"
-
-
-async def test_all_groups_travel_with_their_version(broker: BrokerOnBytes) -> None:
-    await broker.ask(update(b'{"groupName":"g"}'))
-    answer = await broker.ask(make_request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
-    assert decode_body(answer.body, SubscriptionGroupWrapper) == broker.tables.groups.wrapper()
 
 
 async def test_the_members_of_a_consumer_group(broker: BrokerOnBytes) -> None:

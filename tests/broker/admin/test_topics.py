@@ -11,9 +11,8 @@ import pytest
 from rocketpy.errors import DiskFullError, StoreError
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.group import GroupList
-from rocketpy.protocol.bodies.route import TopicList
 from rocketpy.protocol.bodies.stats import TopicOffset, TopicStatsTable
-from rocketpy.protocol.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
+from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.topic import (
@@ -131,13 +130,6 @@ async def test_deleting_what_is_not_there_is_fine(broker: BrokerOnBytes) -> None
     assert answer.code == ResponseCode.SUCCESS
 
 
-async def test_all_topics_travel_with_their_version(broker: BrokerOnBytes) -> None:
-    await broker.ask(update())
-    answer = await broker.ask(make_request(RequestCode.GET_ALL_TOPIC_CONFIG))
-    assert (answer.code, answer.ext_fields) == (ResponseCode.SUCCESS, {})
-    assert decode_body(answer.body, TopicConfigSerializeWrapper) == broker.tables.topics.wrapper()
-
-
 async def test_where_the_write_queues_of_a_topic_stand(broker: BrokerOnBytes) -> None:
     await broker.ask(update(writeQueueNums="2"))
     broker.store.min_offsets["t", 1] = 3
@@ -163,11 +155,6 @@ async def test_who_consumes_a_topic(broker: BrokerOnBytes) -> None:
     header = QueryTopicConsumeByWhoRequestHeader("t")
     answer = await broker.ask(make_request(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header))
     assert decode_body(answer.body, GroupList).group_list == ["g", "h"]
-
-
-async def test_the_brokers_own_topics(broker: BrokerOnBytes) -> None:
-    answer = await broker.ask(make_request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER))
-    assert list(decode_body(answer.body, TopicList).topic_list) == broker.tables.topics.system_topics()
 
 
 async def test_the_whole_table_is_the_text_that_java_sends(broker_with: Callable[..., BrokerOnBytes]) -> None:

@@ -55,20 +55,6 @@ async def test_a_heartbeat_registers_groups_and_makes_retry_topics(broker: Broke
     assert broker.tables.producers.groups == ["p"]
 
 
-async def test_the_same_heartbeat_again_notifies_no_member(broker: BrokerOnBytes) -> None:
-    connection = broker.connect()
-    await broker.ask_all(heartbeat(consumers=("g",)), connection)
-    answers = await broker.ask_all(heartbeat(consumers=("g",)), connection)
-    assert [each.code for each in answers] == [ResponseCode.SUCCESS]
-
-
-async def test_every_member_is_notified_of_a_new_one(broker: BrokerOnBytes) -> None:
-    first, second = broker.connect(), broker.connect()
-    await broker.ask_all(heartbeat("c1", consumers=("g",)), first)
-    await broker.ask_all(heartbeat("c2", consumers=("g",)), second)
-    assert [(each.code, each.ext_fields) for each in received(first)] == [(40, {"consumerGroup": "g"})]
-
-
 @pytest.mark.parametrize("by_group", [False, True])
 async def test_notification_can_be_switched_off_for_all_and_for_a_group(
     broker_with: Callable[..., BrokerOnBytes], by_group: bool
