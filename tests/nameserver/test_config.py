@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from rocketpy.errors import SettingsError, StoreError
+from rocketpy.errors import SettingsError
 from rocketpy.nameserver.config import (
     NAMESRV_PORT,
     NamesrvConfig,
@@ -85,17 +85,6 @@ async def test_a_file_written_by_java_is_rewritten_to_equal_values(tmp_path: Pat
     assert sorted(path.read_text().splitlines()) == sorted(before.splitlines())
 
 
-async def test_an_update_keeps_comments_and_changes_known_keys_only(tmp_path: Path) -> None:
-    path = tmp_path / "n.conf"
-    path.write_text("# mine\norderMessageEnable = false\nforeign=1\n")
-    now = configuration(path, text=path.read_text())
-    assert await now.update("orderMessageEnable=true\nforeign=2") == []
-    assert now.namesrv.order_message_enable
-    assert path.read_text() == "# mine\norderMessageEnable=true\nforeign=2\n"
-    assert now.values()["foreign"] == "2"
-    assert now.values()["listenPort"] == "9876"
-
-
 async def test_a_latin1_file_is_not_spoilt_by_an_update(tmp_path: Path) -> None:
     path = tmp_path / "n.conf"
     path.write_bytes("# für alle\nforeign=é\n".encode("iso-8859-1"))
@@ -154,15 +143,6 @@ async def test_no_request_changes_a_path_or_an_address(tmp_path: Path, key: str)
         await now.update(f"clusterTest=true\n{key}=1")
     assert now.values() == before
     assert not os.listdir(tmp_path)
-
-
-async def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    now = configuration(tmp_path / "file" / "n.conf")
-    before = now.values()
-    with pytest.raises(StoreError):
-        await now.update("clusterTest=true")
-    assert now.values() == before
 
 
 def test_the_refused_key_is_named(tmp_path: Path) -> None:
