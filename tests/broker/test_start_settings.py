@@ -119,11 +119,6 @@ def test_what_it_cannot_be_it_refuses_to_be(tmp_path: Path, text: str, message: 
     assert message in str(failure.value)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"no\.conf: cannot be read: No such file"):
-        load_broker_settings(StartOptions(config_file=str(tmp_path / "no.conf")))
-
-
 def test_a_name_becomes_an_address() -> None:
     assert resolved_host("localhost") in ("127.0.0.1", "::1")
     assert resolved_host("192.0.2.7") == "192.0.2.7"

@@ -10,18 +10,12 @@ from typing import TypeVar
 import pytest
 import trio
 
-from rocketpy.broker.config import BrokerConfig
-from rocketpy.broker.metadata.groups import SubscriptionGroupManager
-from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.stored_table import StoredTable
-from rocketpy.broker.metadata.topics import TopicConfigManager
-from rocketpy.clock import ManualClock
 from rocketpy.errors import DiskFullError, RemoteProtocolError, StartError
 from rocketpy.runner import run_inline
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.testing.sim.disk import ProcessDied, SimDisk
-from tests.broker.tables_of_a_broker import GOLDEN_CONFIG
-from tests.store.parts import Place
+from tests.broker.tables_of_a_broker import GOLDEN_CONFIG, make_tables
 
 T = TypeVar("T")
 
@@ -104,66 +98,39 @@ async def test_a_table_without_changes_is_not_written(tmp_path: Path) -> None:
     assert not table.has_changes
 
 
-def test_a_damaged_file_gives_way_to_its_backup(tmp_path: Path) -> None:
-    (tmp_path / "t.json").write_text('{"a":')
+@pytest.mark.parametrize("text", ['{"a":', "[1]", " \n"], ids=["truncated", "no object", "spaces"])
+def test_a_damaged_file_gives_way_to_its_backup(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    (tmp_path / "t.json").write_text(text)
     (tmp_path / "t.json.bak").write_text('{"a":1}')
     assert table_at(tmp_path / "t.json", {}).load(plain) == {"a": 1}
-
-
-def test_a_file_that_decodes_to_nothing_sensible_gives_way_to_its_backup(tmp_path: Path) -> None:
-    (tmp_path / "t.json").write_text("[1]")
-    (tmp_path / "t.json.bak").write_text('{"a":1}')
-    assert table_at(tmp_path / "t.json", {}).load(plain) == {"a": 1}
-
-
-def test_a_file_of_spaces_gives_way_to_its_backup(tmp_path: Path) -> None:
-    (tmp_path / "t.json").write_text(" \n")
-    (tmp_path / "t.json.bak").write_text('{"a":1}')
-    assert table_at(tmp_path / "t.json", {}).load(plain) == {"a": 1}
-
-
-def test_use_of_the_backup_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "t.json").write_text('{"a":')
-    (tmp_path / "t.json.bak").write_text('{"a":1}')
-    table_at(tmp_path / "t.json", {}).load(plain)
     assert f"{tmp_path / 't.json'} cannot be read, its .bak is used instead" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["topics.json", "subscriptionGroup.json", "consumerOffset.json"])
-def test_a_table_cut_at_any_byte_is_read_from_its_backup(name: str) -> None:
+def test_a_table_cut_at_any_byte_is_read_from_its_backup(tmp_path: Path, name: str) -> None:
     """With bytes as Java writes them, through the managers themselves."""
     whole = (GOLDEN_CONFIG / name).read_bytes()
-    expected = loaded(name, whole)
+
+    def loaded(content: bytes, backup: bytes) -> object:
+        (tmp_path / name).write_bytes(content)
+        (tmp_path / f"{name}.bak").write_bytes(backup)
+        tables = make_tables(tmp_path)
+        if name == "topics.json":
+            tables.topics.load()
+            return tables.topics.topic_config_table
+        if name == "subscriptionGroup.json":
+            tables.groups.load()
+            return tables.groups.subscription_group_table
+        tables.offsets.load()
+        return tables.offsets.offset_table
+
+    expected = loaded(whole, b"")
     for cut in range(0, len(whole), max(1, len(whole) // 200)):
-        assert loaded(name, whole[:cut], backup=whole) == expected, cut
+        assert loaded(whole[:cut], whole) == expected, cut
         if cut:
-            with pytest.raises(StartError, match=f"{name} and its .bak cannot be read"):
-                loaded(name, whole[:cut])
-            with pytest.raises(StartError, match=f"{name} and its .bak cannot be read"):
-                loaded(name, whole[:cut], backup=whole[: cut // 2 + 1])
-
-
-def loaded(name: str, content: bytes, *, backup: bytes | None = None) -> object:
-    """Return the table that a manager reads."""
-    place = Place(SimDisk(), "/config")
-    place.write(f"/config/{name}", content)
-    if backup is not None:
-        place.write(f"/config/{name}.bak", backup)
-    path, disk = f"/config/{name}", place.disk
-    config = BrokerConfig(broker_name="b", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1")
-    if name == "topics.json":
-        topics = TopicConfigManager(config=config, path=path, disk=disk, run_blocking=run_inline, clock=ManualClock())
-        topics.load()
-        return topics.topic_config_table
-    if name == "subscriptionGroup.json":
-        groups = SubscriptionGroupManager(
-            config=config, path=path, disk=disk, run_blocking=run_inline, clock=ManualClock()
-        )
-        groups.load()
-        return groups.subscription_group_table
-    offsets = ConsumerOffsetManager(config=BrokerConfig(), path=path, disk=disk, run_blocking=run_inline)
-    offsets.load()
-    return offsets.offset_table
+            for backup in (b"", whole[: cut // 2 + 1]):
+                with pytest.raises(StartError, match=f"{name} and its .bak cannot be read"):
+                    loaded(whole[:cut], backup)
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
