@@ -134,11 +134,6 @@ def test_the_tests_that_rows_name_are_there(heading: str) -> None:
         assert not row.is_served or "interop" in row.test or row.code in named_files()[row.test]
 
 
-def test_links_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", PAGE):
-        assert (ROOT / "docs" / target).exists(), target
-
-
 def test_modules_that_the_page_names_exist() -> None:
     for name in MODULES:
         assert (ROOT / "rocketpy" / name).is_file(), name

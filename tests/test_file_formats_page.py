@@ -378,8 +378,3 @@ def test_tables_of_the_broker_are_on_the_page() -> None:
     used = set(re.findall(r'"(\w+\.(?:json|properties))"', source))
     shown = set(re.findall(r"^\| `config/(\w+\.(?:json|properties))` \|", PAGE.split("\n## Tables\n")[1], re.MULTILINE))
     assert shown == used
-
-
-def test_links_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", PAGE):
-        assert (PAGE_PATH.parent / target).exists(), target
