@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from rocketpy.errors import StartError
 from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig
 from rocketpy.protocol.bodies.codec import decode_body
@@ -110,24 +109,3 @@ async def test_several_nameservers_in_one_process_know_nothing_of_each_other(tmp
                 reply = await client.request(address, request)
                 topics.append(decode_body(reply.body, TopicList).topic_list)
             assert topics == [["t"], []]
-
-
-async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with running(tmp_path) as address:
-            port = int(address.rpartition(":")[2])
-            with pytest.raises(StartError, match=str(port)):
-                await run_nameserver(
-                    NamesrvConfig(kv_config_path=str(tmp_path / "kv.json")),
-                    NettyServerConfig(listen_port=port),
-                    host=LOOPBACK,
-                    disk=OsDisk(),
-                )
-
-
-async def test_a_damaged_kv_file_stops_the_start(tmp_path: Path) -> None:
-    (tmp_path / "kvConfig.json").write_text("{")
-    with trio.fail_after(PATIENCE_SECONDS), pytest.raises(BaseExceptionGroup) as caught:
-        async with running(tmp_path):
-            pass
-    assert caught.group_contains(StartError, match=r"kvConfig\.json")
