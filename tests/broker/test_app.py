@@ -36,6 +36,7 @@ from rocketpy.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.plug_in import PlugInMessageStore
+from rocketpy.store.results import PutMessageStatus
 from tests.blackbox.ports import broker_port, port_in_use
 from tests.patience import PATIENCE_SECONDS, PATIENT_BROKER, PATIENT_STORE
 from tests.remoting.patient_client import open_patient_client
@@ -247,6 +248,22 @@ async def test_a_store_in_use_is_named_and_left_as_it_is(tmp_path: Path) -> None
         with pytest.raises(StartError, match="store"):
             await run_alone(settings)
         assert sorted(str(path) for path in (tmp_path / "store").rglob("*")) == before
+
+
+class RefusingStore(PlugInMessageStore):
+    """A plug-in: takes no message."""
+
+    def writable_or_why(self) -> str:
+        return "not today"
+
+    def put(self, *message: object) -> tuple[PutMessageStatus, int, int]:
+        return PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1
+
+
+async def test_a_plug_in_stands_between_the_broker_and_its_store(tmp_path: Path) -> None:
+    plug_in = {"message_store_plug_in": f"{__name__}:RefusingStore"}
+    async with client_of(settings_at(tmp_path / "store", broker=plug_in)) as (client, at):
+        assert (await client.request(at.address, send())).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 class BreakingStore(PlugInMessageStore):
