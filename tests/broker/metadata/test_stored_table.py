@@ -10,12 +10,18 @@ from typing import TypeVar
 import pytest
 import trio
 
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.metadata.groups import SubscriptionGroupManager
+from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.stored_table import StoredTable
+from rocketpy.broker.metadata.topics import TopicConfigManager
+from rocketpy.clock import ManualClock
 from rocketpy.errors import DiskFullError, RemoteProtocolError, StartError
 from rocketpy.runner import run_inline
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.testing.sim.disk import ProcessDied, SimDisk
-from tests.broker.tables_of_a_broker import GOLDEN_CONFIG, make_tables
+from tests.broker.tables_of_a_broker import GOLDEN_CONFIG
+from tests.store.parts import Place
 
 T = TypeVar("T")
 
@@ -107,30 +113,40 @@ def test_a_damaged_file_gives_way_to_its_backup(tmp_path: Path, caplog: pytest.L
 
 
 @pytest.mark.parametrize("name", ["topics.json", "subscriptionGroup.json", "consumerOffset.json"])
-def test_a_table_cut_at_any_byte_is_read_from_its_backup(tmp_path: Path, name: str) -> None:
+def test_a_table_cut_at_any_byte_is_read_from_its_backup(name: str) -> None:
     """With bytes as Java writes them, through the managers themselves."""
     whole = (GOLDEN_CONFIG / name).read_bytes()
-
-    def loaded(content: bytes, backup: bytes) -> object:
-        (tmp_path / name).write_bytes(content)
-        (tmp_path / f"{name}.bak").write_bytes(backup)
-        tables = make_tables(tmp_path)
-        if name == "topics.json":
-            tables.topics.load()
-            return tables.topics.topic_config_table
-        if name == "subscriptionGroup.json":
-            tables.groups.load()
-            return tables.groups.subscription_group_table
-        tables.offsets.load()
-        return tables.offsets.offset_table
-
-    expected = loaded(whole, b"")
+    expected = loaded(name, whole)
     for cut in range(0, len(whole), max(1, len(whole) // 200)):
-        assert loaded(whole[:cut], whole) == expected, cut
+        assert loaded(name, whole[:cut], backup=whole) == expected, cut
         if cut:
-            for backup in (b"", whole[: cut // 2 + 1]):
-                with pytest.raises(StartError, match=f"{name} and its .bak cannot be read"):
-                    loaded(whole[:cut], backup)
+            with pytest.raises(StartError, match=f"{name} and its .bak cannot be read"):
+                loaded(name, whole[:cut])
+            with pytest.raises(StartError, match=f"{name} and its .bak cannot be read"):
+                loaded(name, whole[:cut], backup=whole[: cut // 2 + 1])
+
+
+def loaded(name: str, content: bytes, *, backup: bytes | None = None) -> object:
+    """Return the table that a manager reads."""
+    place = Place(SimDisk(), "/config")
+    place.write(f"/config/{name}", content)
+    if backup is not None:
+        place.write(f"/config/{name}.bak", backup)
+    path, disk = f"/config/{name}", place.disk
+    config = BrokerConfig(broker_name="b", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1")
+    if name == "topics.json":
+        topics = TopicConfigManager(config=config, path=path, disk=disk, run_blocking=run_inline, clock=ManualClock())
+        topics.load()
+        return topics.topic_config_table
+    if name == "subscriptionGroup.json":
+        groups = SubscriptionGroupManager(
+            config=config, path=path, disk=disk, run_blocking=run_inline, clock=ManualClock()
+        )
+        groups.load()
+        return groups.subscription_group_table
+    offsets = ConsumerOffsetManager(config=BrokerConfig(), path=path, disk=disk, run_blocking=run_inline)
+    offsets.load()
+    return offsets.offset_table
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
