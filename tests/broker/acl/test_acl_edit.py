@@ -56,12 +56,12 @@ def test_a_shorter_list_keeps_the_comments_of_what_goes() -> None:
 
 
 def test_an_account_is_appended() -> None:
-    added = PlainAccessConfig("newcomer", "a secret: with #signs", topic_perms=["x=PUB|SUB"], group_perms=["g=SUB"])
+    added = PlainAccessConfig("newcomer", "it's: a #secret", topic_perms=["x=PUB|SUB"], group_perms=["g=SUB"])
     assert with_account(COMMENTED, added) == COMMENTED.replace(
         "    admin: true\n",
         "    admin: true\n"
         "  - accessKey: newcomer\n"
-        "    secretKey: 'a secret: with #signs'\n"
+        "    secretKey: 'it''s: a #secret'\n"
         "    admin: false\n"
         "    topicPerms:\n"
         "      - x=PUB|SUB\n"
