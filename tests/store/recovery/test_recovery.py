@@ -135,36 +135,6 @@ def test_a_damaged_unit_in_the_middle_takes_no_sound_one_with_it(place: Place, d
     assert again.get(damaged + 1).message_count > 0
 
 
-@pytest.mark.parametrize("damage", ["magic", "size", "crc", "physical offset", "queue offset", "topic", "properties"])
-def test_a_record_that_is_not_valid_ends_the_log(place: Place, damage: str) -> None:
-    parts = Parts(place)
-    offsets = parts.put_all(bodies_of(5))
-    parts.kill()
-    record = offsets[3]
-    positions = {
-        "magic": (record + 4, b"\0"),
-        "size": (record + 3, b"\xff"),
-        "crc": (record + HEAD, b"\xff"),
-        "physical offset": (record + 35, b"\x01"),
-        "queue offset": (record + 27, b"\x07"),
-        "topic": (record + HEAD + 40 + 2, b"\0"),
-        "properties": (offsets[4] - 1, b"\0"),
-    }
-    position, content = positions[damage]
-    place.write(place.log_file(), content, position)
-    again = Parts(place, is_clean=False)
-    assert again.report.end_offset == record
-    assert again.bodies() == bodies_of(3)
-
-
-def test_a_queue_that_lost_its_last_units_is_completed_after_a_clean_shutdown(place: Place) -> None:
-    parts = Parts(place)
-    parts.put_all(bodies_of(10))
-    parts.close()
-    place.write(place.queue_file("TopicTest", 0), bytes(3 * UNIT_SIZE), 7 * UNIT_SIZE)
-    assert Parts(place).bodies() == bodies_of(10)
-
-
 def test_after_a_crash_the_walk_begins_at_the_last_durable_file(place: Place) -> None:
     parts = Parts(place)
     for number in range(8):
@@ -190,20 +160,6 @@ def test_units_lost_before_the_durable_file_are_found_out_and_made_from_the_begi
     again = Parts(place, is_clean=False, queue_file_size=8000, durable_before_ms=parts.clock.timestamp_ms())
     assert again.report.scanned_from == 0
     assert again.bodies() == bodies_of(240)
-
-
-def test_units_after_the_log_are_dropped(place: Place) -> None:
-    """The disk may keep units whose records it lost."""
-    parts = Parts(place)
-    offsets = parts.put_all(bodies_of(30))
-    parts.close()
-    place.write(place.log_file(), bytes(LOG_FILE_SIZE - offsets[12]), offsets[12])
-    again = Parts(place, is_clean=False)
-    assert again.queues.find("TopicTest", 0).max_offset == 12
-    again.kill()
-    content = b"".join(place.files(place.consume_queue).values())
-    assert [UNIT.unpack_from(content, n * UNIT_SIZE)[0] for n in range(12)] == offsets[:12]
-    assert content[12 * UNIT_SIZE :].strip(b"\0") == b""
 
 
 @pytest.mark.parametrize("count", [0, 30])
@@ -268,25 +224,6 @@ def test_a_last_file_that_was_cut_short_gets_its_length_back(place: Place) -> No
     assert place.disk.file_size(place.log_file()) == LOG_FILE_SIZE
     again.put_all(bodies_of(200, first=5))
     assert again.bodies() == bodies_of(205)
-
-
-def test_a_log_without_its_first_files_keeps_queue_offsets(place: Place) -> None:
-    """After retention has deleted the first files, rebuilt queues begin where the log does."""
-    parts = Parts(place)
-    parts.put_all(bodies_of(200))
-    first_left = next(
-        number for number, message in enumerate(parts.messages()) if message.physical_offset >= LOG_FILE_SIZE
-    )
-    parts.close()
-    place.disk.unlink(place.log_file())
-    for remove in (False, True):
-        if remove:
-            place.remove_tree(place.consume_queue)
-        again = Parts(place, is_clean=False)
-        queue = again.queues.find("TopicTest", 0)
-        assert (queue.min_offset, queue.max_offset) == (first_left, 200)
-        assert again.bodies() == bodies_of(200)[first_left:]
-        again.kill()
 
 
 @pytest.mark.parametrize(

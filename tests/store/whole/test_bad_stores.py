@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import reduce
 from operator import xor
 from pathlib import Path
@@ -388,43 +388,6 @@ def test_an_index_header_that_is_absurd_leads_to_no_wrong_message(
         place.remove_tree(place.root)
 
 
-def test_a_slot_of_the_index_may_hold_any_number(place: Place, snapshot: Snapshot) -> None:
-    name = index_names(snapshot)[0]
-    content = snapshot.files[name]
-    for number in (-1, 0, 39, 40, 41, (1 << 31) - 1):
-        slots = struct.pack(">i", number) * 20
-        outcome = opened(place, {**snapshot.files, name: content[:40] + slots + content[120:]})
-        assert isinstance(outcome, Seen)
-        assert outcome.records == snapshot.records
-        assert {key: record for key, record in outcome.keys.items() if record != snapshot.keys[key]} == {}
-        place.remove_tree(place.root)
-
-
 def test_a_deleted_index_is_rebuilt(place: Place, snapshot: Snapshot) -> None:
     files = {name: content for name, content in snapshot.files.items() if not name.startswith("index/")}
     assert_whole(snapshot, opened(place, files))
-
-
-# ---- twice ----------------------------------------------------------------------------------------------------------
-
-DAMAGES: dict[str, Callable[[dict[str, bytes]], object]] = {
-    "no queues": lambda files: [files.pop(name) for name in list(files) if name.startswith("consumequeue/")],
-    "no index": lambda files: [files.pop(name) for name in list(files) if name.startswith("index/")],
-    "no checkpoint": lambda files: files.pop("checkpoint"),
-    "no orderly-end": lambda files: files.pop("orderly-end", None),
-    "abort file by hand": lambda files: files.setdefault("abort", b""),
-    "no abort file": lambda files: files.pop("abort", None),
-}
-
-
-@pytest.mark.parametrize("first", DAMAGES)
-@pytest.mark.parametrize("second", DAMAGES)
-def test_two_files_gone_at_once_lose_nothing(snapshot: Snapshot, first: str, second: str) -> None:
-    files = dict(snapshot.files)
-    DAMAGES[first](files)
-    if second != first:
-        DAMAGES[second](files)
-    place = Place(SimDisk(), ROOT)
-    outcome = opened(place, files)
-    assert isinstance(outcome, Seen)
-    assert outcome.records == snapshot.records

@@ -26,6 +26,7 @@ from tests.store.damaged import QUEUES, ROOT, Snapshot, killed_store, look, stop
 from tests.store.golden_store import expected
 from tests.store.opened_store import opened
 from tests.store.parts import Place
+from tests.store.whole.test_bad_stores import RefusingDisk
 from tests.store.whole.test_golden_stores import unit_tags_code
 
 NOW_MS = 1_700_000_000_000
@@ -216,22 +217,15 @@ def test_a_locked_store_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_opened_is_never_taken_for_an_empty_one() -> None:
-    class Refusing(SimDisk):
-        refused = ""
-
-        def open(self, path: str, *, create: bool = False, read_only: bool = False):  # type: ignore[no-untyped-def]
-            if path == self.refused:
-                raise StoreError("cannot open: permission denied", path=path)
-            return super().open(path, create=create, read_only=read_only)
-
-    disk = Refusing()
+    disk = RefusingDisk()
     place = Place(disk, ROOT)
     write_store(place, stopped_store().files)
+    before = place.files(ROOT)
     disk.refused = place.log_file(0)
-    before = place.files(place.commit_log + "x")
     with pytest.raises(StoreError, match="cannot repair what cannot be read"):
         repair_store(disk, ROOT, timestamp_ms=NOW_MS)
-    assert place.files(place.commit_log + "x") == before
+    disk.refused = ""
+    assert place.files(ROOT) == before
 
 
 def test_without_space_for_what_is_kept_nothing_changes() -> None:

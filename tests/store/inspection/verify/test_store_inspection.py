@@ -159,40 +159,12 @@ def test_what_is_no_directory_is_an_error(tmp_path: Path) -> None:
 # ---- the log --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "damage", [broken_stores.flip_body, broken_stores.flip_total_size, broken_stores.flip_physical_offset]
-)
-def test_a_flipped_bit_is_found_at_its_record(damage: Callable[[BrokenStore], None], tmp_path: Path) -> None:
-    store = unpack("store-clean", tmp_path)
-    record = store.record()
-    damage(store)
-    assert places(store) == [(log(0), record.physical_offset)]
-    (found,) = store.inspect().damages
-    assert (found.begin_offset, found.end_offset) == (record.physical_offset, record.physical_offset + record.size)
-
-
 def test_a_wrong_topic_shows_where_its_queue_goes_on(tmp_path: Path) -> None:
     """The checksum covers the body only: it is the queue that knows."""
     store = unpack("store-clean", tmp_path)
     record = store.record()
     broken_stores.flip_topic(store)
     assert places(store)[:2] == [(log(0), record.physical_offset + record.size), (queue(), record.queue_offset * 20)]
-
-
-def test_garbage_is_walked_around(tmp_path: Path) -> None:
-    store = unpack("store-clean", tmp_path)
-    records = store.records()
-    broken_stores.garbage_in_log(store)
-    touched = [
-        each
-        for each in records
-        if each.physical_offset < FILE_SIZE + 9096 and each.physical_offset + each.size > FILE_SIZE + 5000
-    ]
-    (damage,) = store.inspect().damages
-    last = touched[-1]
-    assert (damage.begin_offset, damage.end_offset) == (touched[0].physical_offset, last.physical_offset + last.size)
-    assert store.inspect().summary().record_count == len(records) - len(touched)
-    assert places(store) == [(log(FILE_SIZE), touched[0].physical_offset - FILE_SIZE)]
 
 
 def test_a_record_inside_a_body_is_not_taken_for_one(tmp_path: Path) -> None:
