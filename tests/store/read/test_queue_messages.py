@@ -59,6 +59,9 @@ async def test_reads_end_the_burst_first(place: Place) -> None:
         assert await store.look_message_by_offset(physical_offset) is not None
         send(store, b"four")
         assert (await store.get_message("T", 0, 3, 1)).status is GetMessageStatus.FOUND
+        send(store, b"five", key=b"k")
+        found = await store.query_message("T", "k", 32, 0, 1 << 62)
+        assert [each.body for each in decode_messages(found.body)] == [b"five"]
 
 
 async def test_times_of_a_queue_and_of_the_store(place: Place) -> None:

@@ -151,3 +151,20 @@ async def test_a_log_in_several_directories(place: Place, autojump_clock: MockCl
         assert log_files(place) == {"a": [6, 8], "b": [], "c": [7]}
         first = store.min_offset_in_queue("T", 0)
         assert bodies_from(store, first) == [*range(340), *range(120)][first:]
+
+
+class FullDisk(SimDisk):
+    """Two disks: that of ``/full`` has no space."""
+
+    def free_bytes(self, path: str) -> int:
+        return 0 if path.startswith("/full/") else super().free_bytes(path)
+
+
+async def test_room_in_a_read_only_directory_is_none_for_the_log(autojump_clock: MockClock) -> None:
+    disk = FullDisk()
+    for path in ("/full/log", "/old/log"):
+        disk.make_directories(path)
+    directories = {"store_path_commit_log": "/full/log,/old/log", "read_only_commit_log_store_paths": "/old/log"}
+    async with opened(Place(disk, "/store"), **directories) as store:
+        await trio.sleep(11)
+        assert (store.writable_or_why() or "").startswith("the disk of /full/log is 100% full")
