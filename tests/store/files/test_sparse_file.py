@@ -8,7 +8,7 @@ from rocketpy.errors import DiskFullError
 from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.files.mapped_file_queue import MappedFileQueue
 from rocketpy.store.files.sparse_file import STEP_MAX, STEP_MIN, add_sparse_file, reserve_step
-from rocketpy.testing.sim.disk import SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.store.parts import Place
 
 SIZE = 6_000_000
@@ -38,6 +38,39 @@ def test_what_a_crash_has_left_half_made_is_not_taken_for_it(place: Place) -> No
     place.write(f"{place.root}/q.staged", b"old bytes" * 100)
     add_sparse_file(files, place.disk, 0, 400)
     assert place.read(f"{place.root}/q/{0:020d}") == bytes(400)
+
+
+def test_what_a_crash_has_left_does_not_come_back_with_the_next_loss_of_power() -> None:
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    files = files_of(place)
+    staged = disk.open("/store/q.staged", create=True)
+    staged.write(0, b"x" * 400)
+    staged.sync()
+    staged.close()
+    disk.sync_directory("/store")
+    add_sparse_file(files, disk, 0, 400)
+    disk.sync_directory("/store/q")
+    disk.lose_power(lambda count: 0)
+    assert b"x" not in place.read(f"/store/q/{0:020d}")
+
+
+def test_a_death_in_any_call_leaves_no_short_file_under_the_name() -> None:
+    """RocketMQ refuses a store with one."""
+    counted = SimDisk()
+    files = files_of(Place(counted, "/store"))
+    before = counted.change_count
+    add_sparse_file(files, counted, 0, 400, b"blank")
+    for call in range(1, counted.change_count - before + 1):
+        place = Place(SimDisk(), "/store")
+        assert isinstance(place.disk, SimDisk)
+        files = files_of(place)
+        place.disk.die_at_call(call)
+        with pytest.raises(ProcessDied):
+            add_sparse_file(files, place.disk, 0, 400, b"blank")
+        place.disk.kill_process()
+        for name in place.disk.list_directory("/store/q"):
+            assert place.read(f"/store/q/{name}") == b"blank" + bytes(395)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 
 import pytest
 
@@ -12,7 +13,7 @@ from rocketpy.errors import StoreError
 from rocketpy.store.index.file import IndexLayout
 from rocketpy.store.index.file_list import JAVA_LAYOUT, IndexFileList, index_file_name
 from rocketpy.store.recovery.checkpoint import load_checkpoint
-from rocketpy.testing.sim.disk import SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.turns import run_in_turn
 
 NOW = 1_700_000_000_000
@@ -142,6 +143,21 @@ def test_what_names_messages_beyond_the_end_of_the_log_goes_for_good(layout: Ind
     assert Index(disk, is_clean=is_clean, log_end_offset=500).found == (0, 0)
     disk.lose_power(lambda count: 0)
     assert disk.list_directory("/index") == []
+
+
+def test_what_a_recovery_deleted_that_died_is_gone_for_good_after_the_next() -> None:
+    for call in (1, 2, 3, 4, 5):
+        disk = SimDisk()
+        index = Index(disk)
+        index.put(range(1, 25))
+        index.files.sync_all()
+        disk.die_at_call(call)
+        with suppress(ProcessDied):
+            Index(disk, is_clean=False)
+        disk.kill_process()
+        Index(disk, is_clean=False)
+        disk.lose_power(lambda count: 0)
+        assert disk.list_directory("/index") == [], call
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

@@ -14,7 +14,7 @@ from rocketpy.store.append.batch import MessageBatch
 from rocketpy.store.layout import UNIT
 from rocketpy.store.queue.multi_dispatch import NAMES_MAX, Addressed, LmqLimit, MultiDispatch, name_fault
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim.disk import SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.store import golden_store
 from tests.store.parts import LOG_FILE_SIZE, Parts, Place
 
@@ -302,6 +302,30 @@ def test_recovery_makes_the_same_units(place: Place, queues_lost: bool) -> None:
     assert contents(again) == before
     life(again, iter(range(90, 99)))
     assert len(contents(again)["TopicTest", 0]) == 99
+
+
+def test_death_at_every_call() -> None:
+    """Whatever a crash leaves, each message that is there is in all of its queues."""
+    disk = SimDisk()
+    life(parts_at(Place(disk, "/store"), queue_file_size=200), iter(range(24)))
+    calls = disk.change_count
+    assert calls > 40
+    for call in range(1, calls + 1):
+        disk = SimDisk()
+        place = Place(disk, "/store")
+        disk.die_at_call(call)
+        with pytest.raises(ProcessDied):
+            life(parts_at(place, queue_file_size=200), iter(range(24)))
+        (disk.lose_power if call % 2 else disk.kill_process)()
+        parts = parts_at(place, is_clean=False, queue_file_size=200)
+        count = len(contents(parts).get(("TopicTest", 0), []))
+        wanted: dict[tuple[str, int], list[bytes]] = {}
+        for number in range(count):
+            topics = {"TopicTest", *(("%LMQ%a",), ("%LMQ%a", "Audit"), (), ("Audit",))[number % 4]}
+            for topic in topics:
+                wanted.setdefault((topic, 0), []).append(b"%d" % number)
+        assert contents(parts) == wanted, call
+        parts.kill()
 
 
 # ---- beside Java ----------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from rocketpy.store.inspection.repair.steps import (
 from rocketpy.store.inspection.verify.inventory import QueueFiles, StoreFile
 from rocketpy.store.layout import UNIT_SIZE
 from rocketpy.store.recovery.checkpoint import CHECKPOINT_SIZE, DurableEnds, load_checkpoint
-from rocketpy.testing.sim.disk import SimDisk
+from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.store.parts import Place
 
 ROOT = "/store"
@@ -195,6 +195,44 @@ def test_a_step_does_what_it_says_and_keeps_what_was_there(name: str) -> None:
     step.apply(workshop(place))
     check(place, case)
     assert kept(place) == case.keeps
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_dying_in_any_call_and_beginning_again_leads_to_the_same_store(name: str) -> None:
+    """With the power, so that nothing survives that was not synced; what was there is then kept at least once."""
+    case, counted = CASES[name], store()
+    assert isinstance(counted.disk, SimDisk)
+    case.step.apply(workshop(counted))
+    for call in range(1, counted.disk.change_count + 1):
+        place = store()
+        assert isinstance(place.disk, SimDisk)
+        place.disk.die_at_call(call)
+        with pytest.raises(ProcessDied):
+            case.step.apply(workshop(place))
+        place.disk.lose_power(choose=lambda count: 0)
+        again(case.step, place)
+        check(place, case)
+        pieces = b"".join(kept(place))
+        assert all(piece in pieces for piece in case.keeps), f"dying in call {call} has lost something"
+
+
+def again(step: RepairStep, place: Place) -> None:
+    """Plan the rest again, as the next repair does: by the existing files and their lengths."""
+    disk = place.disk
+    if isinstance(step, SetLength):
+        length = disk.file_size(step.path)
+        if length != step.size:
+            attrs.evolve(step, length=length).apply(workshop(place))
+        return
+    if isinstance(step, CutLog):
+        files = tuple(file for file in step.files if disk.exists(file.path))
+        if files:
+            attrs.evolve(step, files=files).apply(workshop(place))
+        return
+    if isinstance(step, CutQueue):
+        left = tuple(file for file in step.queue.files if disk.exists(file.path))
+        step = attrs.evolve(step, queue=attrs.evolve(step.queue, files=left))
+    step.apply(workshop(place))
 
 
 def test_the_checkpoint_says_from_where_and_what_java_takes_for_durable() -> None:
