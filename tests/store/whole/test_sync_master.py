@@ -38,6 +38,7 @@ def check_written(master: SyncMaster) -> None:
 
 async def test_without_a_slave_the_answer_leaves_with_its_burst(autojump_clock: Jumping) -> None:
     async with open_sync_master() as master:
+        assert master.store.waits_for_storing
         master.put()
         master.put()
         assert master.answers == []
