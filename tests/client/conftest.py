@@ -6,9 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.lite_pull.config import LitePullConfig
+from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from tests.client.fake_cluster import FakeCluster, open_fake_cluster
 
 TOPIC = "TopicTest"
+FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+LITE_FIRST = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 
 
 @pytest.fixture

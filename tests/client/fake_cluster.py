@@ -24,9 +24,13 @@ from rocketpy.protocol.bodies.heartbeat import HeartbeatData
 from rocketpy.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.frame import encode_frame
-from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+from rocketpy.protocol.headers.client import (
+    GetConsumerListByGroupRequestHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+    UnregisterClientRequestHeader,
+)
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader
 from rocketpy.protocol.headers.offset import (
@@ -88,7 +92,6 @@ class Scripted:
         self._refusals: dict[int, tuple[int, str]] = {}
         self._silent: set[int] = set()
         self._processors: dict[int, Processor] = {}
-        self._answers: dict[int, Processor] = {}
 
     def refuse(self, code: int, response_code: int, remark: str = "no") -> None:
         """Answer requests of this code with an error from now on."""
@@ -98,14 +101,9 @@ class Scripted:
         """Do not answer requests of this code from now on."""
         self._silent.add(code)
 
-    def answer_with(self, code: int, processor: Processor) -> None:
-        """Answer requests of this code with another processor from now on."""
-        self._answers[code] = processor
-
     def behave(self) -> None:
         """Answer as a broker should from now on."""
         self.spoil = None
-        self._answers.clear()
         self._refusals.clear()
         self._silent.clear()
 
@@ -133,10 +131,7 @@ class Scripted:
                 return DEFERRED
             if request.code in self._refusals:
                 raise RequestError(*self._refusals[request.code])
-            if request.code in self._answers:
-                answer = self._answers[request.code](connection, request)
-            else:
-                answer = self._processors[request.code](connection, request)
+            answer = self._processors[request.code](connection, request)
             if self.spoil is None or not isinstance(answer, RemotingCommand):
                 return answer
             spoiled = self.spoil(connection, request, answer)
@@ -147,12 +142,11 @@ class Scripted:
 
         self.dispatcher.register(code, scripted)
 
-    async def run(
-        self,
-        network: Network | None = None,
-        *,
-        task_status: trio.TaskStatus[None],
-    ) -> None:
+    def answer(self, code: int, body: bytes | None = None, *, header: object = None) -> None:
+        """Serve a code: answer with a header and a body, or with nothing but success."""
+        self.register(code, lambda connection, request: make_response(request, header=header, body=body))
+
+    async def run(self, network: Network | None = None, *, task_status: trio.TaskStatus[None]) -> None:
         """Serve until cancelled, on a port that the network chooses."""
         network = network or SocketNetwork()
         host = "127.0.0.1" if isinstance(network, SocketNetwork) else network.local_address()
@@ -257,6 +251,12 @@ class FakeBroker(Scripted):
         if self.server is not None:
             self.server.flush_replies()
         return message
+
+    def let_join(self, group: str, *client_ids: str) -> None:
+        """Let a group have other members, and notify the client that has asked first."""
+        self.other_members = list(client_ids)
+        header = NotifyConsumerIdsChangedRequestHeader(group)
+        self.peers[0].oneway(make_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
 
     def bodies(self, topic: str) -> list[bytes]:
         """The bodies of a topic, queue by queue."""

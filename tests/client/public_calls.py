@@ -23,8 +23,6 @@ from rocketpy.client.client import (
 )
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
-from rocketpy.client.consumer.config import ConsumerConfig
-from rocketpy.client.consumer.lite_pull.config import LitePullConfig
 from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.client.environment import ClientEnvironment
@@ -34,15 +32,13 @@ from rocketpy.client.replies import reply_to
 from rocketpy.protocol.batch import encode_batch_body
 from rocketpy.protocol.bodies.acl import PlainAccessConfig
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
-from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue
+from tests.client.conftest import FIRST, LITE_FIRST
 
 TOPIC = "TopicTest"
 GROUP = "g"
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
-FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-LITE = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 HANDLED_SECONDS = 40.0
 """How long a consumer waits for a message that may never come."""
 CALL_SECONDS = 300.0
@@ -268,7 +264,7 @@ def _polling(call: Callable[[Caller, Any], Awaitable[object]]) -> Call:
     """Call a subscribed lite pull consumer that has its queues."""
 
     async def make(caller: Caller) -> object:
-        async with caller.client.lite_pull_consumer(GROUP, TOPIC, config=LITE) as consumer:
+        async with caller.client.lite_pull_consumer(GROUP, TOPIC, config=LITE_FIRST) as consumer:
             with trio.move_on_after(HANDLED_SECONDS):
                 while QUEUE not in await consumer.wait_assigned():
                     await trio.sleep(1)
@@ -309,7 +305,7 @@ async def _resubscribed(caller: Caller, consumer: Any) -> None:
 
 
 async def _assigning(caller: Caller) -> object:
-    async with caller.client.lite_pull_consumer("lite", config=LITE) as consumer:
+    async with caller.client.lite_pull_consumer("lite", config=LITE_FIRST) as consumer:
         await consumer.assign([QUEUE])
         return await consumer.poll(10.0)
 

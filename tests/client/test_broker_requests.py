@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import trio
 
-from rocketpy.client.broker_requests import ANY_GROUP
 from rocketpy.client.instance import ClientInstance
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.codec import decode_body
@@ -126,13 +125,3 @@ async def test_what_needs_no_answer_reaches_its_group_and_nobody_else(cluster: F
             broker.oneway(make_request(codes[1], NotifyConsumerIdsChangedRequestHeader("nobody")))
             await until(lambda: len(got) == 3)
     assert sorted(got) == [("g", 40), ("g", 220), ("p", 39)]
-
-
-async def test_a_reply_goes_to_whoever_waits_for_replies(cluster: FakeCluster) -> None:
-    async def take(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        return make_response(request)
-
-    async with opened(cluster.address) as instance:
-        broker = await connected(cluster, instance)
-        with instance.broker_requests.handling(ANY_GROUP, {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: take}):
-            assert (await asked(broker, make_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT))).code == 0

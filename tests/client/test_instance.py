@@ -22,12 +22,6 @@ async def test_clients_of_one_process_have_ids_of_their_own(cluster: FakeCluster
         assert first.client_id != second.client_id
 
 
-async def test_the_blocks_own_exception_leaves_as_it_is(cluster: FakeCluster) -> None:
-    with pytest.raises(KeyError, match="mine"):
-        async with opened(cluster.address):
-            raise KeyError("mine")
-
-
 async def test_codes_that_are_expected_are_no_errors(cluster: FakeCluster) -> None:
     async with opened(cluster.address) as instance:
         request = make_request(RequestCode.GET_NAMESRV_CONFIG)

@@ -7,6 +7,7 @@ import re
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from rocketpy.client.route_finder import TopicTemplate
 from rocketpy.errors import ClientError
@@ -36,14 +37,6 @@ async def test_a_new_topic_is_sent_to_where_the_template_is(cluster: FakeCluster
         cluster.add_topic("NewTopic", 8)
         await instance.routes.refresh()
         assert len(await instance.routes.publish_queues("NewTopic")) == 8
-
-
-async def test_an_unknown_topic_without_a_template(cluster: FakeCluster) -> None:
-    del cluster.name_server.routes["TBW102"]
-    async with opened(cluster.address) as instance:
-        for ask in (instance.routes.publish_queues, instance.routes.subscribe_queues):
-            with pytest.raises(ClientError, match="CODE: 10005  DESC: No route info of this topic: Nowhere"):
-                await ask("Nowhere")
 
 
 async def test_an_error_about_a_route_says_what_is_missing(cluster: FakeCluster) -> None:
@@ -94,9 +87,7 @@ async def test_a_route_is_kept_when_a_fresh_nameserver_does_not_know_it(cluster:
         assert await instance.routes.publish_address(queues[0]) == cluster.broker.address
 
 
-async def test_a_refresh_without_nameservers_leaves_what_is_known(
-    cluster: FakeCluster, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_a_refresh_without_nameservers_leaves_what_is_known(cluster: FakeCluster, mock_clock: MockClock) -> None:
     async with opened(cluster.address, mq_client_api_timeout=50) as instance:
         queues = await instance.routes.publish_queues(TOPIC)
         cluster.name_server.refuse(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SYSTEM_ERROR)

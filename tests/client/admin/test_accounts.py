@@ -11,7 +11,6 @@ from rocketpy.client.config import ClientConfig
 from rocketpy.errors import BrokerError
 from rocketpy.protocol.bodies.acl import PlainAccessConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import make_response
 from rocketpy.protocol.headers.admin import GetBrokerAclConfigResponseHeader
 from rocketpy.protocol.signature import SessionCredentials
 from tests.client.admin.conftest import BROKER, CLUSTER
@@ -68,9 +67,7 @@ async def test_a_broker_with_one_file_of_accounts_says_less(cluster: FakeCluster
     header = GetBrokerAclConfigResponseHeader(
         version='{"counter":3,"timestamp":5}', broker_name="b", broker_addr="a:1", cluster_name="c"
     )
-    cluster.broker.register(
-        RequestCode.GET_BROKER_CLUSTER_ACL_INFO, lambda connection, request: make_response(request, header=header)
-    )
+    cluster.broker.answer(RequestCode.GET_BROKER_CLUSTER_ACL_INFO, header=header)
     async with open_admin_client(cluster.address) as admin:
         found = await admin.accounts.version(cluster.broker.address)
     assert found.all_acl_config_data_version is None

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import pytest
-import trio
 
 from rocketpy.client.admin.brokers import read_settings, settings_body
 from rocketpy.client.client import open_admin_client
 from rocketpy.errors import BrokerError
 from rocketpy.protocol.bodies.route import BrokerData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import make_response
 from rocketpy.protocol.message import Message
 from tests.client.admin.conftest import BROKER, CLUSTER, RealScene, T
 from tests.client.fake_cluster import FakeCluster
-from tests.patience import PATIENCE_SECONDS
 
 
 async def test_the_cluster_and_the_figures_of_a_broker(real: RealScene) -> None:
@@ -34,21 +31,6 @@ async def test_settings_are_shown_and_changed(real: RealScene) -> None:
     with pytest.raises(BrokerError, match="CODE: 16") as caught:
         await brokers.update_config(real.broker, {"rocketmqHome": "elsewhere"})
     assert caught.value.response_code == ResponseCode.NO_PERMISSION
-
-
-async def test_a_statistic_of_a_topic(real: RealScene) -> None:
-    await real.send(Message(T, b"x"))
-    with trio.fail_after(PATIENCE_SECONDS):
-        while True:
-            try:
-                found = await real.admin.brokers.stats(real.broker, "TOPIC_PUT_NUMS", T)
-            except BrokerError:
-                await trio.sleep(0.05)
-            else:
-                break
-    assert found.stats_minute.sum >= 0
-    with pytest.raises(BrokerError, match="The stats <TOPIC_PUT_NUMS> <Gone> not exist"):
-        await real.admin.brokers.stats(real.broker, "TOPIC_PUT_NUMS", "Gone")
 
 
 async def test_the_units_of_a_queue(real: RealScene) -> None:
@@ -73,7 +55,7 @@ async def test_settings_with_strange_characters_survive(cluster: FakeCluster) ->
     assert read_settings(settings_body(settings)) == settings
     assert read_settings(None) == {}
     code = RequestCode.UPDATE_BROKER_CONFIG
-    cluster.broker.register(code, lambda connection, request: make_response(request))
+    cluster.broker.answer(code)
     async with open_admin_client(cluster.address) as admin:
         await admin.brokers.update_config(cluster.broker.address, {"a": "1", "b": "2"})
     assert cluster.broker.asked(code)[0].body == b"a=1\nb=2\n"

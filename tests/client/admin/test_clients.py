@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from rocketpy.client.client import open_admin_client, open_producer
 from rocketpy.errors import BrokerError, ClientError, RemotingTimeoutError
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.connection import ConsumerConnection, ProducerConnection
-from rocketpy.protocol.bodies.offset import GetConsumerStatusBody
 from rocketpy.protocol.bodies.running import ConsumerRunningInfo
 from rocketpy.protocol.codes import MQ_VERSION, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
@@ -65,15 +65,6 @@ async def test_a_consumer_says_how_it_is(real: RealScene) -> None:
             await real.admin.clients.running_info("g", "elsewhere")
 
 
-async def test_offsets_in_the_memory_of_consumers(real: RealScene) -> None:
-    async def status(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        return make_response(request, body=encode_body(GetConsumerStatusBody({QUEUE: 7})))
-
-    async with real.online("g", handlers={RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: status}) as client_id:
-        assert await real.admin.clients.offsets(T, "g") == {client_id: {QUEUE: 7}}
-        assert await real.admin.clients.offsets(T, "g", client_id) == {client_id: {QUEUE: 7}}
-
-
 async def test_a_group_without_members_is_an_error_also_where_a_broker_says_it_without_one(
     cluster: FakeCluster,
 ) -> None:
@@ -83,7 +74,7 @@ async def test_a_group_without_members_is_an_error_also_where_a_broker_says_it_w
         (RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerConnection()),
     ):
         answer = encode_body(body)
-        cluster.broker.register(code, lambda connection, request, answer=answer: make_response(request, body=answer))
+        cluster.broker.answer(code, answer)
     async with open_admin_client(cluster.address) as admin:
         with pytest.raises(ClientError, match="Not found the consumer group connection: g") as caught:
             await admin.clients.consumers("g")
@@ -101,12 +92,10 @@ async def test_a_route_without_an_address_asks_nobody(cluster: FakeCluster) -> N
             await admin.clients.running_info("g", "c")
 
 
-async def test_a_consumer_has_three_times_as_long_to_answer(
-    cluster: FakeCluster, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_a_consumer_has_three_times_as_long_to_answer(cluster: FakeCluster, mock_clock: MockClock) -> None:
     cluster.add_topic("%RETRY%g")
     code = RequestCode.GET_CONSUMER_RUNNING_INFO
-    cluster.broker.register(code, lambda connection, request: make_response(request))
+    cluster.broker.answer(code)
     cluster.broker.be_silent(code)
     async with open_admin_client(cluster.address) as admin:
 

@@ -9,7 +9,6 @@ from rocketpy.errors import BrokersError, ClientError
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.stats import ConsumeStats, OffsetWrapper
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import make_response
 from rocketpy.protocol.message import Message, MessageQueue
 from tests.client.admin.conftest import BROKER, RealScene, T
 from tests.client.conftest import TOPIC
@@ -52,16 +51,6 @@ async def test_progress_is_set_shown_and_cloned(real: RealScene) -> None:
     assert (await offsets.progress_of_all(real.broker, is_order=True)).total_diff == 0
 
 
-async def test_what_all_groups_have_passed(real: RealScene) -> None:
-    await real.send(*(Message(T, b"%d" % number) for number in range(3)))
-    for group, offset in (("slow", 1), ("fast", 3)):
-        await real.admin.offsets.commit(real.broker, group, QUEUE, offset)
-    found = await real.admin.offsets.corrections(real.broker, T, "fast")
-    assert found[0] == 1
-    without = await real.admin.offsets.corrections(real.broker, T, "fast", filter_groups=["slow"])
-    assert without[0] != 1
-
-
 async def test_a_group_that_nobody_knows_or_that_has_no_offset(real: RealScene) -> None:
     with pytest.raises(ClientError, match="CODE: 17"):
         await real.admin.offsets.progress("nobody")
@@ -76,7 +65,7 @@ async def test_a_group_that_nobody_knows_or_that_has_no_offset(real: RealScene) 
 async def test_offsets_are_cloned_from_a_group_that_is_offline_if_that_is_said(cluster: FakeCluster) -> None:
     code = RequestCode.CLONE_GROUP_OFFSET
     cluster.add_topic("%RETRY%source")
-    cluster.broker.register(code, lambda connection, request: make_response(request))
+    cluster.broker.answer(code)
     async with open_admin_client(cluster.address) as admin:
         assert await admin.offsets.clone("source", "target", TOPIC, offline=True) == [cluster.broker.address]
     assert [each.ext_fields for each in cluster.broker.asked(code)] == [
@@ -90,7 +79,7 @@ async def test_the_progress_on_several_brokers_is_one_and_a_missing_part_an_erro
     for broker in two_brokers.brokers:
         table = {MessageQueue(TOPIC, broker.name, 0): OffsetWrapper(10, 4)}
         body = encode_body(ConsumeStats(table, 1.5))
-        broker.register(code, lambda connection, request, body=body: make_response(request, body=body))
+        broker.answer(code, body)
     async with open_admin_client(two_brokers.address) as admin:
         stats = await admin.offsets.progress("g")
         assert ({each.broker_name for each in stats.offset_table}, stats.consume_tps) == ({"broker-a", "broker-b"}, 3.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from rocketpy.client.admin.requests import AdminRequests, cluster_addresses, masters
 from rocketpy.errors import BrokerError, BrokersError, ClientError, RemotingConnectError, RemotingTimeoutError
@@ -67,9 +68,7 @@ async def test_all_are_asked_and_failures_are_beside_the_results(cluster: FakeCl
             await requests.each(["bad1", "bad2"], ask)
 
 
-async def test_a_request_ends_with_the_time_of_the_admin_client(
-    cluster: FakeCluster, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_a_request_ends_with_the_time_of_the_admin_client(cluster: FakeCluster, mock_clock: MockClock) -> None:
     cluster.broker.be_silent(RequestCode.HEART_BEAT)
     async with opened(cluster.address) as instance:
         for count, (requests, given, seconds) in enumerate(
@@ -90,7 +89,7 @@ async def test_a_request_ends_with_the_time_of_the_admin_client(
             assert found == pytest.approx(seconds, abs=0.1)
 
 
-async def test_a_nameserver_has_the_same_time(cluster: FakeCluster, mock_clock: trio.testing.MockClock) -> None:
+async def test_a_nameserver_has_the_same_time(cluster: FakeCluster, mock_clock: MockClock) -> None:
     cluster.name_server.be_silent(RequestCode.GET_BROKER_CLUSTER_INFO)
     async with opened(cluster.address) as instance:
 

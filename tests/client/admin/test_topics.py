@@ -96,6 +96,13 @@ async def test_a_broker_that_refuses_hides_nothing_of_the_others(two_brokers: Fa
     assert [each.topic for each in second.created] == ["New"]
 
 
+async def test_a_topic_in_order_is_asked_for_as_one(cluster: FakeCluster) -> None:
+    async with open_admin_client(cluster.address) as admin:
+        for order in (True, False):
+            await admin.topics.update(cluster.broker.address, TopicConfig("New", order=order))
+    assert [each.order for each in cluster.broker.created] == [True, False]
+
+
 async def test_a_topic_like_another_is_asked_for_five_times_and_one_broker_is_enough(two_brokers: FakeCluster) -> None:
     first, second = two_brokers.brokers
     first.refuse(RequestCode.UPDATE_AND_CREATE_TOPIC, ResponseCode.SYSTEM_ERROR, "no")

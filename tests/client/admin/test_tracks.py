@@ -65,9 +65,7 @@ async def test_what_fails_for_one_group_is_part_of_its_track(cluster: FakeCluste
     groups = encode_body(GroupList(["a-strange", "b-broken", "c-unheard"]))
     strange = encode_body(ConsumerConnection([Connection("c", "127.0.0.1:1")]))
     answers = {"a-strange": strange, "b-broken": b"garbage"}
-    cluster.broker.register(
-        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, lambda connection, request: make_response(request, body=groups)
-    )
+    cluster.broker.answer(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, groups)
     cluster.broker.register(
         RequestCode.GET_CONSUMER_CONNECTION_LIST,
         lambda connection, request: make_response(request, body=answers[(request.ext_fields or {})["consumerGroup"]]),

@@ -22,7 +22,7 @@ from rocketpy.protocol.java_hash import java_hash
 from rocketpy.protocol.message import MessageQueue
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import STORE_TIMESTAMP, FakeCluster
-from tests.patience import PATIENCE_SECONDS, until, until_blocked
+from tests.patience import until_blocked
 
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 SOON = ClientConfig(mq_client_api_timeout=100, poll_name_server_interval=3_600_000)
@@ -47,19 +47,6 @@ async def test_a_pull_says_what_is_there_and_where_to_go_on(cluster: FakeCluster
     header = read_header(cluster.broker.asked(RequestCode.PULL_MESSAGE)[0], PullMessageRequestHeader)
     assert (header.consumer_group, header.max_msg_nums, header.sys_flag, header.subscription) == ("g", 32, 4, "*")
     assert (header.expression_type, header.sub_version, header.broker_name) == ("TAG", 0, "broker-a")
-
-
-async def test_a_held_pull_is_answered_by_the_next_message(cluster: FakeCluster) -> None:
-    async with open_pull_consumer(cluster.address, group="g") as consumer, trio.open_nursery() as nursery:
-
-        async def put_soon() -> None:
-            await until(lambda: cluster.broker.waiting)
-            cluster.broker.put(TOPIC, 0, b"awaited")
-
-        nursery.start_soon(put_soon)
-        with trio.fail_after(PATIENCE_SECONDS):
-            found = await consumer.pull(QUEUE, 0, suspend_ms=15_000)
-    assert [each.body for each in found.messages] == [b"awaited"]
 
 
 async def test_patience_is_the_suspension_and_what_remains_of_the_timeout(cluster: FakeCluster) -> None:
@@ -95,23 +82,6 @@ async def test_a_refusal_is_a_broker_error(cluster: FakeCluster, code: ResponseC
         with pytest.raises(BrokerError, match="no such thing") as caught:
             await consumer.pull(QUEUE, 0)
     assert caught.value.response_code == code
-
-
-async def test_the_next_pull_goes_where_the_last_one_said(two_brokers: FakeCluster) -> None:
-    master, slave = two_brokers.brokers
-    two_brokers.name_server.routes[TOPIC] = TopicRouteData(
-        queue_datas=[QueueData("broker-a", 1, 1, 6)],
-        broker_datas=[BrokerData("cluster", "broker-a", {0: master.address, 1: slave.address})],
-    )
-    for broker in (master, slave):
-        broker.put(TOPIC, 0, b"0")
-        broker.put(TOPIC, 0, b"1")
-    async with open_pull_consumer(two_brokers.address, group="g") as consumer:
-        master.suggested_broker_id = 1
-        await consumer.pull(QUEUE, 0)
-        await consumer.pull(QUEUE, 1)
-    assert len(master.asked(RequestCode.PULL_MESSAGE)) == 1
-    assert len(slave.asked(RequestCode.PULL_MESSAGE)) == 1
 
 
 def pair(cluster: FakeCluster, **addresses: str) -> TopicRouteData:
@@ -267,25 +237,6 @@ async def test_other_refusals_of_progress_are_errors(cluster: FakeCluster) -> No
             await consumer.consumer_offset(QUEUE)
 
 
-@pytest.mark.parametrize(
-    ("start", "offset"),
-    [
-        ("beginning", 2),
-        ("end", 10),
-        ("stored", 2),
-        (STORE_TIMESTAMP + 4100, 4),
-        (-3, 7),
-        (-100, 2),
-    ],
-)
-async def test_where_reading_begins(cluster: FakeCluster, start: str | int, offset: int) -> None:
-    for number in range(10):
-        cluster.broker.put(TOPIC, 0, b"%d" % number)
-    cluster.broker.min_offsets[TOPIC, 0] = 2
-    async with open_pull_consumer(cluster.address, group="g") as consumer:
-        assert await consumer.start_offset(QUEUE, start) == offset
-
-
 async def test_reading_goes_on_where_the_group_stopped(cluster: FakeCluster) -> None:
     cluster.broker.progress["g", TOPIC, 0] = 5
     async with open_pull_consumer(cluster.address, group="g") as consumer:
@@ -317,17 +268,6 @@ async def test_a_topic_is_read_to_its_end_and_progress_recorded(two_brokers: Fak
         assert await drain(consumer) == [b"later"]
         assert len(await drain(consumer, start="beginning")) == 101
     assert first.progress == {("g", TOPIC, 0): 26, ("g", TOPIC, 1): 25}
-
-
-async def test_following_from_the_end_sees_only_what_is_new(cluster: FakeCluster) -> None:
-    cluster.broker.put(TOPIC, 0, b"old")
-    async with (
-        open_pull_consumer(cluster.address, group="g") as consumer,
-        consumer.open_messages(TOPIC, start="end") as messages,
-    ):
-        cluster.broker.put(TOPIC, 1, b"new")
-        with trio.fail_after(PATIENCE_SECONDS):
-            assert (await anext(messages)).body == b"new"
 
 
 async def test_tags_are_chosen(cluster: FakeCluster) -> None:

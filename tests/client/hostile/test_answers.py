@@ -7,6 +7,7 @@ import tracemalloc
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.codes import RequestCode
@@ -127,9 +128,7 @@ async def outcome(name: str, caller: Caller) -> str:
 
 
 @pytest.mark.parametrize("code", CALL_OF, ids=lambda code: code.name)
-async def test_a_spoiled_answer_is_a_result_or_an_error_of_ours(
-    code: RequestCode, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_spoiled_answer_is_a_result_or_an_error_of_ours(code: RequestCode, autojump_clock: MockClock) -> None:
     """Twice for each way; then the call works again, with the client that has heard all that."""
     name = CALL_OF[code]
     async with open_lying_world() as (cluster, environment), open_caller(cluster, environment) as caller:
@@ -146,7 +145,7 @@ async def test_a_spoiled_answer_is_a_result_or_an_error_of_ours(
         assert await outcome(name, caller) == "a result"
 
 
-async def test_no_request_code_of_the_client_is_missing(autojump_clock: trio.testing.MockClock) -> None:
+async def test_no_request_code_of_the_client_is_missing(autojump_clock: MockClock) -> None:
     """Those that all calls together send."""
     async with open_lying_world() as (cluster, environment), open_caller(cluster, environment) as caller:
         for name in CALLS | MORE_CALLS:
@@ -166,9 +165,7 @@ async def test_no_request_code_of_the_client_is_missing(autojump_clock: trio.tes
     ],
     ids=lambda code: code.name,
 )
-async def test_no_body_costs_more_memory_than_frames_may_have(
-    code: RequestCode, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_no_body_costs_more_memory_than_frames_may_have(code: RequestCode, autojump_clock: MockClock) -> None:
     """Numbers in it, of queues for one, are not lengths of what the client makes of it."""
     async with open_lying_world() as (cluster, environment):
         tracemalloc.start()

@@ -11,107 +11,26 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from rocketpy.client.client import Client, open_client
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
-from rocketpy.client.consumer.config import ConsumerConfig
-from rocketpy.client.consumer.lite_pull.config import LitePullConfig
-from rocketpy.client.producer.transaction import LocalTransactionState, Transaction
-from rocketpy.errors import RocketpyError
-from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import encode_frame
-from rocketpy.protocol.message import Message, MessageExt, MessageQueue
+from rocketpy.protocol.message import MessageQueue
 from rocketpy.remoting.connection import Connection
-from tests.client.conftest import TOPIC
+from tests.client.conftest import FIRST, LITE_FIRST, TOPIC
 from tests.client.hostile.conftest import World
 
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
-FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-LITE = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 PULLS = (RequestCode.PULL_MESSAGE,)
 BOUND_SECONDS = 35.0
 """A pull waits longest: 30 seconds."""
 
 
 # ---- calls ---------------------------------------------------------------------------------------------------------
-
-
-async def _send(client: Client) -> object:
-    async with client.producer("p") as producer:
-        return await producer.send(Message(TOPIC, b"x"), queue=QUEUE)
-
-
-async def _send_nowait(client: Client) -> object:
-    async with client.producer("p") as producer:
-        return await producer.send_nowait(Message(TOPIC, b"x"), queue=QUEUE)
-
-
-async def _batched(client: Client) -> object:
-    async with client.producer("p") as producer, producer.batching() as batching:
-        return await batching.send(Message(TOPIC, b"x"))
-
-
-async def _check(half: MessageExt) -> LocalTransactionState:
-    return LocalTransactionState.UNKNOW
-
-
-async def _in_transaction(client: Client) -> object:
-    async def execute(transaction: Transaction) -> LocalTransactionState:
-        executed.append(transaction)
-        return LocalTransactionState.COMMIT_MESSAGE
-
-    executed: list[Transaction] = []
-    async with client.transaction_producer("p", check=_check) as producer:
-        try:
-            return await producer.send_in_transaction(Message(TOPIC, b"x"), execute)
-        except RocketpyError:
-            assert not executed, "the local transaction runs for a stored half message only"
-            raise
-
-
-async def _request(client: Client) -> object:
-    """A request that is stored, and whose reply does not come, is one that works."""
-    async with client.producer("p") as producer:
-        try:
-            await producer.request(Message(TOPIC, b"x"), timeout_s=3.0)
-        except RocketpyError as failure:
-            if "CODE: 10006" in str(failure):
-                return failure
-            raise
-    raise AssertionError("nothing replies")
-
-
-async def _pull(client: Client) -> object:
-    async with client.pull_consumer("pull") as consumer:
-        return await consumer.pull(QUEUE, 0)
-
-
-async def _stream(client: Client) -> object:
-    async with (
-        client.pull_consumer("pull") as consumer,
-        consumer.open_messages(TOPIC, start="beginning", until_end=True) as stream,
-    ):
-        return [each async for each in stream]
-
-
-async def _ask_offset(client: Client) -> object:
-    return await client.admin(timeout_ms=3000).offsets.max_offset(QUEUE)
-
-
-CALLS: dict[str, tuple[Callable[[Client], Awaitable[object]], tuple[RequestCode, ...]]] = {
-    "producer": (_send, SENDS),
-    "async": (_send_nowait, SENDS),
-    "batching": (_batched, SENDS),
-    "transaction": (_in_transaction, SENDS),
-    "request-reply": (_request, SENDS),
-    "pull": (_pull, PULLS),
-    "stream": (_stream, PULLS),
-    "admin": (_ask_offset, (RequestCode.GET_MAX_OFFSET,)),
-}
 
 
 # ---- members of a group --------------------------------------------------------------------------------------------
@@ -134,7 +53,7 @@ async def _orderly(client: Client, handled: list[bytes]) -> None:
 
 
 async def _polling(client: Client, handled: list[bytes]) -> None:
-    async with client.lite_pull_consumer("g", TOPIC, config=LITE) as consumer:
+    async with client.lite_pull_consumer("g", TOPIC, config=LITE_FIRST) as consumer:
         while True:
             handled.extend(each.body for each in await consumer.poll(1.0))
 
@@ -206,34 +125,9 @@ def behave(world: World) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("role", CALLS)
-async def test_a_call_ends_with_an_error_of_ours_in_its_time(
-    world: World, autojump_clock: trio.testing.MockClock, role: str, way: str
-) -> None:
-    call, codes = CALLS[role]
-    world.cluster.broker.put(TOPIC, 0, b"x")
-    config = ClientConfig(mq_client_api_timeout=1000)
-    async with (
-        open_client(world.address, environment=world.environment, config=config) as client,
-        trio.open_nursery() as nursery,
-    ):
-        misbehave(world, nursery, way, codes)
-        begun = trio.current_time()
-        with pytest.raises(RocketpyError) as caught:
-            await call(client)
-        assert trio.current_time() - begun < BOUND_SECONDS
-        assert len(str(caught.value)) < 1000
-        behave(world)
-        await trio.sleep(1)
-        with trio.fail_after(BOUND_SECONDS):
-            await call(client)
-        nursery.cancel_scope.cancel()
-
-
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("role", MEMBERS)
 async def test_a_member_of_a_group_goes_on_and_acknowledges_nothing_that_it_has_not_handled(
-    world: World, autojump_clock: trio.testing.MockClock, role: str, way: str
+    world: World, autojump_clock: MockClock, role: str, way: str
 ) -> None:
     broker = world.cluster.broker
     for number in range(3):
@@ -260,7 +154,7 @@ async def test_a_member_of_a_group_goes_on_and_acknowledges_nothing_that_it_has_
 
 @pytest.mark.parametrize("role", MEMBERS)
 async def test_ends_of_a_queue_that_contradict_each_other_change_nothing(
-    world: World, autojump_clock: trio.testing.MockClock, role: str
+    world: World, autojump_clock: MockClock, role: str, client: Client
 ) -> None:
     """A lowest offset above the highest: both are for programs to look at."""
     broker = world.cluster.broker
@@ -275,7 +169,6 @@ async def test_ends_of_a_queue_that_contradict_each_other_change_nothing(
     broker.spoil = contradict
     handled: list[bytes] = []
     async with (
-        open_client(world.address, environment=world.environment) as client,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(MEMBERS[role], client, handled)

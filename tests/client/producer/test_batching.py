@@ -21,6 +21,7 @@ import trio.testing
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from trio.testing import MockClock
 
 from rocketpy.client.client import open_client, open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
@@ -70,7 +71,7 @@ async def test_messages_share_a_request_and_each_has_its_own_offset(cluster: Fak
     assert len(cluster.broker.asked(BATCH)) == 1
 
 
-async def test_a_batch_leaves_when_its_time_is_over(cluster: FakeCluster, mock_clock: trio.testing.MockClock) -> None:
+async def test_a_batch_leaves_when_its_time_is_over(cluster: FakeCluster, mock_clock: MockClock) -> None:
     async with batching_of(cluster, batch_max_delay_ms=50) as (producer, batches):
         await producer.send(Message(TOPIC, b"first"))
         pending = batches.send_nowait(Message(TOPIC, b"x"))

@@ -18,8 +18,6 @@ from rocketpy.errors import (
     ClientError,
     LocalProtocolError,
     RemotingConnectError,
-    RemotingTimeoutError,
-    RemotingTooMuchRequestError,
 )
 from rocketpy.protocol.bodies.route import BrokerData, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -31,7 +29,6 @@ from rocketpy.protocol.stored_message import decode_message, encode_message
 from rocketpy.remoting.local_address import outgoing_address, packed_address
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeBroker, FakeCluster
-from tests.patience import until_blocked
 
 SEND = RequestCode.SEND_MESSAGE_V2
 
@@ -80,13 +77,6 @@ async def test_unique_keys_name_address_and_process_and_never_repeat(cluster: Fa
 async def test_a_unique_key_of_the_caller_is_kept(cluster: FakeCluster) -> None:
     async with open_producer(cluster.address) as producer:
         assert (await producer.send(Message(TOPIC, b"x", {"UNIQ_KEY": "A" * 32}))).msg_id == "A" * 32
-
-
-async def test_queues_take_turns(cluster: FakeCluster) -> None:
-    async with open_producer(cluster.address) as producer:
-        used = [(await producer.send(Message(TOPIC, b"x"))).message_queue.queue_id for _ in range(8)]
-    assert used[:4] == used[4:]
-    assert sorted(used[:4]) == [0, 1, 2, 3]
 
 
 async def test_a_body_just_below_the_limit_travels_as_it_is(cluster: FakeCluster) -> None:
@@ -154,12 +144,6 @@ async def test_what_no_broker_would_accept_is_refused_before_any_request(
         with pytest.raises(ClientError, match=fault):
             await producer.send_batch([message])
     assert cluster.name_server.requests == []
-
-
-async def test_a_group_is_checked_on_opening(cluster: FakeCluster) -> None:
-    with pytest.raises(ClientError, match="DEFAULT_PRODUCER"):
-        async with open_producer(cluster.address, group="DEFAULT_PRODUCER"):
-            pass
 
 
 # ---- batches -------------------------------------------------------------------------------------------------------
@@ -307,17 +291,6 @@ async def test_repeating_keeps_the_unique_key(two_brokers: FakeCluster) -> None:
     assert len(set(sent)) == 1
 
 
-async def test_an_unreachable_broker_is_skipped(two_brokers: FakeCluster) -> None:
-    route = two_brokers.route(1)
-    gone, here = route.broker_datas
-    two_brokers.name_server.routes[TOPIC] = TopicRouteData(
-        queue_datas=route.queue_datas, broker_datas=[BrokerData("cluster", gone.broker_name, {0: "127.0.0.1:1"}), here]
-    )
-    async with open_producer(two_brokers.address) as producer:
-        results = [await producer.send(Message(TOPIC, b"x")) for _ in range(4)]
-    assert {each.message_queue.broker_name for each in results} == {"broker-b"}
-
-
 async def test_no_reachable_broker_is_a_connect_error(cluster: FakeCluster) -> None:
     cluster.name_server.routes[TOPIC] = TopicRouteData(
         queue_datas=cluster.route(1).queue_datas, broker_datas=[BrokerData("cluster", "broker-a", {0: "127.0.0.1:1"})]
@@ -325,29 +298,6 @@ async def test_no_reachable_broker_is_a_connect_error(cluster: FakeCluster) -> N
     async with open_producer(cluster.address) as producer:
         with pytest.raises(RemotingConnectError, match=r"127\.0\.0\.1:1"):
             await producer.send(Message(TOPIC, b"x"))
-
-
-async def test_the_time_is_that_of_all_attempts_together(
-    two_brokers: FakeCluster, mock_clock: trio.testing.MockClock
-) -> None:
-    for broker in two_brokers.brokers:
-        broker.be_silent(SEND)
-    has_ended = trio.Event()
-    async with open_producer(two_brokers.address) as producer:
-
-        async def send() -> None:
-            with pytest.raises(RemotingTimeoutError):
-                await producer.send(Message(TOPIC, b"x"), timeout_s=0.1)
-            has_ended.set()
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(send)
-            await until_blocked(lambda: any(broker.asked(SEND) for broker in two_brokers.brokers))
-            mock_clock.jump(0.1)
-            await until_blocked(has_ended.is_set)
-        with pytest.raises(RemotingTooMuchRequestError, match="was given no time"):
-            await producer.send(Message(TOPIC, b"x"), timeout_s=0)
-    assert sum(len(broker.asked(SEND)) for broker in two_brokers.brokers) == 1
 
 
 async def test_a_chosen_queue_gets_it_or_none(two_brokers: FakeCluster) -> None:
@@ -366,12 +316,6 @@ async def test_a_chosen_queue_gets_it_or_none(two_brokers: FakeCluster) -> None:
             await producer.send(Message(TOPIC, b"x"), queue=MessageQueue(TOPIC, "elsewhere", 0))
     assert first.asked(SEND) == []
     assert len(second.asked(SEND)) == 4
-
-
-async def test_a_chosen_queue_needs_no_earlier_look_up(cluster: FakeCluster) -> None:
-    async with open_producer(cluster.address) as producer:
-        await producer.send(Message(TOPIC, b"x"), queue=MessageQueue(TOPIC, "broker-a", 3))
-    assert cluster.broker.queues[TOPIC, 3][0].body == b"x"
 
 
 async def test_sends_of_many_tasks_share_one_connection(cluster: FakeCluster) -> None:

@@ -12,19 +12,17 @@ from rocketpy.client.hooks import EndTransactionContext
 from rocketpy.client.producer.transaction import Transaction
 from rocketpy.client.results import LocalTransactionState, SendStatus
 from rocketpy.errors import BrokerError, ClientError
+from rocketpy.protocol.bodies.route import BrokerData, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
-    SendMessageRequestHeaderV2,
 )
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue
-from rocketpy.protocol.properties import decode_properties
 from rocketpy.protocol.stored_message import encode_message
 from rocketpy.remoting.connection import Connection
-from tests.client.cancelled_everywhere import cancelled_everywhere
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeBroker, FakeCluster
 from tests.client.real_cluster import open_real_cluster
@@ -52,41 +50,10 @@ def verdicts(broker: FakeBroker) -> list[EndTransactionRequestHeader]:
     return [read_header(each, EndTransactionRequestHeader) for each in broker.asked(RequestCode.END_TRANSACTION)]
 
 
-async def test_a_committed_transaction_is_what_java_sends(cluster: FakeCluster) -> None:
-    """The fields of the recorded frames of scenario "transaction"."""
-    take_verdicts(cluster.broker)
-    async with (
-        open_client(cluster.address) as client,
-        client.transaction_producer("g", check=never_asked) as producer,
-    ):
-        async with producer.transaction(Message(TOPIC, b"x", {"KEYS": "k", "DELAY": "3"})) as transaction:
-            assert transaction.transaction_id == transaction.send_result.msg_id
-            await transaction.commit()
-        await until(lambda: verdicts(cluster.broker))
-    half = read_header(cluster.broker.asked(RequestCode.SEND_MESSAGE_V2)[0], SendMessageRequestHeaderV2)
-    assert half.sys_flag == 4
-    assert decode_properties(half.properties or "") == {
-        "KEYS": "k",
-        "WAIT": "true",
-        "UNIQ_KEY": transaction.transaction_id,
-        "TRAN_MSG": "true",
-        "PGROUP": "g",
-    }
-    (end,) = cluster.broker.asked(RequestCode.END_TRANSACTION)
-    assert (end.is_oneway, end.remark) == (True, None)
-    assert end.ext_fields == {
-        "producerGroup": "g",
-        "bname": "broker-a",
-        "commitLogOffset": "0",
-        "msgId": transaction.transaction_id,
-        "tranStateTableOffset": "0",
-        "commitOrRollback": "8",
-        "fromTransactionCheck": "false",
-    }
-
-
 @pytest.mark.parametrize(
-    ("verdict", "number"), [(ROLLBACK, 12), (UNKNOW, 0), (None, 0)], ids=["rolled back", "unknown", "none"]
+    ("verdict", "number"),
+    [(COMMIT, 8), (ROLLBACK, 12), (UNKNOW, 0), (None, 0)],
+    ids=["committed", "rolled back", "unknown", "none"],
 )
 async def test_verdicts(cluster: FakeCluster, verdict: LocalTransactionState | None, number: int) -> None:
     take_verdicts(cluster.broker)
@@ -100,6 +67,9 @@ async def test_verdicts(cluster: FakeCluster, verdict: LocalTransactionState | N
     ):
         result = await producer.send_in_transaction(Message(TOPIC, b"x"), execute)
         async with producer.transaction(Message(TOPIC, b"x")) as transaction:
+            assert transaction.transaction_id == transaction.send_result.msg_id
+            if verdict is COMMIT:
+                await transaction.commit()
             if verdict is ROLLBACK:
                 await transaction.rollback()
         await until(lambda: len(verdicts(cluster.broker)) == 2)
@@ -174,7 +144,18 @@ async def test_there_is_one_verdict(cluster: FakeCluster) -> None:
             await transaction.rollback()
 
 
-async def test_a_verdict_that_cannot_be_sent_is_logged(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("route", "reason"),
+    [
+        (TopicRouteData(), r"The broker[gone] not exist"),
+        (TopicRouteData(broker_datas=[BrokerData("cluster", "gone", {0: "127.0.0.1:1"})]), "127.0.0.1:1"),
+    ],
+    ids=["an unknown broker", "an unreachable broker"],
+)
+async def test_a_verdict_that_cannot_be_sent_is_logged(
+    cluster: FakeCluster, route: TopicRouteData, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker will ask about the transaction."""
     async with (
         open_client(cluster.address) as client,
         client.transaction_producer("g", check=never_asked) as producer,
@@ -182,11 +163,11 @@ async def test_a_verdict_that_cannot_be_sent_is_logged(cluster: FakeCluster, cap
         transaction = Transaction(
             Message(TOPIC, b"x"), await producer.producer.send(Message(TOPIC, b"x")), producer.send_verdict
         )
-        cluster.name_server.routes.clear()
+        cluster.name_server.routes[TOPIC] = route
         object.__setattr__(transaction.send_result, "message_queue", MessageQueue(TOPIC, "gone", 0))
         await transaction.commit()
     assert "the verdict COMMIT_MESSAGE" in caplog.text
-    assert "The broker[gone] not exist" in caplog.text
+    assert reason in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -287,24 +268,6 @@ async def test_a_hook_sees_each_verdict_and_cannot_stop_it(
     assert (answered.message.body, answered.broker_address) == (b"half", cluster.broker.address)
     assert answered.transaction_state is LocalTransactionState.ROLLBACK_MESSAGE
     assert caplog.text.count("endTransactionHook ends failed unexpectedly") == 2 * fails
-
-
-async def test_a_transaction_cancelled_anywhere_leaves_a_working_producer(cluster: FakeCluster) -> None:
-    take_verdicts(cluster.broker)
-    async with (
-        open_client(cluster.address) as client,
-        client.transaction_producer("g", check=never_asked) as producer,
-    ):
-
-        async def scene() -> None:
-            async with producer.transaction(Message(TOPIC, b"x")) as transaction:
-                await trio.lowlevel.checkpoint()
-                await transaction.commit()
-
-        attempts = [each async for each in cancelled_everywhere(scene)]
-        assert len(attempts) > 2
-        await until(lambda: verdicts(cluster.broker))
-    assert verdicts(cluster.broker)[-1].commit_or_rollback == 8
 
 
 async def test_against_a_real_broker(tmp_path: Path) -> None:

@@ -37,19 +37,6 @@ def test_users_of_one_loop_share_a_run_until_the_last_releases_it() -> None:
     run(main())
 
 
-def test_a_call_raises_what_its_function_raises() -> None:
-    async def fail() -> None:
-        raise ZeroDivisionError("planted")
-
-    async def main() -> None:
-        host = await GuestHost.acquire()
-        with pytest.raises(ZeroDivisionError, match="planted"):
-            await host.call(fail)
-        await host.release()
-
-    run(main())
-
-
 def test_a_release_that_is_cancelled_has_ended_the_run_all_the_same() -> None:
     async def main() -> None:
         host = await GuestHost.acquire()

@@ -19,18 +19,15 @@ from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.errors import BrokerError, ClientError, LocalProtocolError
 from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import make_request
-from rocketpy.protocol.headers.client import NotifyConsumerIdsChangedRequestHeader
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader
 from rocketpy.protocol.message import MessageQueue
-from tests.client.conftest import TOPIC
+from tests.client.conftest import LITE_FIRST, TOPIC
 from tests.client.fake_cluster import STORE_TIMESTAMP, FakeCluster
 from tests.patience import PATIENCE_SECONDS, until
 
 QUEUES = [MessageQueue(TOPIC, "broker-a", each) for each in range(4)]
 QUEUE = QUEUES[0]
-FIRST = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 BY_HAND = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, auto_commit=False)
 
 
@@ -42,7 +39,7 @@ def put(cluster: FakeCluster, count: int, queue_id: int = 0) -> None:
 
 @asynccontextmanager
 async def polling(
-    cluster: FakeCluster, *topics: str, config: LitePullConfig = FIRST
+    cluster: FakeCluster, *topics: str, config: LitePullConfig = LITE_FIRST
 ) -> AsyncIterator[LitePullConsumer]:
     """A consumer of the group g with its queues, and a limit for the test."""
     with trio.fail_after(PATIENCE_SECONDS):
@@ -144,7 +141,7 @@ async def test_a_poll_before_the_first_subscription_waits_for_it(cluster: FakeCl
     put(cluster, 1)
     with trio.fail_after(PATIENCE_SECONDS):
         async with (
-            open_lite_pull_consumer(cluster.address, group="g", consumer=FIRST) as consumer,
+            open_lite_pull_consumer(cluster.address, group="g", consumer=LITE_FIRST) as consumer,
             trio.open_nursery() as nursery,
         ):
             assert consumer.assigned == []
@@ -209,16 +206,6 @@ async def test_pulls_have_the_flags_and_times_of_java(cluster: FakeCluster) -> N
     assert (header.subscription, header.expression_type) == ("*", "TAG")
 
 
-async def test_heartbeats_say_that_the_group_pulls(cluster: FakeCluster) -> None:
-    async with polling(cluster):
-        pass
-    consumer = cluster.broker.heartbeats[-1].consumer_data_set[0]
-    assert (consumer.group_name, consumer.consume_type) == ("g", "CONSUME_ACTIVELY")
-    assert (consumer.message_model, consumer.consume_from_where) == ("CLUSTERING", "CONSUME_FROM_LAST_OFFSET")
-    assert [each.topic for each in consumer.subscription_data_set] == [TOPIC], "no retry topic"
-    assert cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
-
-
 async def test_a_consumer_with_queues_of_its_choice_announces_no_subscription(cluster: FakeCluster) -> None:
     async with chosen(cluster):
         pass
@@ -228,7 +215,7 @@ async def test_a_consumer_with_queues_of_its_choice_announces_no_subscription(cl
 async def test_an_sql_filter_has_its_version_and_is_checked_by_a_broker(cluster: FakeCluster) -> None:
     selector = MessageSelector.by_sql("a > 5")
     async with open_client(cluster.address) as client:
-        async with client.lite_pull_consumer("g", subscriptions={TOPIC: selector}, config=FIRST) as consumer:
+        async with client.lite_pull_consumer("g", subscriptions={TOPIC: selector}, config=LITE_FIRST) as consumer:
             await consumer.wait_assigned()
             await until(lambda: cluster.broker.asked(RequestCode.PULL_MESSAGE))
             pulled = last_pull(cluster)
@@ -269,9 +256,7 @@ async def test_the_program_learns_of_its_queues(cluster: FakeCluster) -> None:
     async with polling(cluster) as consumer:
         changes = consumer.assignment_changes()
         assert await anext(changes) == AssignmentChange(TOPIC, tuple(QUEUES), tuple(QUEUES))
-        cluster.broker.other_members = ["0.0.0.0@before"]
-        header = NotifyConsumerIdsChangedRequestHeader("g")
-        cluster.broker.peers[0].oneway(make_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
+        cluster.broker.let_join("g", "0.0.0.0@before")
         assert await anext(changes) == AssignmentChange(TOPIC, tuple(QUEUES), tuple(QUEUES[2:]))
     with pytest.raises(StopAsyncIteration):
         await anext(changes)
@@ -321,9 +306,7 @@ async def test_what_a_rebalance_takes_is_neither_polled_nor_committed(cluster: F
         await consumer.commit(persist=False)
         changes = consumer.assignment_changes()
         await anext(changes)
-        cluster.broker.other_members = ["0.0.0.0@before", "0.0.0.1@before"]
-        header = NotifyConsumerIdsChangedRequestHeader("g")
-        cluster.broker.peers[0].oneway(make_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
+        cluster.broker.let_join("g", "0.0.0.0@before", "0.0.0.1@before")
         (kept,) = (await anext(changes)).assigned
         polled = [each.queue_id for _ in range(4) for each in await consumer.poll(0)]
         assert set(polled) <= {kept.queue_id}
@@ -403,6 +386,9 @@ async def test_a_seek_goes_back_and_forth_while_a_pull_waits(cluster: FakeCluste
         await consumer.seek_to_end(QUEUE)
         put(cluster, 1)
         assert await bodies(consumer) == [5]
+        await consumer.seek(QUEUE, 6)
+        put(cluster, 1)
+        assert await bodies(consumer) == [6]
 
 
 async def test_a_seek_before_the_queue_is_read_takes_the_place_of_the_stored_offset(cluster: FakeCluster) -> None:
@@ -498,16 +484,6 @@ def last_pull_count(cluster: FakeCluster) -> int:
     return len(cluster.broker.asked(RequestCode.PULL_MESSAGE))
 
 
-async def test_the_size_of_bodies_is_bounded_too(cluster: FakeCluster) -> None:
-    for _ in range(64):
-        cluster.broker.put(TOPIC, 0, bytes(64 << 10))
-    async with chosen(cluster, pull_batch_size=32, pull_threshold_size_for_queue=1) as consumer:
-        await until(lambda: last_pull_count(cluster) == 1)
-        await trio.testing.wait_all_tasks_blocked(0.05)
-        assert last_pull_count(cluster) == 1, "2 MiB are here"
-        assert [len(await consumer.poll(PATIENCE_SECONDS)) for _ in range(2)] == [32, 32]
-
-
 @pytest.mark.parametrize(("stored", "lowest", "next_offset"), [(2, 5, 5), (50, 0, 8)])
 async def test_a_stored_offset_that_does_not_exist_gives_way_to_one_that_does(
     cluster: FakeCluster, stored: int, lowest: int, next_offset: int
@@ -522,15 +498,6 @@ async def test_a_stored_offset_that_does_not_exist_gives_way_to_one_that_does(
         if len(found) < 9 - next_offset:
             found += await bodies(consumer)
         assert found == list(range(next_offset, 9))
-
-
-async def test_a_broker_that_fails_is_pulled_from_again(cluster: FakeCluster) -> None:
-    put(cluster, 1)
-    cluster.broker.refuse(RequestCode.PULL_MESSAGE, ResponseCode.FLOW_CONTROL)
-    async with chosen(cluster) as consumer:
-        await until(lambda: len(cluster.broker.asked(RequestCode.PULL_MESSAGE)) > 2)
-        cluster.broker.behave()
-        assert await bodies(consumer) == [0]
 
 
 # ---- what is refused ------------------------------------------------------------------------------------------------

@@ -103,45 +103,6 @@ async def test_a_topic_that_is_deleted_and_made_again_is_polled_from_its_beginni
                 assert [await consumer.committed(each) for each in consumer.assigned] == [2] * 4
 
 
-async def test_the_program_sees_nothing_of_the_namespace(tmp_path: Path) -> None:
-    async with (
-        open_real_cluster(tmp_path) as cluster,
-        open_client(cluster.address, config=ClientConfig(namespace="NS")) as client,
-        open_client(cluster.address) as outside,
-    ):
-        with trio.fail_after(PATIENCE_SECONDS):
-            async with client.producer("p") as producer:
-                queues = [(await producer.send(Message(TOPIC, b"%d" % each))).message_queue for each in range(2)]
-            async with client.lite_pull_consumer("g", TOPIC, config=FIRST) as consumer:
-                assert (await anext(consumer.assignment_changes())).assigned == tuple(await consumer.wait_assigned())
-                await see_queues(consumer, queues)
-                assert {each.topic for each in await anext(consumer.queue_changes(TOPIC))} == {TOPIC}
-                await consumer.unsubscribe(TOPIC)
-                await until(lambda: consumer.assigned == [])
-            async with client.lite_pull_consumer("chosen", config=FIRST) as consumer:
-                await consumer.assign(queues, expressions={TOPIC: "*"})
-                await see_queues(consumer, queues)
-            for group in ("NS%g", "NS%chosen"):
-                table = (await outside.admin().offsets.progress(group, f"NS%{TOPIC}")).offset_table
-                assert sum(each.consumer_offset for each in table.values()) == 2
-
-
-async def see_queues(consumer: LitePullConsumer, queues: list[MessageQueue]) -> None:
-    """Poll two messages, one of each queue, twice, and commit them."""
-    for _ in range(2):
-        polled = [message for _ in queues for message in await consumer.poll()]
-        assert {each.topic for each in polled} == {TOPIC}
-        assert {each.body for each in polled} == {b"0", b"1"}
-        for queue in queues:
-            assert await consumer.offset_for_timestamp(queue, 0) == await consumer.min_offset(queue) == 0
-            await consumer.seek(queue, 0)
-    consumer.pause(queues)
-    assert consumer.paused == sorted(queues)
-    consumer.resume(queues)
-    await consumer.commit(dict.fromkeys(queues, 1))
-    assert [await consumer.committed(each) for each in queues] == [1, 1]
-
-
 async def test_a_broker_that_crashes_and_restarts_is_polled_again() -> None:
     config = ClientConfig(poll_name_server_interval=100, pull_time_delay_when_exception=20, mq_client_api_timeout=500)
     with open_broker_in_thread(BrokerOptions(settings={"defaultTopicQueueNums": 1})) as broker:
@@ -198,30 +159,6 @@ async def test_a_cancelled_poll_loses_no_message(cluster: FakeCluster) -> None:
                 async for attempt in cancelled_everywhere(poll):
                     assert attempt.was_cancelled or attempt.result
     assert sorted(found) == list(range(40))
-
-
-async def test_what_was_committed_is_stored_and_nothing_else_wherever_a_consumer_is_cancelled(
-    cluster: FakeCluster,
-) -> None:
-    put(cluster, 8)
-    returned: set[int] = set()
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with open_client(cluster.address) as client:
-
-            async def consume() -> bool:
-                async with client.lite_pull_consumer("g", TOPIC, config=FIRST) as consumer:
-                    await consumer.subscribe(TOPIC, "*")
-                    while True:
-                        messages = await consumer.poll(0.3)
-                        returned.update(int(each.body) for each in messages)
-                        if not messages:
-                            return True
-                        await consumer.commit()
-
-            async for attempt in cancelled_everywhere(consume):
-                stored = sum(offset for (_, topic, _), offset in cluster.broker.progress.items() if topic == TOPIC)
-                assert stored <= len(returned), f"cancelled at checkpoint {attempt.checkpoint}"
-            assert returned == set(range(8))
 
 
 async def test_a_cancelled_seek_has_happened_or_not(cluster: FakeCluster) -> None:

@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from rocketpy.client.consumer.offsets.remote_offset_store import FIRST_OFFSET_SECONDS, RemoteOffsetStore
 from rocketpy.client.consumer.queue.requests import QueueRequests
@@ -112,7 +113,7 @@ async def test_the_first_is_answered_before_the_others_are_sent(
 
 
 async def test_the_others_wait_for_a_silent_broker_a_second_at_most(
-    requests: SlowRequests, store: RemoteOffsetStore, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    requests: SlowRequests, store: RemoteOffsetStore, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     nursery.start_soon(store.persist, QUEUES)
     await trio.sleep(FIRST_OFFSET_SECONDS - 0.01)
