@@ -118,29 +118,9 @@ class Scripted:
 
     def register(self, code: int, processor: Processor) -> None:
         """Serve a code, as far as the script allows; a second processor of a code takes the place of the first."""
-        is_new = code not in self._processors
+        if code not in self._processors:
+            self.dispatcher.register(code, self._serve)
         self._processors[code] = processor
-        if not is_new:
-            return
-
-        def scripted(connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
-            self.requests.append(request)
-            if connection not in self.peers:
-                self.peers.append(connection)
-            if request.code in self._silent:
-                return DEFERRED
-            if request.code in self._refusals:
-                raise RequestError(*self._refusals[request.code])
-            answer = self._processors[request.code](connection, request)
-            if self.spoil is None or not isinstance(answer, RemotingCommand):
-                return answer
-            spoiled = self.spoil(connection, request, answer)
-            if isinstance(spoiled, bytes):
-                connection.reply_frame(spoiled)
-                return None
-            return spoiled
-
-        self.dispatcher.register(code, scripted)
 
     def answer(self, code: int, body: bytes | None = None, *, header: object = None) -> None:
         """Serve a code: answer with a header and a body, or with nothing but success."""
@@ -154,6 +134,23 @@ class Scripted:
         self.server = RemotingServer(listeners=listeners, dispatcher=self.dispatcher, config=NettyServerConfig())
         self.address = f"{host}:{self.server.port}"
         await self.server.run(task_status=task_status)
+
+    def _serve(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
+        self.requests.append(request)
+        if connection not in self.peers:
+            self.peers.append(connection)
+        if request.code in self._silent:
+            return DEFERRED
+        if request.code in self._refusals:
+            raise RequestError(*self._refusals[request.code])
+        answer = self._processors[request.code](connection, request)
+        if self.spoil is None or not isinstance(answer, RemotingCommand):
+            return answer
+        spoiled = self.spoil(connection, request, answer)
+        if isinstance(spoiled, bytes):
+            connection.reply_frame(spoiled)
+            return None
+        return spoiled
 
 
 class FakeNameServer(Scripted):
@@ -181,7 +178,7 @@ class FakeNameServer(Scripted):
 
 
 @attrs.frozen
-class _Waiting:
+class _HeldPull:
     connection: Connection
     request: RemotingCommand
     header: PullMessageRequestHeader
@@ -206,7 +203,7 @@ class FakeBroker(Scripted):
         self.locks: dict[MessageQueue, str] = {}
         """The client id that holds each locked queue."""
         self.sent_back: list[ConsumerSendMsgBackRequestHeader] = []
-        self.waiting: list[_Waiting] = []
+        self.waiting: list[_HeldPull] = []
         """The pulls that are held."""
         self.stored_as = int(ResponseCode.SUCCESS)
         """The code that sends are answered with once they are stored."""
@@ -297,7 +294,7 @@ class FakeBroker(Scripted):
         header = read_header(request, PullMessageRequestHeader)
         answer = self._answer_pull(request, header)
         if answer.code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & PULL_SUSPEND_FLAG:
-            self.waiting.append(_Waiting(connection, request, header))
+            self.waiting.append(_HeldPull(connection, request, header))
             return DEFERRED
         return answer
 

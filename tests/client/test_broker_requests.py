@@ -7,18 +7,11 @@ import trio
 
 from rocketpy.client.instance import ClientInstance
 from rocketpy.errors import RequestError
-from rocketpy.protocol.bodies.codec import decode_body
-from rocketpy.protocol.bodies.offset import GetConsumerStatusBody
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.headers.client import (
     GetConsumerRunningInfoRequestHeader,
-    GetConsumerStatusRequestHeader,
-    NotifyConsumerIdsChangedRequestHeader,
-    ResetOffsetRequestHeader,
 )
-from rocketpy.protocol.message import MessageExt
-from rocketpy.protocol.stored_message import encode_message
 from rocketpy.remoting.connection import Connection
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
@@ -75,53 +68,3 @@ async def test_a_handler_may_refuse_and_may_fail(cluster: FakeCluster, caplog: p
             assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, "not you")
             assert (await asked(broker, running_info_of("h"))).code == ResponseCode.SYSTEM_ERROR
     assert "a bug" in caplog.text
-
-
-async def test_what_is_answered_for_a_group_that_is_not_here(cluster: FakeCluster) -> None:
-    async def never(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        raise AssertionError("it is of another group")
-
-    codes = (RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
-    async with opened(cluster.address) as instance:
-        broker = await connected(cluster, instance)
-        assert (await asked(broker, make_request(codes[1]))).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        with instance.broker_requests.handling("other", dict.fromkeys(codes, never)):
-            pass
-        status = make_request(
-            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, GetConsumerStatusRequestHeader(topic=TOPIC, group="g")
-        )
-        answer = await asked(broker, status)
-        assert answer.code == ResponseCode.SUCCESS
-        assert decode_body(answer.body, GetConsumerStatusBody) == GetConsumerStatusBody()
-        reply = await asked(broker, make_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT))
-        assert (reply.code, reply.remark) == (
-            ResponseCode.SYSTEM_ERROR,
-            "process reply message fail: nothing was requested",
-        )
-
-
-async def test_what_needs_no_answer_reaches_its_group_and_nobody_else(cluster: FakeCluster) -> None:
-    got: list[tuple[str, int]] = []
-
-    def keeper(name: str):
-        async def keep(connection: Connection, request: RemotingCommand) -> None:
-            got.append((name, request.code))
-
-        return keep
-
-    half = MessageExt(topic=TOPIC, body=b"x", properties={"PGROUP": "p"}, store_host="127.0.0.1:1")
-    codes = (
-        RequestCode.CHECK_TRANSACTION_STATE,
-        RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
-        RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
-    )
-    async with opened(cluster.address) as instance:
-        broker = await connected(cluster, instance)
-        handling = instance.broker_requests.handling
-        with handling("p", dict.fromkeys(codes, keeper("p"))), handling("g", dict.fromkeys(codes, keeper("g"))):
-            broker.oneway(make_request(codes[0], body=encode_message(half)))
-            broker.oneway(make_request(codes[1], NotifyConsumerIdsChangedRequestHeader("g")))
-            broker.oneway(make_request(codes[2], ResetOffsetRequestHeader(topic=TOPIC, group="g", timestamp=1)))
-            broker.oneway(make_request(codes[1], NotifyConsumerIdsChangedRequestHeader("nobody")))
-            await until(lambda: len(got) == 3)
-    assert sorted(got) == [("g", 40), ("g", 220), ("p", 39)]

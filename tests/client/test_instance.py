@@ -22,7 +22,7 @@ async def test_clients_of_one_process_have_ids_of_their_own(cluster: FakeCluster
         assert first.client_id != second.client_id
 
 
-async def test_codes_that_are_expected_are_no_errors(cluster: FakeCluster) -> None:
+async def test_a_response_code_that_is_expected_is_no_error(cluster: FakeCluster) -> None:
     async with opened(cluster.address) as instance:
         request = make_request(RequestCode.GET_NAMESRV_CONFIG)
         response = await instance.request(cluster.address, request, (ResponseCode.REQUEST_CODE_NOT_SUPPORTED,))
@@ -31,18 +31,15 @@ async def test_codes_that_are_expected_are_no_errors(cluster: FakeCluster) -> No
             await instance.request(cluster.address, request)
 
 
-def test_an_answer_that_leaves_something_out_is_the_peers_fault() -> None:
+def test_an_answer_without_a_required_field_is_a_protocol_error() -> None:
     assert read_response(RemotingCommand(0, {"offset": "7"}), GetMaxOffsetResponseHeader).offset == 7
     with pytest.raises(RemoteProtocolError, match=r"GetMaxOffsetResponseHeader.*offset"):
         read_response(RemotingCommand(0, {}), GetMaxOffsetResponseHeader)
 
 
-async def test_the_identity_has_the_unit(cluster: FakeCluster) -> None:
+async def test_a_client_id_is_made_of_address_name_and_unit(cluster: FakeCluster) -> None:
     async with opened(cluster.address, instance_name="mine", unit_name="north") as instance:
         assert instance.client_id == f"{instance.address}@mine@north"
-
-
-async def test_the_address_in_the_identity_is_a_setting(cluster: FakeCluster) -> None:
     async with opened(cluster.address, instance_name="mine", client_ip="10.0.0.7") as instance:
         assert instance.client_id == "10.0.0.7@mine"
 
@@ -53,10 +50,5 @@ async def test_the_vip_channel_is_the_brokers_port_less_two(cluster: FakeCluster
     async with opened(cluster.address, vip_channel_enabled=True) as instance:
         assert instance.broker_port_of("10.0.0.1:10911") == "10.0.0.1:10909"
         assert instance.broker_port_of("[::1]:10911") == "[::1]:10909"
-
-
-async def test_the_vip_channel_of_what_is_no_address_is_that_itself(cluster: FakeCluster) -> None:
-    async with opened(cluster.address, vip_channel_enabled=True) as instance:
-        for address in ("text", "host:port", "host:0", "host:" + "9" * 5000):
-            assert instance.broker_port_of(address) == address
-        assert instance.broker_port_of("[::1]:10911") == "[::1]:10909"
+        for no_address in ("text", "host:port", "host:0", "host:" + "9" * 5000):
+            assert instance.broker_port_of(no_address) == no_address

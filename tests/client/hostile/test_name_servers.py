@@ -15,10 +15,7 @@ from rocketpy.client.client import open_client
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.routes import ADDRESSES_OF_TOPIC_MAX, QUEUES_OF_TOPIC_MAX
 from rocketpy.errors import (
-    BrokerError,
     RemoteProtocolError,
-    RemotingConnectError,
-    RemotingError,
     RocketpyError,
 )
 from rocketpy.protocol.bodies.codec import encode_body
@@ -127,78 +124,6 @@ async def test_broker_names_with_separators_are_names(world: World, autojump_clo
             found = await pulling.pull(result.message_queue, 0)
     assert result.message_queue.broker_name == name
     assert [each.broker_name for each in found.messages] == [name]
-
-
-# ---- frames --------------------------------------------------------------------------------------------------------
-
-
-def wrong_opaque(connection: Connection, request: RemotingCommand, answer: RemotingCommand) -> RemotingCommand:
-    answer.opaque += 1000
-    return answer
-
-
-def wrong_code(connection: Connection, request: RemotingCommand, answer: RemotingCommand) -> RemotingCommand:
-    answer.code = 999
-    return answer
-
-
-def huge_remark(connection: Connection, request: RemotingCommand, answer: RemotingCommand) -> bytes:
-    answer.code, answer.remark = 1, "r" * 200_000
-    return encode_frame(answer)
-
-
-def http(connection: Connection, request: RemotingCommand, answer: RemotingCommand) -> bytes:
-    return b"HTTP/1.1 400 Bad Request\r\n\r\n"
-
-
-def endless(connection: Connection, request: RemotingCommand, answer: RemotingCommand) -> bytes:
-    """A frame of 16 MiB of which a part comes."""
-    return b"\x00\xff\xff\x00" + b"\x00\x00\x00\x10" + b"x" * 100_000
-
-
-def longer_than_a_frame(connection: Connection, request: RemotingCommand, answer: RemotingCommand) -> bytes:
-    return b"\x7f\xff\xff\xff" + b"\x00" * 100
-
-
-def in_mid_frame(connection: Connection, request: RemotingCommand, answer: RemotingCommand) -> None:
-    frame = encode_frame(answer)
-    connection.reply_frame(frame[: len(frame) // 2])
-    connection.flush()
-    trio.lowlevel.current_trio_token().run_sync_soon(connection.close)
-
-
-def silent(connection: Connection, request: RemotingCommand, answer: RemotingCommand) -> None:
-    return None
-
-
-FRAMES: dict[str, tuple[Spoil, type[Exception]]] = {
-    "wrong opaque": (wrong_opaque, RemotingConnectError),
-    "wrong code": (wrong_code, BrokerError),
-    "huge remark": (huge_remark, BrokerError),
-    "HTTP": (http, RemotingConnectError),
-    "endless": (endless, RemotingConnectError),
-    "longer than a frame": (longer_than_a_frame, RemotingConnectError),
-    "it vanishes in mid-answer": (in_mid_frame, RemotingConnectError),
-    "silence": (silent, RemotingConnectError),
-}
-
-
-@pytest.mark.parametrize(("spoil", "error"), FRAMES.values(), ids=FRAMES.keys())
-async def test_an_answer_that_is_none_fails_in_the_time_of_the_request(
-    world: World, autojump_clock: MockClock, spoil: Spoil, error: type[Exception]
-) -> None:
-    world.cluster.name_server.spoil = spoil
-    async with open_client(world.address, config=SOON, environment=world.environment) as client:
-        begun = trio.current_time()
-        with pytest.raises(error) as caught:
-            await client.admin().topics.route(TOPIC)
-        assert trio.current_time() - begun < 1.5
-        assert len(str(caught.value)) < 10_000
-        async with client.producer("p") as producer:
-            with pytest.raises((RemotingError, BrokerError)):
-                await producer.send(Message(TOPIC, b"x"))
-            world.cluster.name_server.behave()
-            await producer.send(Message(TOPIC, b"x"))
 
 
 async def test_a_second_answer_is_dropped(world: World, autojump_clock: MockClock) -> None:

@@ -12,7 +12,6 @@ from trio.testing import MockClock
 from rocketpy.client.client import Client, open_client
 from rocketpy.client.producer.producer import Producer
 from rocketpy.errors import (
-    BrokerError,
     ClientError,
     RemoteProtocolError,
     RemotingError,
@@ -224,22 +223,6 @@ async def test_a_broker_that_trickles_is_given_the_time_of_the_request(world: Wo
                 await producer.send(Message(TOPIC, b"x"), queue=QUEUE, timeout_s=5.0)
             assert trio.current_time() - begun == pytest.approx(5.0, abs=0.1)
         nursery.cancel_scope.cancel()
-
-
-@pytest.mark.parametrize("code", [-1, 3, 999, 2**31 - 1])
-async def test_a_code_that_does_not_exist_is_a_refusal(
-    world: World, autojump_clock: MockClock, code: int, producer: Producer
-) -> None:
-    def change(connection: Connection, answer: RemotingCommand) -> RemotingCommand:
-        answer.code = code
-        return answer
-
-    for broker in world.cluster.brokers:
-        broker.spoil = of_sends(change)
-    for way in WAYS.values():
-        with pytest.raises(BrokerError) as caught:
-            await way(producer)
-        assert caught.value.response_code == code
 
 
 # ---- request-reply -------------------------------------------------------------------------------------------------
