@@ -6,10 +6,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from rocketpy.client.admin.admin_client import AdminClient
+from rocketpy.client.client import open_admin_client, open_producer
 from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.lite_pull.config import LitePullConfig
+from rocketpy.client.instance import ClientInstance
+from rocketpy.client.producer.producer import Producer
 from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from tests.client.fake_cluster import FakeCluster, open_fake_cluster
+from tests.client.opened import opened
 
 TOPIC = "TopicTest"
 FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
@@ -30,3 +35,24 @@ async def two_brokers() -> AsyncIterator[FakeCluster]:
     async with open_fake_cluster(("broker-a", "broker-b")) as opened:
         opened.add_topic(TOPIC, 2)
         yield opened
+
+
+@pytest.fixture
+async def instance(cluster: FakeCluster) -> AsyncIterator[ClientInstance]:
+    """What the roles of a client of the cluster share."""
+    async with opened(cluster.address) as instance:
+        yield instance
+
+
+@pytest.fixture
+async def producer(cluster: FakeCluster) -> AsyncIterator[Producer]:
+    """A producer with the default settings."""
+    async with open_producer(cluster.address) as opened_producer:
+        yield opened_producer
+
+
+@pytest.fixture
+async def admin(cluster: FakeCluster) -> AsyncIterator[AdminClient]:
+    """An administrator of the cluster."""
+    async with open_admin_client(cluster.address) as opened_admin:
+        yield opened_admin

@@ -15,7 +15,6 @@ from rocketpy.protocol.headers.client import (
 from rocketpy.remoting.connection import Connection
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
-from tests.client.opened import opened
 from tests.patience import PATIENCE_SECONDS, until
 
 RUNNING_INFO = RequestCode.GET_CONSUMER_RUNNING_INFO
@@ -39,32 +38,32 @@ def running_info_of(group: str) -> RemotingCommand:
     return make_request(RUNNING_INFO, GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id="c"))
 
 
-async def test_a_request_goes_to_the_group_that_it_names(cluster: FakeCluster) -> None:
+async def test_a_request_goes_to_the_group_that_it_names(cluster: FakeCluster, instance: ClientInstance) -> None:
     async def answer(connection: Connection, request: RemotingCommand) -> RemotingCommand:
         await trio.lowlevel.checkpoint()
         return make_response(request, remark="mine")
 
-    async with opened(cluster.address) as instance:
-        broker = await connected(cluster, instance)
-        with instance.broker_requests.handling("g", {RUNNING_INFO: answer}):
-            assert (await asked(broker, running_info_of("g"))).remark == "mine"
-            assert (await asked(broker, running_info_of("other"))).code == ResponseCode.SYSTEM_ERROR
-        answered = await asked(broker, running_info_of("g"))
-        assert answered.remark == "The Consumer Group <g> not exist in this consumer"
+    broker = await connected(cluster, instance)
+    with instance.broker_requests.handling("g", {RUNNING_INFO: answer}):
+        assert (await asked(broker, running_info_of("g"))).remark == "mine"
+        assert (await asked(broker, running_info_of("other"))).code == ResponseCode.SYSTEM_ERROR
+    answered = await asked(broker, running_info_of("g"))
+    assert answered.remark == "The Consumer Group <g> not exist in this consumer"
 
 
-async def test_a_handler_may_refuse_and_may_fail(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_handler_may_refuse_and_may_fail(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, instance: ClientInstance
+) -> None:
     async def refuse(connection: Connection, request: RemotingCommand) -> RemotingCommand:
         raise RequestError(ResponseCode.NO_PERMISSION, "not you")
 
     async def fail(connection: Connection, request: RemotingCommand) -> RemotingCommand:
         raise KeyError("a bug")
 
-    async with opened(cluster.address) as instance:
-        broker = await connected(cluster, instance)
-        handling = instance.broker_requests.handling
-        with handling("g", {RUNNING_INFO: refuse}), handling("h", {RUNNING_INFO: fail}):
-            refused = await asked(broker, running_info_of("g"))
-            assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, "not you")
-            assert (await asked(broker, running_info_of("h"))).code == ResponseCode.SYSTEM_ERROR
+    broker = await connected(cluster, instance)
+    handling = instance.broker_requests.handling
+    with handling("g", {RUNNING_INFO: refuse}), handling("h", {RUNNING_INFO: fail}):
+        refused = await asked(broker, running_info_of("g"))
+        assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, "not you")
+        assert (await asked(broker, running_info_of("h"))).code == ResponseCode.SYSTEM_ERROR
     assert "a bug" in caplog.text

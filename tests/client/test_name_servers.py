@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from rocketpy.client.instance import ClientInstance
 from rocketpy.errors import BrokerError, RemotingConnectError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from tests.client.conftest import TOPIC
@@ -45,9 +46,8 @@ async def test_no_nameserver_names_them_all() -> None:
     assert "127.0.0.1:2" in str(caught.value)
 
 
-async def test_a_refusal_of_a_nameserver_is_final(cluster: FakeCluster) -> None:
+async def test_a_refusal_of_a_nameserver_is_final(cluster: FakeCluster, instance: ClientInstance) -> None:
     cluster.name_server.refuse(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SYSTEM_ERROR, "out of order")
-    async with opened(cluster.address) as instance:
-        with pytest.raises(BrokerError, match="CODE: 1  DESC: out of order BROKER: 127") as caught:
-            await instance.name_servers.find_route(TOPIC)
+    with pytest.raises(BrokerError, match="CODE: 1  DESC: out of order BROKER: 127") as caught:
+        await instance.name_servers.find_route(TOPIC)
     assert caught.value.address == cluster.address

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from trio.testing import MockClock
 
+from rocketpy.client.admin.admin_client import AdminClient
 from rocketpy.client.client import open_admin_client, open_client
 from rocketpy.errors import RemotingTimeoutError
 from rocketpy.protocol.codes import RequestCode
@@ -13,18 +14,17 @@ from tests.client.fake_cluster import FakeCluster
 from tests.patience import seconds_of
 
 
-async def test_topics_and_their_routes(cluster: FakeCluster) -> None:
+async def test_topics_and_their_routes(cluster: FakeCluster, admin: AdminClient) -> None:
     cluster.add_topic("Another", 2)
-    async with open_admin_client(cluster.address) as admin:
-        assert await admin.topics.names() == ["Another", "TBW102", TOPIC]
-        routes = await admin.routes([TOPIC, "Gone", "Another"])
-        assert list(routes) == [TOPIC, "Another"]
-        assert routes["Another"].queue_datas[0].read_queue_nums == 2
-        route = await admin.route(TOPIC)
-        assert route is not None
-        assert route.broker_datas[0].broker_addrs == {0: cluster.broker.address}
-        assert await admin.route("Gone") is None
-        assert await admin.cluster_info() == cluster.name_server.cluster_info
+    assert await admin.topics.names() == ["Another", "TBW102", TOPIC]
+    routes = await admin.routes([TOPIC, "Gone", "Another"])
+    assert list(routes) == [TOPIC, "Another"]
+    assert routes["Another"].queue_datas[0].read_queue_nums == 2
+    route = await admin.route(TOPIC)
+    assert route is not None
+    assert route.broker_datas[0].broker_addrs == {0: cluster.broker.address}
+    assert await admin.route("Gone") is None
+    assert await admin.cluster_info() == cluster.name_server.cluster_info
 
 
 async def test_a_topic_is_created_on_every_master(two_brokers: FakeCluster) -> None:

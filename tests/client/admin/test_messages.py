@@ -105,12 +105,11 @@ async def test_only_half_messages_are_checked_again(real: RealScene) -> None:
 
 
 @pytest.mark.parametrize("msg_id", ["", "xyz", "00" * 15, "7F00000100010000" + "00" * 8, "7F00000100000000" + "00" * 8])
-async def test_what_is_no_id_of_a_broker_is_no_message(cluster: FakeCluster, msg_id: str) -> None:
+async def test_what_is_no_id_of_a_broker_is_no_message(msg_id: str, admin: AdminClient) -> None:
     """Among them ids whose port no address can have."""
-    async with open_admin_client(cluster.address) as admin:
-        with pytest.raises(ClientError, match="query message by id finished, but no message") as caught:
-            await admin.messages.view(msg_id)
-        assert caught.value.response_code == ResponseCode.NO_MESSAGE
+    with pytest.raises(ClientError, match="query message by id finished, but no message") as caught:
+        await admin.messages.view(msg_id)
+    assert caught.value.response_code == ResponseCode.NO_MESSAGE
 
 
 async def test_an_address_that_no_broker_has_registered_is_dialled_by_view_only(cluster: FakeCluster) -> None:
@@ -129,16 +128,15 @@ async def test_an_address_that_no_broker_has_registered_is_dialled_by_view_only(
         assert (await admin.messages.view(elsewhere)).body == b"foreign"
 
 
-async def test_a_record_that_is_none_is_named(cluster: FakeCluster) -> None:
+async def test_a_record_that_is_none_is_named(cluster: FakeCluster, admin: AdminClient) -> None:
     code = RequestCode.VIEW_MESSAGE_BY_ID
     cluster.broker.answer(code)
     msg_id = encode_offset_msg_id(encode_host(cluster.broker.address), 0)
-    async with open_admin_client(cluster.address) as admin:
-        with pytest.raises(RemoteProtocolError, match="expected one record, found 0"):
-            await admin.messages.view(msg_id)
-        cluster.broker.answer(code, b"garbage")
-        with pytest.raises(RemoteProtocolError):
-            await admin.messages.view(msg_id)
+    with pytest.raises(RemoteProtocolError, match="expected one record, found 0"):
+        await admin.messages.view(msg_id)
+    cluster.broker.answer(code, b"garbage")
+    with pytest.raises(RemoteProtocolError):
+        await admin.messages.view(msg_id)
 
 
 async def test_messages_whose_keys_only_have_the_same_hash_are_left_out(two_brokers: FakeCluster) -> None:
@@ -203,9 +201,8 @@ async def test_a_broker_that_fails_is_beside_the_messages_of_the_others(two_brok
             await admin.messages.query(TOPIC, "k")
 
 
-async def test_the_only_broker_that_fails_is_the_failure(cluster: FakeCluster) -> None:
+async def test_the_only_broker_that_fails_is_the_failure(cluster: FakeCluster, admin: AdminClient) -> None:
     scripted_query(cluster.broker)
     cluster.broker.refuse(RequestCode.QUERY_MESSAGE, ResponseCode.SYSTEM_ERROR, "broken")
-    async with open_admin_client(cluster.address) as admin:
-        with pytest.raises(BrokerError, match="broken"):
-            await admin.messages.query(TOPIC, "k")
+    with pytest.raises(BrokerError, match="broken"):
+        await admin.messages.query(TOPIC, "k")

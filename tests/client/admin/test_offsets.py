@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rocketpy.client.admin.admin_client import AdminClient
 from rocketpy.client.client import open_admin_client
 from rocketpy.errors import BrokersError, ClientError
 from rocketpy.protocol.bodies.codec import encode_body
@@ -62,12 +63,13 @@ async def test_a_group_that_nobody_knows_or_that_has_no_offset(real: RealScene) 
     assert caught.value.response_code == ResponseCode.CONSUMER_NOT_ONLINE
 
 
-async def test_offsets_are_cloned_from_a_group_that_is_offline_if_that_is_said(cluster: FakeCluster) -> None:
+async def test_offsets_are_cloned_from_a_group_that_is_offline_if_that_is_said(
+    cluster: FakeCluster, admin: AdminClient
+) -> None:
     code = RequestCode.CLONE_GROUP_OFFSET
     cluster.add_topic("%RETRY%source")
     cluster.broker.answer(code)
-    async with open_admin_client(cluster.address) as admin:
-        assert await admin.offsets.clone("source", "target", TOPIC, offline=True) == [cluster.broker.address]
+    assert await admin.offsets.clone("source", "target", TOPIC, offline=True) == [cluster.broker.address]
     assert [each.ext_fields for each in cluster.broker.asked(code)] == [
         {"srcGroup": "source", "destGroup": "target", "topic": TOPIC, "offline": "true"}
     ]

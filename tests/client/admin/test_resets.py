@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
+from rocketpy.client.admin.admin_client import AdminClient
 from rocketpy.client.admin.resets import TO_END, RollbackStats
 from rocketpy.client.client import open_admin_client
 from rocketpy.errors import BrokerError, BrokersError
@@ -83,12 +84,11 @@ async def test_a_group_that_has_not_begun_gets_an_offset_in_every_queue(real: Re
     assert await progress(real, "new") == 5
 
 
-async def test_members_in_cpp_have_a_list_of_their_own(cluster: FakeCluster) -> None:
+async def test_members_in_cpp_have_a_list_of_their_own(cluster: FakeCluster, admin: AdminClient) -> None:
     body = encode_body(ResetOffsetBodyForC([MessageQueueForC(TOPIC, "broker-a", 1, 7)]))
     code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
     cluster.broker.answer(code, body)
-    async with open_admin_client(cluster.address) as admin:
-        found = await admin.resets.reset_online(TOPIC, "g", 1, for_c=True)
+    found = await admin.resets.reset_online(TOPIC, "g", 1, for_c=True)
     assert found == {MessageQueue(TOPIC, "broker-a", 1): 7}
     assert cluster.broker.asked(code)[0].language is LanguageCode.CPP
 

@@ -219,9 +219,7 @@ async def test_a_flood_runs_a_bounded_number_of_tasks(world: World, autojump_clo
         return LocalTransactionState.UNKNOW
 
     half = encode_message(MessageExt(topic=TOPIC, body=b"x", properties={"PGROUP": "p"}))
-    async with (
-        client.transaction_producer("p", check=check) as producer,
-    ):
+    async with client.transaction_producer("p", check=check) as producer:
         await producer.producer.send(Message(TOPIC, b"x"))
         await client.admin().cluster_info()
         asking = next(broker for broker in world.cluster.brokers if broker.peers).peers[0]

@@ -196,9 +196,7 @@ async def test_a_blocked_event_loop_and_a_clock_that_is_set_lose_no_message_of_a
     broker = world.cluster.broker
     fill(broker, 8)
     polled: list[bytes] = []
-    async with (
-        client.lite_pull_consumer("g", TOPIC, config=LITE_FIRST) as consumer,
-    ):
+    async with client.lite_pull_consumer("g", TOPIC, config=LITE_FIRST) as consumer:
         for moved_ms in (0, -40 * DAY_MS, 60 * DAY_MS, -1, 0, 0):
             world.clock.advance_ms(moved_ms)
             polled += [each.body for each in await consumer.poll(20.0)]
@@ -231,9 +229,7 @@ async def test_nonsense_of_a_local_transaction_or_a_check_is_unknown(
     async def execute(transaction: Transaction) -> object:
         return returned
 
-    async with (
-        client.transaction_producer("p", check=check) as producer,
-    ):
+    async with client.transaction_producer("p", check=check) as producer:
         result = await producer.send_in_transaction(Message(TOPIC, b"x"), execute)  # type: ignore[arg-type]
         assert result.local_transaction_state is LocalTransactionState.UNKNOW
         header = CheckTransactionStateRequestHeader(tran_state_table_offset=1, commit_log_offset=2)

@@ -88,20 +88,9 @@ async def test_what_is_no_message_is_refused_and_the_producer_goes_on(
             await producer.send(Message(**good))
 
 
-@pytest.mark.parametrize("chosen", [5, "broker-a", (TOPIC, "broker-a", 0)])
-async def test_a_selector_that_returns_no_queue_is_a_client_error_and_the_producer_goes_on(
-    world: World, autojump_clock: MockClock, chosen: Any, producer: Producer
-) -> None:
-    with pytest.raises(ClientError, match="expected a MessageQueue"):
-        await producer.send(Message(TOPIC, b"x"), queue=lambda queues, message: chosen)
-    with pytest.raises(ClientError, match="expected a MessageQueue"):
-        await producer.send_nowait(Message(TOPIC, b"x"), queue=lambda queues, message: chosen)
-    await producer.send(Message(TOPIC, b"x"))
-
-
 @pytest.mark.parametrize("name", [None, b"broker-a", 5])
 async def test_a_queue_of_no_broker_is_a_client_error_and_the_producer_goes_on(
-    world: World, autojump_clock: MockClock, name: Any, producer: Producer
+    autojump_clock: MockClock, name: Any, producer: Producer
 ) -> None:
     with pytest.raises(ClientError, match="10003"):
         await producer.send(Message(TOPIC, b"x"), queue=MessageQueue(TOPIC, name, 0))
@@ -110,7 +99,7 @@ async def test_a_queue_of_no_broker_is_a_client_error_and_the_producer_goes_on(
 
 @pytest.mark.parametrize("tasks", [0, -1])
 async def test_a_consumer_that_would_call_no_handler_is_refused(
-    world: World, autojump_clock: MockClock, tasks: int, client: Client
+    autojump_clock: MockClock, tasks: int, client: Client
 ) -> None:
     async def handler(batch: MessageBatch) -> None:
         pass

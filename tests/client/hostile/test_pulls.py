@@ -32,7 +32,7 @@ from rocketpy.remoting.connection import Connection
 from tests.client.conftest import FIRST, TOPIC
 from tests.client.fake_cluster import FakeBroker, Spoil
 from tests.client.hostile.conftest import World, consuming
-from tests.client.hostile.test_roles import MEMBERS
+from tests.client.hostile.test_group_members import MEMBERS
 
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 Change = Callable[[RemotingCommand], None]
@@ -131,9 +131,7 @@ async def test_a_pull_is_a_protocol_error(
     world: World, autojump_clock: MockClock, change: Change, client: Client
 ) -> None:
     fill(world.cluster.broker)
-    async with (
-        client.pull_consumer("g") as consumer,
-    ):
+    async with client.pull_consumer("g") as consumer:
         await consumer.queues(TOPIC)
         world.cluster.broker.spoil = of_queue(change)
         with pytest.raises(RemoteProtocolError) as caught:
@@ -153,9 +151,7 @@ async def test_a_group_pulls_again_and_consumes_the_other_queues_meanwhile(
     fill(broker)
     broker.spoil = of_queue(SPOILED[kind])
     handled: list[bytes] = []
-    async with (
-        trio.open_nursery() as nursery,
-    ):
+    async with trio.open_nursery() as nursery:
         nursery.start_soon(MEMBERS[role], client, handled)
         await trio.sleep(20)
         assert sorted(handled) == [b"of queue 1, %d" % number for number in range(3)]
@@ -182,9 +178,7 @@ async def test_what_decompresses_to_too_much_is_taken_in_parts(
     compressed = bomb(size)
     for _ in range(10):
         world.cluster.broker.put(TOPIC, 0, compressed).sys_flag = COMPRESSED
-    async with (
-        client.pull_consumer("g") as consumer,
-    ):
+    async with client.pull_consumer("g") as consumer:
         found, offset = [], 0
         while offset < 10:
             result = await consumer.pull(QUEUE, offset)
@@ -201,9 +195,7 @@ async def test_messages_of_several_queues_are_taken_as_they_are(
     properties = {"INNER_MULTI_DISPATCH": f"{TOPIC}", "INNER_MULTI_QUEUE_OFFSET": "0"}
     dispatched = record(topic="First", queue_id=7, queue_offset=100, properties=properties)
     world.cluster.broker.spoil = of_queue(body(dispatched, record(queue_offset=1)))
-    async with (
-        client.pull_consumer("g") as consumer,
-    ):
+    async with client.pull_consumer("g") as consumer:
         result = await consumer.pull(QUEUE, 0)
     assert [each.topic for each in result.messages] == ["First", TOPIC]
 
@@ -251,9 +243,7 @@ async def test_skipping_past_the_end_commits_no_further_than_the_end(
         fields(nextBeginOffset="300000", maxOffset="2")(answer)
 
     broker.spoil = of_queue(far)
-    async with (
-        client.consumer("g", TOPIC, config=FIRST) as consumer,
-    ):
+    async with client.consumer("g", TOPIC, config=FIRST) as consumer:
         await consumer.wait_assigned()
         await trio.sleep(10)
     assert broker.progress["g", TOPIC, 0] == 2
@@ -265,9 +255,7 @@ async def test_a_stream_raises_the_garbage_of_a_broker(
 ) -> None:
     broker = world.cluster.broker
     fill(broker)
-    async with (
-        client.pull_consumer("g") as consumer,
-    ):
+    async with client.pull_consumer("g") as consumer:
         broker.spoil = of_queue(body(b"garbage"))
         with pytest.raises(RemoteProtocolError):
             async with consumer.open_messages(TOPIC, start="beginning", until_end=until_end) as stream:
@@ -292,9 +280,7 @@ async def test_a_stream_does_not_follow_a_broker_in_circles(
         return answer
 
     broker.spoil = circling
-    async with (
-        client.pull_consumer("g") as consumer,
-    ):
+    async with client.pull_consumer("g") as consumer:
         assert (await consumer.pull(QUEUE, 1)).status is PullStatus.OFFSET_ILLEGAL
         with pytest.raises(RemoteProtocolError) if until_end else nullcontext():
             async with consumer.open_messages(TOPIC, start="beginning", until_end=until_end) as stream:

@@ -1,7 +1,4 @@
-"""The traps of RocketMQ's client: what its users fall into, and the test that says what happens here instead.
-
-Each is a row of :data:`TRAPS`. Those that no other test file is about are tested below.
-"""
+"""Traps of RocketMQ's client, and what happens here instead; those that no other test file is about."""
 
 from __future__ import annotations
 
@@ -29,9 +26,7 @@ from tests.client.hostile.conftest import World, consuming
 async def test_requests_have_the_version_of_a_client_that_brokers_trust(
     world: World, autojump_clock: MockClock, client: Client
 ) -> None:
-    async with (
-        client.consumer("g", TOPIC) as consumer,
-    ):
+    async with client.consumer("g", TOPIC) as consumer:
         await consumer.wait_assigned()
         await trio.sleep(1)
     for server in (world.cluster.name_server, *world.cluster.brokers):

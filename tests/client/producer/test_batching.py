@@ -49,8 +49,6 @@ from tests.patience import PATIENCE_SECONDS, until, until_blocked
 
 BATCH = RequestCode.SEND_BATCH_MESSAGE
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
-
-
 ONE_AT_A_TIME = ProducerConfig(back_pressure_for_async_send_num=1)
 
 

@@ -10,6 +10,7 @@ from trio.testing import MockClock
 from rocketpy.client.client import open_producer
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.producer.config import ProducerConfig
+from rocketpy.client.producer.producer import Producer
 from rocketpy.errors import RemotingConnectError, RemotingTimeoutError, RemotingTooMuchRequestError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.message import Message
@@ -48,8 +49,10 @@ async def test_a_silent_broker_leaves_time_for_another_one(two_brokers: FakeClus
         assert len(first.asked(SEND)) == 1
 
 
-async def test_the_only_broker_of_a_topic_has_the_whole_time(cluster: FakeCluster, mock_clock: MockClock) -> None:
-    async with open_producer(cluster.address) as producer, trio.open_nursery() as nursery:
+async def test_the_only_broker_of_a_topic_has_the_whole_time(
+    cluster: FakeCluster, mock_clock: MockClock, producer: Producer
+) -> None:
+    async with trio.open_nursery() as nursery:
         with pytest.raises(RemotingTooMuchRequestError, match="was given no time"):
             await producer.send(Message(TOPIC, b"x"), timeout_s=0)
         failures = []

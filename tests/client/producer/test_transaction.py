@@ -123,7 +123,7 @@ async def test_without_half_message_there_is_no_transaction(
             raise AssertionError
 
 
-async def test_there_is_one_verdict(cluster: FakeCluster, producer: TransactionProducer) -> None:
+async def test_there_is_one_verdict(producer: TransactionProducer) -> None:
     async with producer.transaction(Message(TOPIC, b"x")) as transaction:
         await transaction.commit()
         with pytest.raises(ClientError, match="has ended with COMMIT_MESSAGE"):

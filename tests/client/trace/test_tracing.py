@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-import attrs
 import pytest
 import trio
 
@@ -83,21 +82,8 @@ async def test_each_kind_of_send_is_traced(real: RealCluster, client: Client) ->
     (view,) = found.views
     assert view.client_host == "127.0.0.1"
     assert isinstance(view.record, PubTrace)
-    assert attrs.evolve(view.record, timestamp_ms=0, cost_time_ms=0) == PubTrace(
-        timestamp_ms=0,
-        region_id="DefaultRegion",
-        group="g",
-        topic="T",
-        msg_id=one.msg_id,
-        tags="t",
-        keys="k",
-        store_host=real.broker_address,
-        body_length=3,
-        cost_time_ms=0,
-        message_type=MessageType.NORMAL_MSG,
-        offset_msg_id=one.offset_msg_id,
-        is_success=True,
-    )
+    assert (view.record.group, view.record.topic, view.record.msg_id) == ("g", "T", one.msg_id)
+    assert (view.record.store_host, view.record.offset_msg_id) == (real.broker_address, one.offset_msg_id)
     for msg_id, size in zip(many.msg_id.split(","), (1, 2), strict=True):
         (record,) = records(await trace(messages, msg_id, 1))
         assert isinstance(record, PubTrace)

@@ -11,7 +11,6 @@ from rocketpy.client.client import Client, open_client
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.lite_pull.config import LitePullConfig
 from rocketpy.client.consumer.lite_pull.consumer import LitePullConsumer
-from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.message import Message, MessageQueue
@@ -61,21 +60,6 @@ async def test_two_members_share_a_topic_and_a_third_run_goes_on_where_they_were
                 found = []
                 await poll_into(found, first, 4)
                 assert sorted(found) == [20, 21, 22, 23], "nothing is repeated"
-
-
-async def test_filters_are_the_brokers(tmp_path: Path) -> None:
-    async with (
-        open_real_cluster(tmp_path, enable_property_filter=True) as cluster,
-        open_client(cluster.address) as client,
-    ):
-        with trio.fail_after(PATIENCE_SECONDS):
-            await send(client, TOPIC, 3, a="1", TAGS="A")
-            await send(client, TOPIC, 3, begin=3, a="9", TAGS="B")
-            for group, selector in (("tags", "B"), ("sql", MessageSelector.by_sql("a > 5"))):
-                async with client.lite_pull_consumer(group, subscriptions={TOPIC: selector}, config=FIRST) as consumer:
-                    found: list[int] = []
-                    await poll_into(found, consumer, 3)
-                    assert sorted(found) == [3, 4, 5]
 
 
 async def test_a_topic_that_is_deleted_and_made_again_is_polled_from_its_beginning(tmp_path: Path) -> None:
@@ -159,20 +143,3 @@ async def test_a_cancelled_poll_loses_no_message(cluster: FakeCluster) -> None:
                 async for attempt in cancelled_everywhere(poll):
                     assert attempt.was_cancelled or attempt.result
     assert sorted(found) == list(range(40))
-
-
-async def test_a_cancelled_seek_has_happened_or_not(cluster: FakeCluster) -> None:
-    put(cluster, 8)
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with open_client(cluster.address) as client, client.lite_pull_consumer("g", config=FIRST) as consumer:
-
-            async def seek() -> bool:
-                await consumer.assign([QUEUE])
-                await consumer.seek(QUEUE, 1)
-                return True
-
-            async for attempt in cancelled_everywhere(seek):
-                if attempt.result:
-                    found = [each.queue_offset for each in await consumer.poll()]
-                    assert found == [1]
-            assert consumer.assigned == [QUEUE]
