@@ -59,13 +59,13 @@ CHANGING = {
     "clientID": "an address and a process",
     "clientId": "an address and a process",
 }
-"""Fields that differ from one client to the next."""
+"""Fields that differ from one client to the next, and why."""
 
 VERSION = "subVersion"
-"""A time where it is not 0."""
+"""The field of a subscription's version: a time where it is not 0."""
 
 CHANGING_OF_SENDS = {"e", "g", "i"}
-"""The queue whose turn it is, the time, and properties in the order of a Java hash table; these are compared apart."""
+"""Fields of a send that are compared apart: the queue whose turn it is, the time, and properties in Java's order."""
 
 Fields = dict[str, str]
 
@@ -144,20 +144,20 @@ async def running(
     subscriptions: Mapping[str, str | MessageSelector],
     config: ConsumerConfig = FIRST,
     *,
-    orderly: bool = False,
+    is_orderly: bool = False,
 ) -> AsyncIterator[None]:
     """A member of a group that consumes."""
     async with (
         client.consumer(group, subscriptions=subscriptions, config=config) as consumer,
         trio.open_nursery() as nursery,
     ):
-        await nursery.start(consumer.run_orderly if orderly else consumer.run, take)
+        await nursery.start(consumer.run_orderly if is_orderly else consumer.run, take)
         yield
         nursery.cancel_scope.cancel()
 
 
 async def take(batch: MessageBatch) -> None:
-    """Consume."""
+    """Handle a batch: do nothing, which is success."""
 
 
 # ---- a member of a group ---------------------------------------------------------------------------------------------
@@ -196,12 +196,8 @@ async def test_a_member_asks_for_its_group_its_progress_and_messages() -> None:
 async def test_the_locks_of_an_orderly_member() -> None:
     async with opened_cluster("GoldOrder") as (cluster, client):
         cluster.add_topic("%RETRY%GoldOrderGroup", 1)
-        async with (
-            client.consumer("GoldOrderGroup", "GoldOrder", config=FIRST) as consumer,
-            trio.open_nursery() as nursery,
-        ):
-            await nursery.start(consumer.run_orderly, take)
-            nursery.cancel_scope.cancel()
+        async with running(client, "GoldOrderGroup", {"GoldOrder": "*"}, is_orderly=True):
+            pass
         for of_java in (java("orderly", RequestCode.LOCK_BATCH_MQ), java("orderly", RequestCode.UNLOCK_BATCH_MQ)):
             asked = cluster.broker.asked(of_java.code)
             assert_same(asked[0], of_java)
@@ -224,10 +220,8 @@ async def test_an_sql_filter_is_checked() -> None:
         pull = await first(cluster.broker, RequestCode.PULL_MESSAGE, topic="GoldFilter")
     assert_same(ours, of_java)
     assert without_changing(body_of(ours)) == without_changing(body_of(of_java))
-    is_of_group = lambda each: fields_of(each)["topic"] == "GoldFilter"  # noqa: E731
-    assert_same(
-        pull, java("push-sql-filter", RequestCode.PULL_MESSAGE, is_of_group), queueId=fields_of(pull)["queueId"]
-    )
+    of_java = java("push-sql-filter", RequestCode.PULL_MESSAGE, is_of("GoldFilter"))
+    assert_same(pull, of_java, queueId=fields_of(pull)["queueId"])
 
 
 def without_changing(value: object) -> object:
@@ -349,7 +343,7 @@ async def test_the_offsets_and_the_progress_of_a_pull_consumer() -> None:
         java("pull-offsets", RequestCode.UPDATE_CONSUMER_OFFSET),
         java("pull-offsets", RequestCode.QUERY_CONSUMER_OFFSET),
     ]
-    _, _, search, update, _ = map(fields_of, of_java)
+    search, update = fields_of(of_java[2]), fields_of(of_java[3])
     queue = MessageQueue(update["topic"], BROKER, int(update["queueId"]))
     async with (
         opened_cluster(queue.topic) as (cluster, client),
@@ -449,7 +443,7 @@ SERVED = {
     RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
     RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
 }
-"""What only brokers ask."""
+"""Codes that brokers send, and the client serves."""
 
 
 def test_every_request_of_the_client_is_compared_with_java_s() -> None:
