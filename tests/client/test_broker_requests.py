@@ -7,14 +7,18 @@ import trio
 
 from rocketpy.client.instance import ClientInstance
 from rocketpy.errors import RequestError
+from rocketpy.protocol.bodies.codec import decode_body
+from rocketpy.protocol.bodies.offset import GetConsumerStatusBody
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.headers.client import (
     GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
 )
 from rocketpy.remoting.connection import Connection
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
+from tests.client.opened import opened
 from tests.patience import PATIENCE_SECONDS, until
 
 RUNNING_INFO = RequestCode.GET_CONSUMER_RUNNING_INFO
@@ -67,3 +71,26 @@ async def test_a_handler_may_refuse_and_may_fail(
         assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, "not you")
         assert (await asked(broker, running_info_of("h"))).code == ResponseCode.SYSTEM_ERROR
     assert "a bug" in caplog.text
+
+
+async def test_what_is_answered_for_a_group_that_is_not_here(cluster: FakeCluster) -> None:
+    async def never(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        raise AssertionError("it is of another group")
+
+    codes = (RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
+    async with opened(cluster.address) as instance:
+        broker = await connected(cluster, instance)
+        assert (await asked(broker, make_request(codes[1]))).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        with instance.broker_requests.handling("other", dict.fromkeys(codes, never)):
+            pass
+        status = make_request(
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, GetConsumerStatusRequestHeader(topic=TOPIC, group="g")
+        )
+        answer = await asked(broker, status)
+        assert answer.code == ResponseCode.SUCCESS
+        assert decode_body(answer.body, GetConsumerStatusBody) == GetConsumerStatusBody()
+        reply = await asked(broker, make_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT))
+        assert (reply.code, reply.remark) == (
+            ResponseCode.SYSTEM_ERROR,
+            "process reply message fail: nothing was requested",
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from rocketpy.client.admin.admin_client import AdminClient
 from rocketpy.client.admin.brokers import read_settings, settings_body
@@ -12,6 +13,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.message import Message
 from tests.client.admin.conftest import BROKER, CLUSTER, RealScene, T
 from tests.client.fake_cluster import FakeCluster
+from tests.patience import PATIENCE_SECONDS
 
 
 async def test_the_cluster_and_the_figures_of_a_broker(real: RealScene) -> None:
@@ -31,6 +33,21 @@ async def test_settings_are_shown_and_changed(real: RealScene) -> None:
     with pytest.raises(BrokerError, match="CODE: 16") as caught:
         await brokers.update_config(real.broker, {"rocketmqHome": "elsewhere"})
     assert caught.value.response_code == ResponseCode.NO_PERMISSION
+
+
+async def test_a_statistic_of_a_topic(real: RealScene) -> None:
+    await real.send(Message(T, b"x"))
+    with trio.fail_after(PATIENCE_SECONDS):
+        while True:
+            try:
+                found = await real.admin.brokers.stats(real.broker, "TOPIC_PUT_NUMS", T)
+            except BrokerError:
+                await trio.sleep(0.05)
+            else:
+                break
+    assert found.stats_minute.sum >= 0
+    with pytest.raises(BrokerError, match="The stats <TOPIC_PUT_NUMS> <Gone> not exist"):
+        await real.admin.brokers.stats(real.broker, "TOPIC_PUT_NUMS", "Gone")
 
 
 async def test_the_units_of_a_queue(real: RealScene) -> None:

@@ -12,6 +12,7 @@ from rocketpy.client.client import open_producer
 from rocketpy.errors import BrokerError, ClientError, RemotingTimeoutError
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.connection import ConsumerConnection, ProducerConnection
+from rocketpy.protocol.bodies.offset import GetConsumerStatusBody
 from rocketpy.protocol.bodies.running import ConsumerRunningInfo
 from rocketpy.protocol.codes import MQ_VERSION, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
@@ -64,6 +65,15 @@ async def test_a_consumer_says_how_it_is(real: RealScene) -> None:
         assert (await real.admin.clients.running_info("g", client_id)).jstack is None
         with pytest.raises(BrokerError, match="The Consumer <g> <elsewhere> not online"):
             await real.admin.clients.running_info("g", "elsewhere")
+
+
+async def test_offsets_in_the_memory_of_consumers(real: RealScene) -> None:
+    async def status(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        return make_response(request, body=encode_body(GetConsumerStatusBody({QUEUE: 7})))
+
+    async with real.online("g", handlers={RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: status}) as client_id:
+        assert await real.admin.clients.offsets(T, "g") == {client_id: {QUEUE: 7}}
+        assert await real.admin.clients.offsets(T, "g", client_id) == {client_id: {QUEUE: 7}}
 
 
 async def test_a_group_without_members_is_an_error_also_where_a_broker_says_it_without_one(

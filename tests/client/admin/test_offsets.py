@@ -52,6 +52,16 @@ async def test_progress_is_set_shown_and_cloned(real: RealScene) -> None:
     assert (await offsets.progress_of_all(real.broker, is_order=True)).total_diff == 0
 
 
+async def test_what_all_groups_have_passed(real: RealScene) -> None:
+    await real.send(*(Message(T, b"%d" % number) for number in range(3)))
+    for group, offset in (("slow", 1), ("fast", 3)):
+        await real.admin.offsets.commit(real.broker, group, QUEUE, offset)
+    found = await real.admin.offsets.corrections(real.broker, T, "fast")
+    assert found[0] == 1
+    without = await real.admin.offsets.corrections(real.broker, T, "fast", filter_groups=["slow"])
+    assert without[0] != 1
+
+
 async def test_a_group_that_nobody_knows_or_that_has_no_offset(real: RealScene) -> None:
     with pytest.raises(ClientError, match="CODE: 17"):
         await real.admin.offsets.progress("nobody")
