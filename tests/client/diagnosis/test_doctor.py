@@ -13,7 +13,7 @@ from rocketpy.client.broker_requests import Handler
 from rocketpy.client.client import open_admin_client
 from rocketpy.client.diagnosis.doctor import Diagnosis, Doctor
 from rocketpy.client.diagnosis.finding import Severity
-from rocketpy.clock import SystemClock
+from rocketpy.clock import ManualClock, SystemClock
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.bodies.route import ClusterInfo
@@ -74,6 +74,12 @@ async def test_an_advertised_address_that_nobody_reaches_is_named(tmp_path: Path
     assert "broker-a master 127.0.0.2:" in finding.subject
     assert "127.0.0.2" in finding.problem
     assert diagnosis.problem_count >= 1
+
+
+async def test_a_clock_that_is_an_hour_off(real: RealScene) -> None:
+    clock = ManualClock(SystemClock().timestamp_ms() + 3_600_000)
+    diagnosis = await Doctor(real.admin, clock=clock, watch_seconds=0).diagnose()
+    assert problems(diagnosis) == ["clock-skew"]
 
 
 async def test_messages_that_wait_with_and_without_a_consumer(real: RealScene) -> None:

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from rocketpy.client.client import open_producer
+from rocketpy.client.client import open_client, open_producer
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.selectors import queue_by_hash
@@ -198,6 +198,22 @@ async def test_send_soon_is_cancelled_before_it_has_sent_anything_or_not_at_all(
         async for attempt in cancelled_everywhere(lambda: producer.send_soon(Message(TOPIC, b"x"))):
             sent += not attempt.was_cancelled
     assert len(cluster.broker.bodies(TOPIC)) == sent == 1
+
+
+async def test_a_send_cancelled_anywhere_leaves_nothing_behind(cluster: FakeCluster) -> None:
+    """Each time from the beginning: without route, without connection; afterwards the producer works as before."""
+    checkpoints = 0
+    async with open_client(cluster.address) as client:
+
+        async def scene() -> None:
+            async with client.producer("p") as producer:
+                await producer.send(Message(TOPIC, b"x" * 100_000))
+
+        async for attempt in cancelled_everywhere(scene):
+            checkpoints = attempt.checkpoint
+            async with client.producer("p") as producer:
+                assert (await producer.send(Message(TOPIC, b"after"))).message_queue.topic == TOPIC
+    assert checkpoints > 3
 
 
 async def test_oneway_needs_no_answer(cluster: FakeCluster) -> None:
