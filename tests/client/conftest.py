@@ -1,4 +1,4 @@
-"""A fake cluster for the tests of the client; two brokers where retries matter."""
+"""A fake cluster for the tests of the client, two brokers where retries matter, and roles with default settings."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ LITE_FIRST = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIR
 @pytest.fixture
 async def cluster() -> AsyncIterator[FakeCluster]:
     """One broker with a topic of four queues."""
-    async with open_fake_cluster() as opened:
-        opened.add_topic(TOPIC)
-        yield opened
+    async with open_fake_cluster() as cluster:
+        cluster.add_topic(TOPIC)
+        yield cluster
 
 
 @pytest.fixture
 async def two_brokers() -> AsyncIterator[FakeCluster]:
     """Two brokers, each with two queues of the topic."""
-    async with open_fake_cluster(("broker-a", "broker-b")) as opened:
-        opened.add_topic(TOPIC, 2)
-        yield opened
+    async with open_fake_cluster(("broker-a", "broker-b")) as cluster:
+        cluster.add_topic(TOPIC, 2)
+        yield cluster
 
 
 @pytest.fixture
@@ -47,12 +47,12 @@ async def instance(cluster: FakeCluster) -> AsyncIterator[ClientInstance]:
 @pytest.fixture
 async def producer(cluster: FakeCluster) -> AsyncIterator[Producer]:
     """A producer with the default settings."""
-    async with open_producer(cluster.address) as opened_producer:
-        yield opened_producer
+    async with open_producer(cluster.address) as producer:
+        yield producer
 
 
 @pytest.fixture
 async def admin(cluster: FakeCluster) -> AsyncIterator[AdminClient]:
     """An administrator of the cluster."""
-    async with open_admin_client(cluster.address) as opened_admin:
-        yield opened_admin
+    async with open_admin_client(cluster.address) as admin:
+        yield admin
