@@ -15,11 +15,10 @@ import trio.testing
 from rocketpy.client.client import Client, open_client
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
-from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.errors import BrokerError, ClientError
-from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
+from rocketpy.protocol.bodies.heartbeat import MessageModel
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.message import MessageQueue
 from tests.client.conftest import FIRST, TOPIC
@@ -243,11 +242,7 @@ async def test_a_broadcasting_consumer_takes_every_queue_and_keeps_its_offsets(
 ) -> None:
     put(cluster, 4)
     cluster.broker.other_members = ["0.0.0.0@before"]
-    config = ConsumerConfig(
-        message_model=MessageModel.BROADCASTING,
-        consume_from_where=ConsumeFromWhere.CONSUME_FIRST_OFFSET,
-        local_offset_store_dir=tmp_path,
-    )
+    config = attrs.evolve(FIRST, message_model=MessageModel.BROADCASTING, local_offset_store_dir=tmp_path)
     for expected in ([b"0", b"1", b"2", b"3"], [b"0"]):
         async with client.consumer("g", TOPIC, config=config) as consumer:
             seen = []
@@ -270,11 +265,7 @@ async def test_a_broadcasting_consumer_is_orderly_without_locks(
     """Every member has every queue, so a lock of one would keep the others out."""
     put(cluster, 4)
     cluster.broker.locks.update({MessageQueue(TOPIC, "broker-a", number): "another client" for number in range(4)})
-    config = ConsumerConfig(
-        message_model=MessageModel.BROADCASTING,
-        consume_from_where=ConsumeFromWhere.CONSUME_FIRST_OFFSET,
-        local_offset_store_dir=tmp_path,
-    )
+    config = attrs.evolve(FIRST, message_model=MessageModel.BROADCASTING, local_offset_store_dir=tmp_path)
     seen: list[bytes] = []
 
     async def handler(batch: MessageBatch) -> None:

@@ -57,6 +57,17 @@ def test_each_kind_of_member_is_made_for_plain_code() -> None:
         assert not hasattr(role, "nothing")
 
 
+def test_what_a_program_sets_is_set_in_the_object() -> None:
+    with opened() as role:
+        role.level = 3
+        assert role.level == 3
+        assert role.read_level() == 3
+        assert role
+        for name in ("nothing", "double"):
+            with pytest.raises(AttributeError, match=f"no attribute '{name}' to set"):
+                setattr(role, name, 1)
+
+
 def test_exceptions_of_calls_and_blocks_are_the_same_objects() -> None:
     with opened() as role:
         with pytest.raises(ZeroDivisionError, match="planted"):

@@ -29,18 +29,6 @@ def test_a_shell_shows_what_its_object_has(kind: Any) -> None:
     assert shell.double is shell.double
 
 
-@pytest.mark.parametrize("kind", [AsyncioShell, BlockingShell])
-def test_what_a_program_sets_is_set_in_the_object(kind: Any) -> None:
-    target = Role()
-    shell = kind(target, LoopThread("of no call"), HeldScope(role))  # type: ignore[arg-type]
-    shell.level = 3
-    assert shell.level == target.level == 3
-    assert shell
-    for name in ("nothing", "double"):
-        with pytest.raises(AttributeError, match=f"no attribute '{name}' to set"):
-            setattr(shell, name, 1)
-
-
 def test_only_what_waits_is_put_into_a_shell() -> None:
     shell = shell_of(Role())
     inner = in_shell(BlockingShell, Role(), LoopThread("of no call"), HeldScope(role))  # type: ignore[arg-type]
