@@ -39,4 +39,5 @@ def recorded_frames() -> tuple[RecordedFrame, ...]:
 
 def _read(row: dict[str, Any]) -> RecordedFrame:
     facts = [row[name] for name in ("run", "scenario", "connection", "from", "kind", "request_code")]
-    return RecordedFrame(*facts, decode_frame(bytes.fromhex(row["frame_hex"])))
+    facts.append(decode_frame(bytes.fromhex(row["frame_hex"])))
+    return RecordedFrame(*facts)
