@@ -221,3 +221,10 @@ async def test_wherever_it_is_cancelled_its_group_is_left_and_what_was_noted_is_
                 assert cluster.broker.progress.get(("g", TOPIC, 0), 0) == noted, attempt.checkpoint
     assert noted
     assert not caplog.records
+
+
+async def test_one_whose_block_raises_leaves_its_group(cluster: FakeCluster) -> None:
+    with pytest.raises(KeyError, match="mine"):
+        async with member(cluster):
+            raise KeyError("mine")
+    assert len(cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)) == 1
