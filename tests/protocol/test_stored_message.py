@@ -34,9 +34,8 @@ from rocketpy.protocol.stored_message import (
     record_head_size,
     store_timestamp_position,
 )
+from tests.recorded import GOLDEN, VECTORS
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-VECTORS = json.loads((GOLDEN / "vectors.json").read_text())
 STORES = ("clean", "crash", "torn", "empty", "ipv6", "ext", "multi")
 COMMIT_LOG_FILE_SIZE = 65536
 

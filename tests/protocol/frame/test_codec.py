@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gc
-import gzip
-import json
 from collections.abc import Iterable
-from pathlib import Path
 from struct import pack
 
 import pytest
@@ -24,8 +21,7 @@ from rocketpy.protocol.frame import (
     decode_frame,
     encode_frame,
 )
-
-GOLDEN = Path(__file__).parents[2] / "golden" / "frames.jsonl.gz"
+from tests.recorded import recorded_frames
 
 Parts = tuple[int, bytes, bytes | None]
 
@@ -62,11 +58,9 @@ def check_deliveries(stream: bytes, expected: list[Parts]) -> None:
 def small_golden_frames() -> list[bytes]:
     """One recorded frame of every shape (kind, code, serialize type) that is short enough to try all its bytes."""
     shapes: dict[tuple[str, int, str], bytes] = {}
-    with gzip.open(GOLDEN, "rt") as lines:
-        for line in lines:
-            row = json.loads(line)
-            if len(row["frame_hex"]) <= 2 * 400:
-                shapes.setdefault((row["kind"], row["code"], row["serialize"]), bytes.fromhex(row["frame_hex"]))
+    for each in recorded_frames():
+        if len(each.content) <= 400:
+            shapes.setdefault((each.kind, each.code, each.serialize), each.content)
     return list(shapes.values())
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,9 +16,8 @@ from rocketpy.protocol.frame.json_header import (
     decode_json_header,
     encode_json_header,
 )
+from tests.recorded import VECTORS
 from tests.worst_requests import SLICE_SECONDS_MAX, WORST_JSON, processor_seconds, worst_json
-
-VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text())
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
