@@ -376,13 +376,6 @@ def test_checksums_are_those_of_java(vector: dict[str, object]) -> None:
     assert body_crc(memoryview(body)) == vector["crc"]
 
 
-def test_checksums_of_text_are_those_of_java() -> None:
-    for vector in VECTORS["strings"]:
-        if vector["string"] is not None:
-            text = bytes.fromhex(vector["utf16_hex"]).decode("utf-16-be", "replace")
-            assert body_crc(text.encode()) == vector["crc32_utf8"]
-
-
 def test_the_index_keys_of_a_record_are_those_of_its_properties_but_for_a_rollback() -> None:
     text = b"KEYS\x01a  b\x02UNIQ_KEY\x01u"
     assert CheckedMessage(RecordStatus.MESSAGE, properties_text=text).index_keys() == (b"u", b"a", b"b")
