@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.fastjson import DEPTH_MAX, FrozenBean, dumps, loads, loads_integer_keys
-from tests.recorded import GOLDEN, VECTORS
+from tests.recorded import VECTORS
 from tests.worst_requests import WORST_JSON, processor_seconds, worst_json
-
-# Java lays out a Set and an array without line breaks; a parsed document does not know what an array was.
 
 QUEUE = FrozenBean({"brokerName": "b", "queueId": 0, "topic": "T"})
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.floats(allow_nan=False)
@@ -64,15 +62,6 @@ def test_doubles_are_written_as_java_prints_them(vector: dict[str, str]) -> None
 def test_doubles_get_an_exponent_where_java_gives_one(number: float, text: str) -> None:
     assert dumps(number) == text
     assert loads(text) == number
-
-
-def test_a_tuple_is_laid_out_as_a_java_set() -> None:
-    text = (GOLDEN / "config" / "consumerFilter.json").read_text()
-    document = loads(text)
-    bloom = document["filterDataByTopic"]["GoldFilter"]["groupFilterData"]["GoldSqlGroup"]["bloomFilterData"]  # type: ignore[index]
-    assert dumps(document, pretty=True) != text
-    bloom["bitPos"] = tuple(bloom["bitPos"])
-    assert dumps(document, pretty=True) == text
 
 
 def test_empty_containers_have_no_line_breaks() -> None:
