@@ -111,6 +111,16 @@ def test_a_minimum_alone_is_a_limit_too(broker: BrokerInThread) -> None:
     assert list(bodies(reader, first, latest(reader, first, limit))) == ["b", "c"]
 
 
+def test_available_now_ends_where_it_was_prepared(broker: BrokerInThread) -> None:
+    send(broker, "a")
+    reader = open_reader(broker)
+    reader.prepareForTriggerAvailableNow()
+    send(broker, "b")
+    end = latest(reader, reader.initialOffset())
+    assert list(bodies(reader, reader.initialOffset(), end)) == ["a"]
+    assert latest(reader, end) == end
+
+
 def test_the_group_shows_what_is_done(broker: BrokerInThread) -> None:
     send(broker, "a", "b", "c")
     reader = open_reader(broker, maxOffsetsPerTrigger="2", commitGroup="g")
