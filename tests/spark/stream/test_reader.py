@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +20,7 @@ from rocketpy.protocol.message import MessageQueue
 from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import parse
 from rocketpy.spark.schema import SPARK_SCHEMA, spark_schema
+from rocketpy.spark.stream import reader as module
 from rocketpy.spark.stream.reader import RocketMQStreamReader, open_stream_reader
 from rocketpy.testing.fixture.in_thread import BrokerInThread
 
@@ -119,6 +121,21 @@ def test_available_now_ends_where_it_was_prepared(broker: BrokerInThread) -> Non
     end = latest(reader, reader.initialOffset())
     assert list(bodies(reader, reader.initialOffset(), end)) == ["a"]
     assert latest(reader, end) == end
+
+
+def test_new_queues_are_looked_for_as_often_as_the_options_say(
+    broker: BrokerInThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now, sleep=lambda seconds: None))
+    reader = open_reader(broker, discoveryIntervalMs="5000")
+    first = latest(reader, reader.initialOffset())
+    broker.topic("T", queues=3)
+    send(broker, "a", queue_id=2)
+    now += 4
+    assert latest(reader, first) == first
+    now += 2
+    assert list(bodies(reader, first, latest(reader, first))) == ["a"]
 
 
 def test_the_group_shows_what_is_done(broker: BrokerInThread) -> None:
