@@ -63,6 +63,15 @@ def test_everything_of_a_topic(world: World) -> None:
     assert world.plan() == [("T", 0, 0, 10), ("T", 1, 0, 4)]
 
 
+def test_parts_are_cut_by_size(world: World) -> None:
+    assert world.plan(minPartitions="7") == [
+        *[("T", 0, at, at + 2) for at in range(0, 10, 2)],
+        ("T", 1, 0, 2),
+        ("T", 1, 2, 4),
+    ]
+    assert world.plan(maxRecordsPerPartition="5") == [("T", 0, 0, 5), ("T", 0, 5, 10), ("T", 1, 0, 4)]
+
+
 def test_times_are_exact(world: World) -> None:
     assert world.plan(
         startingTimestamp=str(world.times[2]),
