@@ -1,4 +1,4 @@
-"""Java's client alone: what it sends arrives, its members hand queues over, and it looks at single messages."""
+"""Java's client alone: what it sends arrives, and its members hand queues over."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.clients import Program, Received, ToSend, produce, received
+from tests.interop.clients import Program, Received, ToSend, produce
 from tests.interop.cluster import Cluster
 from tests.patience import PATIENCE_MS
 
 pytestmark = pytest.mark.java
 
 
-def numbered(topic: str, count: int, *, shards: int = 4, tags: str = "") -> list[ToSend]:
+def numbered(topic: str, count: int) -> list[ToSend]:
     """Return messages whose body is their number, and whose queue in mode orderly goes round."""
-    return [
-        ToSend(topic=topic, body=str(index).encode(), tags=tags, keys=f"key{index}", shard=index % shards)
-        for index in range(count)
-    ]
+    return [ToSend(topic=topic, body=b"%d" % index, keys=f"key{index}", shard=index % 4) for index in range(count)]
 
 
 def consumer(cluster: Cluster, directory: Path, group: str, topic: str, **more: object) -> Program:
@@ -46,16 +43,6 @@ def test_what_is_sent_arrives_with_the_ids_and_the_offset_in_its_answer(
         got = by_body[each.body]
         assert (answer.status, answer.msg_id, answer.offset_msg_id) == ("SEND_OK", got.msg_id, got.offset_msg_id)
         assert (answer.broker_name, answer.queue_id, answer.queue_offset) == (*got.queue, got.queue_offset)
-
-
-def test_an_unknown_topic_is_created_by_the_first_send(cluster: Cluster, tmp_path: Path, group: str) -> None:
-    topic = "created_by_java"
-    asked = numbered(topic, 8)
-    sent = produce("java", cluster.namesrv, asked, tmp_path / "produce")
-    assert {each.queue_id for each in sent} == {0, 1, 2, 3}
-    cluster.wait_route(topic)
-    with consumer(cluster, tmp_path / "consume", group, topic) as taking:
-        assert bodies(taking.wait_messages(8)) == [each.body for each in asked]
 
 
 def queues_of(program: Program) -> set[str]:
@@ -93,35 +80,3 @@ def test_when_a_consumer_leaves_the_other_takes_its_queues_where_it_stopped(
         first.wait_messages(60)
     assert len(first.messages()) + len(second.messages()) == 80
     assert len({(each.queue_id, each.queue_offset) for each in [*first.messages(), *second.messages()]}) == 80
-
-
-def test_a_message_is_found_by_its_offset_id(cluster: Cluster, tmp_path: Path, topic: str) -> None:
-    asked = numbered(topic, 4, tags="TagA")
-    sent = produce("java", cluster.namesrv, asked, tmp_path / "produce", mode="orderly")
-    ids = [each.offset_msg_id or "" for each in sent]
-    nowhere = ids[0][:16] + "000000FFFFFFFF00"
-    view = Program(
-        "java", "view", tmp_path / "view", namesrv=cluster.namesrv, topic=topic, ids=",".join([*ids, nowhere])
-    )
-    lines = view.run([])
-    found = [received(each) for each in lines if each["event"] == "message"]
-    assert [each.body for each in found] == [each.body for each in asked]
-    assert [(each.msg_id, each.tags, each.keys) for each in found] == [
-        (answer.msg_id, each.tags, each.keys) for answer, each in zip(sent, asked, strict=True)
-    ]
-    (refused,) = [each for each in lines if each["event"] == "refused"]
-    assert refused["code"] == 1  # SYSTEM_ERROR
-    assert "can not find message" in str(refused["remark"])
-
-
-def test_offsets_of_a_queue_and_by_time(cluster: Cluster, tmp_path: Path, topic: str) -> None:
-    produce("java", cluster.namesrv, numbered(topic, 40), tmp_path / "produce", mode="orderly")
-
-    def offsets(at_ms: int) -> list[tuple[object, object, object]]:
-        view = Program("java", "view", tmp_path / "view", namesrv=cluster.namesrv, topic=topic, at_ms=at_ms)
-        lines = [each for each in view.run([]) if each["event"] == "offsets"]
-        return [(each["min"], each["max"], each["at"]) for each in lines]
-
-    assert offsets(at_ms=1) == [(0, 10, 0)] * 4
-    # Later than the last message: the last one's offset, as in Java's binary search.
-    assert offsets(at_ms=4_000_000_000_000) == [(0, 10, 9)] * 4

@@ -70,8 +70,9 @@ class TestIdleConnections:
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert running.server.statistics().idle_closed_count == 0
         mock_clock.jump(21)
-        assert await peer.stream.receive_some(1) == b""
+        await trio.testing.wait_all_tasks_blocked(0.01)
         assert running.server.statistics().idle_closed_count == 1
+        assert await peer.stream.receive_some(1) == b""
 
 
 class TestDeferredReplies:

@@ -100,7 +100,7 @@ def a_dispatcher(deferred: list[tuple[Connection, RemotingCommand]], noted: list
 
 
 @asynccontextmanager
-async def a_world(limits: ConnectionLimits | None = None) -> AsyncIterator[World]:
+async def a_world(limits: ConnectionLimits | None = None, incoming_max: int = 1 << 20) -> AsyncIterator[World]:
     ended: list[Connection] = []
     deferred: list[tuple[Connection, RemotingCommand]] = []
     noted: list[str] = []
@@ -110,7 +110,7 @@ async def a_world(limits: ConnectionLimits | None = None) -> AsyncIterator[World
         limits=limits or ConnectionLimits(),
         start_task=lambda *_: False,
         on_end=ended.append,
-        incoming=IncomingBytes(1 << 20),
+        incoming=IncomingBytes(incoming_max),
         refusals=RefusalLog(),
     )
     async with trio.open_nursery() as nursery:
@@ -262,6 +262,19 @@ async def test_others_are_served_between_two_slices_of_a_flood(world: World) -> 
     await trio.testing.wait_all_tasks_blocked()
     assert len(world.noted) == 8 * SLICE_FRAMES + 1
     assert world.noted.index("10.0.0.1:2") <= 3 * SLICE_FRAMES
+
+
+async def test_unfinished_frames_are_counted_over_all_connections() -> None:
+    async with a_world(incoming_max=1000) as world:
+        small, _ = await world.connect()
+        large, connection = await world.connect()
+        half = ask(ECHO, 1, bytes(2000))
+        await small.send_all(half[:300])
+        await large.send_all(half[:800])
+        await trio.testing.wait_all_tasks_blocked()
+        assert world.ended == [connection], "the connection that holds most"
+        await small.send_all(half[300:])
+        assert len(await answers(small, 1)) == 1
 
 
 async def test_an_unexpected_failure_in_serving_ends_its_connection_only(
