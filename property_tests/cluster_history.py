@@ -4,6 +4,22 @@ Producers send numbered messages one after the other; each number is in the body
 their own and note what they get. The nemesis carries out the faults of the plan. Then everything is healed, producers
 and consumers have time to come to an end, and a client that comes last reads all queues from their beginning.
 What must hold is in ``cluster_checker.py``.
+
+::
+
+    plan (of a seed) --> carry_out, each operation in its time
+                           |
+             +-------------+--------------+-------------------+
+             v             v              v                   v
+         producers    transactions      liar              nemesis: kills, losses of power, cuts, changes of role
+             |             |              |                   |
+             +------------>+------------> 1 or 2 brokers, each perhaps with a slave; 2 nameservers
+                                          |                   |
+                                          v                   v
+                                      consumers           observer: offsets, as each broker serves them
+                                          |                   |
+             Sent ----------------------> History <-----------+
+    heal: until every producer reaches every queue and every group reads it; then logs, indexes and figures are noted
 """
 
 from __future__ import annotations

@@ -3,6 +3,22 @@
 The model is a list of messages, each with the moment in which it is due; moments are of a clock that is never set. What
 the log of an open store says must fit the list after every step: see :class:`Promise`. The store is the real one with
 its services, the deliverer too, over a simulated disk in virtual time; what dies, and when, is for the rules to say.
+
+::
+
+    the store                                           a message of the model
+
+      closed <---------------------+                      send, send_large, send_naming
+        |                          |                          |
+        | start           stop, kill, lose_power,             v
+        | start_and_die   die_soon, a full disk            waits in its level ----------------+
+        v                          |                          |                               |
+      open  -----------------------+                   its time is over             its time is over, and a
+                                                              |                     limit was against it
+    while open:   the sends, send_at_once,                    v                               v
+                  send_what_is_never_delivered            delivered, once                dead letter, once
+    at any time:  time_passes, clock_is_set, limit_changes, named_topic, disk_fills, disk_is_slow
+    at the end:   no fault is left, and all is delivered: see end_well
 """
 
 from __future__ import annotations

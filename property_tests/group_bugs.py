@@ -32,9 +32,9 @@ class GroupBug:
     what: str
     change: Change
     promise: str
-    is_orderly: bool
-    kind: Kind
-    actions: tuple[str, ...]
+    is_orderly: bool = False
+    kind: Kind = Kind.CLEAN
+    actions: tuple[str, ...] = ("join",)
     """Its script: what happens in a history that shows it."""
 
     seed: int = 0
@@ -207,7 +207,6 @@ BUGS = [
         "an offset is committed past a message that is being handled",
         (ProcessQueue, "_removed", _commits_what_is_in_flight),
         "lost",
-        is_orderly=False,
         kind=Kind.MEMBERS,
         actions=("join", "crash", "crash"),
         seed=3,
@@ -218,16 +217,12 @@ BUGS = [
         (GroupRequests, "lock", _takes_without_lock),
         "order",
         is_orderly=True,
-        kind=Kind.CLEAN,
-        actions=("join",),
     ),
     GroupBug(
         "an orderly queue is given up while its handler runs",
         (AssignedQueues, "_give_up", _gives_up_busy_queues),
         "order",
         is_orderly=True,
-        kind=Kind.CLEAN,
-        actions=("join",),
     ),
     GroupBug(
         "a lock is trusted when its broker may have restarted",
@@ -244,78 +239,55 @@ BUGS = [
         (QueueLocks, "release", _keeps_its_locks),
         "late",
         is_orderly=True,
-        kind=Kind.CLEAN,
-        actions=("join",),
     ),
     GroupBug(
         "no member takes the last queue",
         (AllocateAveragely, "allocate", _forgets_the_last_queue),
         "owners",
-        is_orderly=False,
-        kind=Kind.CLEAN,
-        actions=("join",),
     ),
     GroupBug(
         "a queue is kept that another member has",
         (AssignedQueues, "change", _keeps_what_is_not_its_own),
         "owners",
-        is_orderly=False,
-        kind=Kind.CLEAN,
-        actions=("join",),
     ),
     GroupBug(
         "a rebalance ignores that a route has changed",
         (GroupKnowledge, "queues", _knows_the_first_queues_only),
         "owners",
-        is_orderly=False,
-        kind=Kind.CLEAN,
         actions=("widen",),
     ),
     GroupBug(
         "a rebalance ignores that the members have changed",
         (GroupRequests, "member_ids", _knows_the_first_members_only),
         "owners",
-        is_orderly=False,
-        kind=Kind.CLEAN,
-        actions=("join",),
     ),
     GroupBug(
         "an offset is not stored when its queue is handed over",
         (RemoteOffsetStore, "persist", _stores_nothing_at_the_hand_over),
         "again",
         is_orderly=True,
-        kind=Kind.CLEAN,
-        actions=("join",),
     ),
     GroupBug(
         "what is in flight is acknowledged when its queue is given up",
         (AssignedQueues, "_give_up", _acknowledges_what_it_gives_up),
         "lost",
-        is_orderly=False,
-        kind=Kind.CLEAN,
         actions=("join", "leave"),
     ),
     GroupBug(
         "a reader goes on after its queue was handed over",
         (AssignedQueues, "_give_up", _reads_on_after_the_hand_over),
         "foreign",
-        is_orderly=False,
-        kind=Kind.CLEAN,
-        actions=("join",),
     ),
     GroupBug(
         "a queue begins without its stored progress",
         (BeginOffsets, "find", _ignores_stored_progress),
         "again",
         is_orderly=True,
-        kind=Kind.CLEAN,
-        actions=("join",),
     ),
     GroupBug(
         "heartbeats name the subscriptions of the beginning",
         (ConsumerGroup, "_consumer_data", _announces_its_first_subscriptions),
         "lost",
-        is_orderly=False,
         kind=Kind.MEMBERS,
         actions=("restart and join",),
         seed=2,
@@ -324,7 +296,6 @@ BUGS = [
         "the next offset of a slave is one too far",
         (QueueRequests, "pull", _skips_a_message_of_a_slave),
         "lost",
-        is_orderly=False,
         kind=Kind.FAULTS,
         actions=("stay away",),
         first_seed=1,

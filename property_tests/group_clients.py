@@ -22,7 +22,6 @@ from rocketpy.protocol.headers.offset import (
 )
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader
 from rocketpy.protocol.headers.send import (
-    ConsumerSendMsgBackRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
 )
@@ -171,14 +170,6 @@ def pulled(answer: RemotingCommand | None) -> list[MessageExt]:
     """Return the messages of an answer to a pull."""
     assert answer is not None
     return decode_messages(answer.body or b"") if answer.code == ResponseCode.SUCCESS else []
-
-
-def send_back(message: MessageExt) -> RemotingCommand:
-    """A consumer gives a message back, to get it again a little later."""
-    header = ConsumerSendMsgBackRequestHeader(
-        offset=message.physical_offset, group=GROUP, delay_level=1, origin_topic=message.topic
-    )
-    return make_request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
 
 
 def commit(consumer_offset: int, *, topic: str = TOPIC, queue_id: int = 0) -> RemotingCommand:

@@ -2,6 +2,18 @@
 
 A producer sends numbered messages all the time, members handle them, and a few steps later everything is healed. Then
 it is quiet, and must become as :mod:`property_tests.group_record` says.
+
+::
+
+    _start        a nameserver, broker-a (with a slave in FAULTS), broker-b, a producer, the first member
+       |
+    STEPS times   members     join, leave, crash, hang, subscribe, unsubscribe
+       |          routes      widen, add broker, remove broker
+       |          brokers     restart, restart and join, kill, lose power, stay away
+       |          network     cut, cut one way, reset
+    _heal         members with another strategy leave, all subscribe to both topics, the producer ends
+       |
+    _settle       until each queue has one member and every message was handled, and STABLE_SECONDS more
 """
 
 from __future__ import annotations

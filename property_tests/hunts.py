@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from types import ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import attrs
 import pytest
@@ -247,3 +247,37 @@ def play_with_bug(machine: type[RuleBasedStateMachine], bug: Bug) -> None:
     with planted(bug.owner, bug.function_name, bug.wrong), pytest.raises(PromiseBroken) as raised:
         play(machine, bug.script, schedules=SCHEDULES_FOR_BUGS)
     assert raised.value.promise in bug.promises, raised.value
+
+
+class MachineTests:
+    """The tests of a machine that is wrong only where a bug is planted; a subclass says which machine.
+
+    A script holds without a bug. Each bug is found by its script, and a common one by chance too.
+    """
+
+    machine: ClassVar[type[RuleBasedStateMachine]]
+    bugs: ClassVar[Mapping[str, Bug]]
+    more_scripts: ClassVar[Sequence[Script]] = ()
+    """Scripts that no bug has: histories in which the product was wrong once."""
+
+    hunt_steps: ClassVar[int] = 30
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "script" in metafunc.fixturenames:
+            scripts = dict.fromkeys([*self.more_scripts, *(bug.script for bug in self.bugs.values())])
+            metafunc.parametrize("script", scripts)
+        elif "bug" in metafunc.fixturenames:
+            metafunc.parametrize("bug", self.bugs.values(), ids=self.bugs.keys())
+        elif "common_bug" in metafunc.fixturenames:
+            common = {name: bug for name, bug in self.bugs.items() if bug.is_common}
+            metafunc.parametrize("common_bug", common.values(), ids=common.keys())
+
+    def test_scripts(self, script: Script) -> None:
+        play(self.machine, script)
+
+    def test_each_planted_bug_is_found_by_its_script(self, bug: Bug) -> None:
+        play_with_bug(self.machine, bug)
+
+    @pytest.mark.by_chance
+    def test_each_common_bug_is_found_by_chance(self, common_bug: Bug) -> None:
+        hunt(self.machine, common_bug, steps=self.hunt_steps)

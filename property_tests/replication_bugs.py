@@ -182,6 +182,15 @@ def _any_offset(take_one: Function) -> Function:
     return take
 
 
+def _takes_everything_for_whole(receive: Function) -> Function:
+    def pass_on(self: VerifiedStream, data: bytes) -> list[VerifiedPiece]:
+        offset = self.next_offset
+        self.next_offset += len(data)
+        return [VerifiedPiece(offset, data, ())] if data else []
+
+    return pass_on
+
+
 def _silent(raise_alarm: Function) -> Function:
     def forget(self: HAClient, why: str) -> None:
         raise_alarm(self, "")
@@ -263,6 +272,10 @@ PLANTED: Mapping[str, PlantedBug] = {
     "check no offset": PlantedBug(
         "a slave stores a record that names another physical offset",
         [(VerifiedStream, "_take_one", _any_offset)],
+    ),
+    "store what is not whole": PlantedBug(
+        "a slave stores whatever part of a record has come",
+        [(VerifiedStream, "receive", _takes_everything_for_whole)],
     ),
     "stay silent": PlantedBug(
         "a slave that has stopped shows no alarm",

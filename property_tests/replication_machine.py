@@ -4,6 +4,22 @@ A step is something that a producer, a machine, the network, a foreign peer or a
 producers may be answered is for :class:`~rocketpy.testing.replication_model.ReplicationModel` to judge, at the moment
 when it happens: see :class:`~rocketpy.testing.pair_world.PairWorld`. A failing example is a script of these steps; it
 belongs into ``test_replication_machine.py``.
+
+::
+
+    producers                                         foreign peers
+      put, put_batch, put_delayed,                      forge: reports of no slave
+      put_transactional, fill_file,                     lie:   frames of no master
+      end_burst, wait_again                                |            |
+            |            reports                           v            |
+            v         <-- cut, slow_down, reset, heal --   master       |
+      master "a" -------------------------------------> slave "b"  <----+   (slave "c", where there are three)
+            |           frames                             |
+            +----------- promote, demote ------------------+    roles change; a second master may go on alone
+
+    each machine   start, start_and_die, stop, kill, lose_power, die_soon, wipe
+    each disk      disk_fills_up, disk_has_space_again, disk_call_fails
+    what is true   judged at each step by the world; compare_units, search; all_faults_end: equal, or an alarm
 """
 
 from __future__ import annotations

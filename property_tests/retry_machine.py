@@ -4,6 +4,19 @@
 client is one consumer of a group that fails, takes its time and dies, and the next one that goes on where the broker
 says. A message is safe if it was acknowledged, or is a dead letter, or lies where the group has not yet consumed, or
 waits for its time: one of the four must hold after every step and every death.
+
+::
+
+    send --> TOPIC --pull--> in hand --consumed--> acknowledged
+                              |    ^
+                       failed |    | pull
+                              v    |
+                   SCHEDULE_TOPIC --> RETRY_TOPIC     when its delay is over, with one try more
+                              |
+                              +----> DLQ_TOPIC        at once, with no try left or a level below 0
+
+    the consumer   consumer_dies: all in hand comes again; group_is_changed: to another number of tries
+    the broker     restart, kill, lose_power, die_soon: it starts again at once; time_passes
 """
 
 from __future__ import annotations

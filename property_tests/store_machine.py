@@ -1,8 +1,28 @@
-"""The rules by which a store lives, dies and is tampered with, and the model that it is held against.
+"""Rules by which a store lives, dies and is tampered with, and the model that it is held against.
 
-A step is something that a client, the machine, the disk or a person can do to a store; what the store may answer is for
-:class:`~rocketpy.testing.store_model.StoreModel` to judge, after every recovery. While the store is open its reads must
-agree with the model too. A failing example is a script of these steps; it belongs into ``test_store_machine.py``.
+::
+
+   +-------------------------------+                               +---------------------------------------------+
+   | closed                        |       first_start, start      | open                                        |
+   |                               | start_and_die, start_and_fail |                                             |
+   | people  queues_are_deleted    |  ---------------------------> | clients  put, put_batch, put_delayed,       |
+   |         index_is_deleted      |                               |          put_naming, put_oversize, fill_file|
+   |         checkpoint_is_lost    |                               | flushes  end_burst, flush, time_passes      |
+   |         note_is_lost          |                               | disk     disk_is_slow, disk_call_fails,     |
+   |         note_is_damaged       |                               |          descriptors_run_out, die_soon      |
+   |         note_is_older         |    stop, kill, lose_power,    | readers  read_everything, pull,             |
+   |         abort_file_is_left    |   each death or failed call   |          search_by_key, search_by_time      |
+   |         abort_file_is_removed |       that was arranged       |                                             |
+   |         log_becomes_sparse    |  <--------------------------- | crash_and_start: closed, and open again     |
+   |         settings_are_changed  |                               |                                             |
+   +-------------------------------+                               +---------------------------------------------+
+
+   in either state: lose_power, clock_is_set, disk_fills_up, disk_has_space_again, descriptors_are_back
+
+What a store may show is for :class:`~rocketpy.testing.store_model.StoreModel` to judge, after every recovery; while the
+store is open its reads must agree with the model too. No death, and nothing that people do here, is a reason to refuse
+the store or to end it (:meth:`StoreMachine.living`). A failing example is a script of these rules; it belongs into
+``test_store_machine.py``.
 """
 
 from __future__ import annotations
@@ -324,13 +344,17 @@ class StoreMachine(RuleBasedStateMachine):
             self.world.end_burst()
             self.model.written(self.world.written_end)
 
+    def has_ended_burst(self) -> bool:
+        """End the burst; return whether the store lives on, which it may not where a disk call was made to fail."""
+        self.end_burst()
+        return self.world.is_open
+
     # ---- time, disk, people ---------------------------------------------------------------------------------------
 
     @precondition(is_open)
     @rule(milliseconds=st.sampled_from([1, 20, 600, 6_000, 70_000]))
     def time_passes(self, milliseconds: int) -> None:
-        self.end_burst()
-        if self.world.is_open:
+        if self.has_ended_burst():
             with self.living():
                 self.world.pass_time(milliseconds)
                 self.model.written(self.world.written_end)
@@ -338,8 +362,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(is_open)
     @rule()
     def flush(self) -> None:
-        self.end_burst()
-        if self.world.is_open:
+        if self.has_ended_burst():
             with self.living():
                 self.world.flush()
                 self.model.written(self.world.written_end)
@@ -466,8 +489,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(can_read)
     @rule()
     def read_everything(self) -> None:
-        self.end_burst()
-        if not self.world.is_open:
+        if not self.has_ended_burst():
             return
         with self.living():
             self.world.pass_time(1_000)  # until a pool is empty
@@ -521,8 +543,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(can_read)
     @rule(queue=queue_names, which=st.integers(0, 50))
     def pull(self, queue: tuple[str, int], which: int) -> None:
-        self.end_burst()
-        if not self.world.is_open:
+        if not self.has_ended_burst():
             return
         with self.living():
             written = self.model.log[: self.model.written_count]

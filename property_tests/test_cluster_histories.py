@@ -1,12 +1,11 @@
 """Histories of a whole cluster: random work, random faults, and every promise checked at the end of each.
 
 A seed is a history. One that fails is made smaller and printed; ``run_history(plan_of(SEED))`` is it again. The planted
-bugs show that a broken promise would be found.
+bugs of ``test_cluster_bugs.py`` show that a broken promise would be found.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
 import os
@@ -14,26 +13,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
 
 import attrs
 import pytest
-import trio
 
 from property_tests.cluster_checker import broken_promises
 from property_tests.cluster_history import run_history
 from property_tests.cluster_plan import Decision, Operation, Plan, plan_of
 from property_tests.cluster_record import Sent
 from property_tests.cluster_shrink import smallest
-from property_tests.hunts import Function, planted
-from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
-from rocketpy.broker.replication.comparison import LogComparison
-from rocketpy.client.consumer.pull_consumer import PullConsumer
-from rocketpy.client.results import PullResult
-from rocketpy.protocol.message import MessageQueue
-from rocketpy.store.ha.group_transfer import GroupTransferService
-from rocketpy.store.ha.slave_progress import SlaveProgress
-from rocketpy.store.services.group_commit import GroupCommitService
+from property_tests.hunts import planted
+from property_tests.test_cluster_bugs import not_synced
 from rocketpy.testing.sim.file import SimFile
 
 TIER = os.environ.get("ROCKETPY_TIER", "dev")
@@ -156,113 +146,11 @@ def calls_of(action: Callable[[], object]) -> int:
     return next(calls)
 
 
-# ---- planted bugs ---------------------------------------------------------------------------------------------------
-
-
-def _waits_for_an_earlier_offset(wait_durable: Function) -> Function:
-    def waits(self: GroupCommitService, physical_end: int, callback: Callable[[Any], None]) -> None:
-        wait_durable(self, physical_end // 2, callback)
-
-    return waits
-
-
-def _not_synced(sync: Function) -> Function:
-    def synced(self: SimFile) -> None:
-        if "commitlog" not in self.path:
-            sync(self)
-
-    return synced
-
-
-def _one_too_far(query_offset: Function) -> Function:
-    def queried(self: Any, group: str, topic: str, queue_id: int) -> int:
-        offset = int(query_offset(self, group, topic, queue_id))
-        return offset + (offset > 10)
-
-    return queried
-
-
-def _forgets_a_message(pull: Function) -> Function:
-    async def pulled(self: PullConsumer, queue: MessageQueue, queue_offset: int, **options: Any) -> PullResult:
-        result: PullResult = await pull(self, queue, queue_offset, **options)
-        if len(result.messages) < 5:
-            return result
-        return attrs.evolve(result, messages=result.messages[:-1])
-
-    return pulled
-
-
-def _believes_the_first_report(request: Function) -> Function:
-    """As RocketMQ's HAConnection does (4.9.8)."""
-
-    def believes(self: SlaveProgress, offset: int, log_min: int, log_max: int, file_size: int) -> None:
-        request(self, min(offset, log_max), log_min, log_max, file_size)
-        self.acknowledged_offset = self.sent_offset = max(offset, self.sent_offset)
-        self.covered_from = 0
-
-    return believes
-
-
-def _compares_nothing(compare: Function) -> Function:
-    async def compared(self: LogComparison, ha_address: str) -> None:
-        await trio.lowlevel.checkpoint()
-
-    return compared
-
-
-def _waits_for_what_a_slave_has(wait_replicated: Function) -> Function:
-    def waits(self: GroupTransferService, end_offset: int, callback: Callable[[Any], None]) -> None:
-        slaves = [slave for slave in self._slaves() if slave.acknowledged_offset > slave.covered_from]
-        wait_replicated(self, max((slave.acknowledged_offset for slave in slaves), default=end_offset), callback)
-
-    return waits
-
-
-Planted = tuple[object, str, Callable[[Function], Function]]
-_NO_COMPARISON: Planted = (LogComparison, "compare", _compares_nothing)
-BUGS_OF_PAIRS: list[tuple[list[Planted], str, str, int]] = [
-    # The comparison keeps away the slaves whose first report would be believed.
-    ([_NO_COMPARISON, (SlaveProgress, "_request", _believes_the_first_report)], "replicated", "lose power", 1),
-    ([(GroupTransferService, "wait_replicated", _waits_for_what_a_slave_has)], "replicated", "slow link", 0),
-]
-"""What is wrong, and which promise it breaks, under which faults, and in the history of which seed."""
-
-
-@pytest.mark.parametrize(("bugs", "promise", "fault", "first"), BUGS_OF_PAIRS)
-def test_a_planted_bug_of_replication_is_found(bugs: list[Planted], promise: str, fault: str, first: int) -> None:
-    plans = (plan_of(seed, pairs=True, seconds=30.0, count=100, only=fault) for seed in range(first, first + 40))
-    with contextlib.ExitStack() as stack:
-        for bug in bugs:
-            stack.enter_context(planted(*bug))
-        assert any(_is_broken(plan, promise) for plan in plans), "40 histories did not find it"
-
-
-BUGS = [
-    (SimFile, "sync", _not_synced, "kept", "lose power", 3),
-    (GroupCommitService, "wait_durable", _waits_for_an_earlier_offset, "kept", "lose power", 1),
-    (PullConsumer, "pull", _forgets_a_message, "in order", "", 1),
-    (ConsumerOffsetManager, "query_offset", _one_too_far, "delivered", "restart consumer", 0),
-]
-"""What is wrong, and which promise it breaks, under which faults: of all kinds, or of one to find it sooner.
-
-The last is the first seed, whose history shows it: a plan is drawn from its seed alone. Without syncs a broker may fail
-at each of its starts, of which seed 0 has a thousand.
-"""
-
-
-@pytest.mark.parametrize(("owner", "name", "bug", "promise", "fault", "first"), BUGS)
-def test_a_planted_bug_is_found(
-    owner: object, name: str, bug: Callable[[Function], Function], promise: str, fault: str, first: int
-) -> None:
-    plans = (plan_of(seed, seconds=20.0, count=80, only=fault) for seed in range(first, first + 80))
-    with planted(owner, name, bug):
-        # Under ASYNC_FLUSH nothing waits for the disk.
-        found = any(_is_broken(attrs.evolve(plan, is_sync_flush=True), promise) for plan in plans)
-    assert found, f"80 histories did not find {bug.__name__}"
+# ---- a history that fails --------------------------------------------------------------------------------------------
 
 
 def test_a_failing_history_is_made_smaller_and_printed_for_a_person() -> None:
-    with planted(SimFile, "sync", _not_synced), pytest.raises(AssertionError) as caught:
+    with planted(SimFile, "sync", not_synced), pytest.raises(AssertionError) as caught:
         for seed in range(40):
             check(plan_of(seed, seconds=12.0, count=30, faults=5, only="lose power"), runs_max=30)
     text = str(caught.value)
@@ -271,9 +159,6 @@ def test_a_failing_history_is_made_smaller_and_printed_for_a_person() -> None:
     assert "kept: producer-" in text
     (operations,) = [int(line.split()[-2]) for line in text.splitlines() if line.startswith("plan of seed")][1:]
     assert operations <= 15
-
-
-# ---- making plans smaller -------------------------------------------------------------------------------------------
 
 
 def _numbered(count: int) -> Plan:

@@ -5,14 +5,13 @@ The machine itself, and the deliberate bugs that it must find: one that finds no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import pytest
 from hypothesis import settings
 
 from property_tests.delay_machine import NEVER_DELIVERED, DelayMachine, Promise
-from property_tests.hunts import Bug, Function, hunt, play, play_with_bug
+from property_tests.hunts import Bug, Function, MachineTests
 from property_tests.power_loss import NOTHING
 from property_tests.small_broker import ASYNC, SYNC
 from rocketpy.broker.delay import delivery as schedule_message
@@ -26,9 +25,6 @@ from rocketpy.store.queue.multi_dispatch import MultiDispatch
 
 TestDelay = DelayMachine.TestCase
 TestDelay.settings = settings(max_examples=settings.default.max_examples, stateful_step_count=30)
-
-Script = Callable[[DelayMachine], None]
-
 
 # ---- what must be so ------------------------------------------------------------------------------------------------
 
@@ -177,27 +173,6 @@ def a_file_that_begins_within_a_burst_after_the_clock_was_set_back(state: DelayM
     state.send(count=40, level=2)
     state.time_passes(3_400)
     state.time_passes(500)
-
-
-SCRIPTS = [
-    a_limit_that_is_lowered_while_messages_wait,
-    a_topic_that_is_deleted_while_messages_name_it,
-    names_that_no_message_may_have,
-    a_kill_right_after_a_delivery,
-    power_that_goes_between_a_delivery_and_its_flush,
-    a_death_in_any_change_of_the_disk_while_messages_are_delivered,
-    a_disk_that_fills_while_messages_are_due,
-    a_clock_that_is_set_back_between_two_messages,
-    stamps_of_two_clocks_in_one_queue,
-    a_note_that_the_last_life_wrote_and_did_not_sync,
-    a_note_just_before_the_flush,
-    a_file_that_begins_within_a_burst_after_the_clock_was_set_back,
-]
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_scripts(script: Script) -> None:
-    play(DelayMachine, script)
 
 
 # ---- deliberate bugs ------------------------------------------------------------------------------------------------
@@ -353,20 +328,13 @@ PLANTED: Mapping[str, Bug] = {
 }
 
 
-def test_no_planted_bug_is_left_out() -> None:
-    """Each has a script that finds nothing without it."""
-    assert {bug.script for bug in PLANTED.values()} <= {*SCRIPTS}
-
-
-@pytest.mark.parametrize("name", PLANTED)
-def test_each_planted_bug_is_found_by_its_script(name: str) -> None:
-    play_with_bug(DelayMachine, PLANTED[name])
-
-
-@pytest.mark.by_chance
-@pytest.mark.parametrize("name", [name for name, bug in PLANTED.items() if bug.is_common])
-def test_each_common_bug_is_found_by_chance(name: str) -> None:
-    hunt(DelayMachine, PLANTED[name])
+class TestScripts(MachineTests):
+    machine, bugs = DelayMachine, PLANTED
+    more_scripts = (
+        stamps_of_two_clocks_in_one_queue,
+        a_note_that_the_last_life_wrote_and_did_not_sync,
+        a_file_that_begins_within_a_burst_after_the_clock_was_set_back,
+    )
 
 
 def test_turns_are_short() -> None:

@@ -5,23 +5,36 @@ step each member that is online must have been notified of what the step has cha
 change, and of nothing else; and every query returns the same members.
 
 A crowd of members comes at once and is reset at once: each send to one of them fails and ends it, as a socket's would.
+
+::
+
+                 heartbeat_comes, crowd_comes_and_is_reset
+    no member  ------------------------------------------------>  member, online  --+
+        ^                                                           |      |   ^    | heartbeat_comes: with
+        |      leave, vanish, the crowd's reset, broker_restarts    |      |   |    | other topics a change,
+        +-----------------------------------------------------------+      |   +----+ else none
+        |                                                      fall_silent |
+        |      EXPIRED_SECONDS without a heartbeat                         v
+        +-------------------------------------------------------- member, silent
+
+    each arrow but a heartbeat that says nothing new is a change: all that are online are notified, after it, once
+    absurd_heartbeat_comes is refused and changes nothing; time_passes, with the heartbeats of all but the silent
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
 import attrs
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from property_tests.group_clients import GROUP, heartbeat, make_world, members, subscribed, unregister
-from property_tests.hunts import Bug, Function, PromiseBroken, hunt, play, play_with_bug
+from property_tests.hunts import Bug, Function, MachineTests, PromiseBroken
 from rocketpy.broker.clients import heartbeats as client_manage
 from rocketpy.broker.clients.consumers import ConsumerGroupInfo, ConsumerManager
 from rocketpy.broker.clients.notifications import ConsumerIdsChangedService
@@ -354,8 +367,6 @@ def _keeps_ids(left_under: Function) -> Function:
 
 # ---- scripts that lead there: the right code passes them, the wrong one does not ------------------------------------
 
-Script = Callable[[GroupMachine], None]
-
 
 def members_that_come_stay_leave_and_vanish(state: GroupMachine) -> None:
     state.first_start()
@@ -402,14 +413,6 @@ def a_crowd_that_is_reset(state: GroupMachine) -> None:
     state.crowd_comes_and_is_reset(CROWD)
 
 
-SCRIPTS: Sequence[Script] = (
-    members_that_come_stay_leave_and_vanish,
-    a_member_that_wants_other_topics,
-    a_member_that_falls_silent,
-    a_name_that_is_one_character_too_long,
-    a_few_members_that_are_reset,
-    a_crowd_that_is_reset,
-)
 PLANTED: Mapping[str, Bug] = {
     "topics do not count": Bug(
         ConsumerGroupInfo,
@@ -475,23 +478,5 @@ PLANTED: Mapping[str, Bug] = {
 }
 
 
-def test_no_planted_bug_is_left_out() -> None:
-    """Each has a script that finds nothing without it."""
-    assert {bug.script for bug in PLANTED.values()} <= {*SCRIPTS}
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_scripts(script: Script) -> None:
-    play(GroupMachine, script)
-
-
-@pytest.mark.parametrize("name", PLANTED)
-def test_each_planted_bug_is_found_by_its_script(name: str) -> None:
-    play_with_bug(GroupMachine, PLANTED[name])
-
-
-@pytest.mark.by_chance
-@pytest.mark.parametrize("name", [name for name, bug in PLANTED.items() if bug.is_common])
-def test_each_common_bug_is_found_by_chance(name: str) -> None:
-    """The others take a crowd."""
-    hunt(GroupMachine, PLANTED[name])
+class TestScripts(MachineTests):
+    machine, bugs = GroupMachine, PLANTED

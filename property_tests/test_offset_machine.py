@@ -2,16 +2,26 @@
 
 The model is, for each queue, the list of offsets that the group acknowledged, with the moment of each. After an end
 the broker may answer one of them, and only one from the last interval in which it writes them.
+
+::
+
+    acknowledged, by consume:           0 --- 3 --- 4 --- 7 --- 9
+                                                    |           |
+    after crash, crash_soon:                        |<--------->|   one of those of the last OFFSETS_SECONDS, and
+                                                                |   of as many more, which a write may take
+    after stop, and while it runs:                              |   the last one
+
+    what may not move it:   commit_nonsense, pull_nonsense, pull_with_a_large_filter
+    what may hinder it:     disk_fills; messages_come, of which some go with the power
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
 import attrs
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -26,7 +36,7 @@ from property_tests.group_clients import (
     query_offset,
     send,
 )
-from property_tests.hunts import Bug, Function, PromiseBroken, hunt, play, play_with_bug
+from property_tests.hunts import Bug, Function, MachineTests, PromiseBroken
 from property_tests.power_loss import NOTHING, chosen
 from property_tests.small_broker import ASYNC, SYNC
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
@@ -340,8 +350,6 @@ def _takes_any(filter_of: Function) -> Function:
 
 # ---- scripts that lead there: the right code passes them, the wrong one does not ------------------------------------
 
-Script = Callable[[OffsetMachine], None]
-
 
 def a_kill_when_offsets_have_been_written(state: OffsetMachine) -> None:
     state.first_start(flush=SYNC)
@@ -376,12 +384,6 @@ def power_that_goes_before_messages_are_durable(state: OffsetMachine) -> None:
     state.crash(survives=NOTHING)
 
 
-SCRIPTS: Sequence[Script] = (
-    a_kill_when_offsets_have_been_written,
-    a_shutdown_right_after_a_commit,
-    a_consumer_that_asks_for_nonsense,
-    power_that_goes_before_messages_are_durable,
-)
 PLANTED: Mapping[str, Bug] = {
     "one too far on the disk": Bug(
         ConsumerOffsetManager,
@@ -427,22 +429,5 @@ PLANTED: Mapping[str, Bug] = {
 }
 
 
-def test_no_planted_bug_is_left_out() -> None:
-    """Each has a script that finds nothing without it."""
-    assert {bug.script for bug in PLANTED.values()} <= {*SCRIPTS}
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_scripts(script: Script) -> None:
-    play(OffsetMachine, script)
-
-
-@pytest.mark.parametrize("name", PLANTED)
-def test_each_planted_bug_is_found_by_its_script(name: str) -> None:
-    play_with_bug(OffsetMachine, PLANTED[name])
-
-
-@pytest.mark.by_chance
-@pytest.mark.parametrize("name", [name for name, bug in PLANTED.items() if bug.is_common])
-def test_each_common_bug_is_found_by_chance(name: str) -> None:
-    hunt(OffsetMachine, PLANTED[name])
+class TestScripts(MachineTests):
+    machine, bugs = OffsetMachine, PLANTED

@@ -7,12 +7,11 @@ commits its offset before it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
 import attrs
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -28,7 +27,7 @@ from property_tests.group_clients import (
     send,
     unlock,
 )
-from property_tests.hunts import Bug, Function, PromiseBroken, hunt, play, play_with_bug
+from property_tests.hunts import Bug, Function, MachineTests, PromiseBroken
 from rocketpy.broker.clients.queue_locks import RebalanceLockManager
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.protocol.codes import ResponseCode
@@ -222,8 +221,6 @@ def _forgets_commits(commit_offset: Function) -> Function:
 
 # ---- scripts that lead there: the right code passes them, the wrong one does not ------------------------------------
 
-Script = Callable[[OrderingMachine], None]
-
 
 def two_clients_that_want_the_same_queue(state: OrderingMachine) -> None:
     state.first_start()
@@ -253,12 +250,6 @@ def a_queue_that_is_consumed_bit_by_bit(state: OrderingMachine) -> None:
     state.consume("a", count=3)
 
 
-SCRIPTS: Sequence[Script] = (
-    two_clients_that_want_the_same_queue,
-    a_client_that_falls_silent,
-    a_client_that_gives_back_what_another_one_holds,
-    a_queue_that_is_consumed_bit_by_bit,
-)
 PLANTED: Mapping[str, Bug] = {
     "every client gets it": Bug(
         RebalanceLockManager,
@@ -294,22 +285,6 @@ PLANTED: Mapping[str, Bug] = {
 }
 
 
-def test_no_planted_bug_is_left_out() -> None:
-    """Each has a script that finds nothing without it."""
-    assert {bug.script for bug in PLANTED.values()} <= {*SCRIPTS}
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_scripts(script: Script) -> None:
-    play(OrderingMachine, script)
-
-
-@pytest.mark.parametrize("name", PLANTED)
-def test_each_planted_bug_is_found_by_its_script(name: str) -> None:
-    play_with_bug(OrderingMachine, PLANTED[name])
-
-
-@pytest.mark.by_chance
-@pytest.mark.parametrize("name", PLANTED)
-def test_each_planted_bug_is_found_by_chance(name: str) -> None:
-    hunt(OrderingMachine, PLANTED[name], steps=40)
+class TestScripts(MachineTests):
+    machine, bugs = OrderingMachine, PLANTED
+    hunt_steps = 40

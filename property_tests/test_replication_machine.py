@@ -345,6 +345,11 @@ HUNTS: Mapping[str, Hunt] = {
         [SLAVE_IS_A_PIECE],
         {"put": put, "time_passes": a_moment, "lie": {"which": st.just(0), "lie": st.just("physical offset")}},
     ),
+    "store what is not whole": Hunt(
+        [Invariant.ENDS_WITH_A_RECORD, SLAVE_IS_A_PIECE, Invariant.UNITS_ARE_EQUAL, PROGRESS_OR_ALARM],
+        {"put": put, "time_passes": a_moment},
+        {"batch": st.just(60)},
+    ),
     "stay silent": Hunt(
         [PROGRESS_OR_ALARM, EQUAL_OR_ALARM],
         {"put": put, "time_passes": {"seconds": st.just(0.1)}, "lose_power": the_master | {"and_start": st.just(True)}},
@@ -377,6 +382,7 @@ SHOWN: Mapping[str, Script] = {
     "compare nothing": an_old_master_with_messages_that_no_slave_has,
     "keep the tail": an_old_master_with_messages_that_no_slave_has,
     "check no offset": a_record_that_names_another_offset,
+    "store what is not whole": a_slave_that_is_gone,
     "stay silent": a_master_that_loses_what_its_slave_has,
 }
 """The script that shows a bug. It breaks one of the invariants that the hunt for the bug names."""

@@ -6,14 +6,13 @@ a machine that finds no planted bug proves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import pytest
 from hypothesis import settings
 
 from property_tests.dishonest_consumer import DishonestConsumer
-from property_tests.hunts import Bug, Function, hunt, play, play_with_bug
+from property_tests.hunts import Bug, Function, MachineTests
 from property_tests.retry_machine import RETRY_TOPIC, Promise
 from property_tests.small_broker import ASYNC
 from rocketpy.broker.delay.levels import DelayLevels
@@ -94,8 +93,6 @@ def _goes_one_too_far(commit: Function) -> Function:
 
 # ---- scripts that lead there: the right code passes them, the wrong one does not ------------------------------------
 
-Script = Callable[[DishonestConsumer], None]
-
 
 def a_consumer_that_always_fails(state: DishonestConsumer) -> None:
     """Each message has one more try, and is a dead letter then."""
@@ -117,7 +114,6 @@ def a_consumer_that_gives_back_a_record_in_a_body(state: DishonestConsumer) -> N
     state.gives_back_a_record_in_a_body(queue_offset=0, is_cold=True)
 
 
-SCRIPTS: Sequence[Script] = (a_consumer_that_always_fails, a_consumer_that_gives_back_a_record_in_a_body)
 PLANTED: Mapping[str, Bug] = {
     "one send-back in three is not stored": Bug(
         SendBackProcessor,
@@ -159,22 +155,5 @@ PLANTED: Mapping[str, Bug] = {
 }
 
 
-def test_no_planted_bug_is_left_out() -> None:
-    """Each has a script that finds nothing without it."""
-    assert {bug.script for bug in PLANTED.values()} <= {*SCRIPTS}
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_scripts(script: Script) -> None:
-    play(DishonestConsumer, script)
-
-
-@pytest.mark.parametrize("name", PLANTED)
-def test_each_planted_bug_is_found_by_its_script(name: str) -> None:
-    play_with_bug(DishonestConsumer, PLANTED[name])
-
-
-@pytest.mark.by_chance
-@pytest.mark.parametrize("name", PLANTED)
-def test_each_planted_bug_is_found_by_chance(name: str) -> None:
-    hunt(DishonestConsumer, PLANTED[name])
+class TestScripts(MachineTests):
+    machine, bugs = DishonestConsumer, PLANTED

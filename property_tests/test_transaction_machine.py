@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from property_tests.dishonest_producer import DishonestProducer
-from property_tests.hunts import Bug, Function, hunt, play, play_with_bug
+from property_tests.hunts import Bug, Function, MachineTests, hunt
 from property_tests.power_loss import NOTHING
 from property_tests.small_broker import ASYNC, SYNC
 from property_tests.transaction_machine import (
@@ -314,23 +314,10 @@ PLANTED: Mapping[str, Bug] = {
 }
 
 
-def test_no_planted_bug_is_left_out() -> None:
-    """Each has a script that finds nothing without it."""
-    assert {bug.script for bug in PLANTED.values()} <= {*SCRIPTS}
+class TestScripts(MachineTests):
+    machine, bugs = DishonestProducer, PLANTED
 
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_scripts(script: Callable[[DishonestProducer], None]) -> None:
-    play(DishonestProducer, script)
-
-
-@pytest.mark.parametrize("name", PLANTED)
-def test_each_planted_bug_is_found_by_its_script(name: str) -> None:
-    play_with_bug(DishonestProducer, PLANTED[name])
-
-
-@pytest.mark.by_chance
-@pytest.mark.parametrize("name", [name for name, bug in PLANTED.items() if bug.is_common])
-def test_each_common_bug_is_found_by_chance(name: str) -> None:
-    """In other ways than the script's, which may break another promise first."""
-    hunt(DishonestProducer, attrs.evolve(PLANTED[name], promises=tuple(Promise)))
+    @pytest.mark.by_chance
+    def test_each_common_bug_is_found_by_chance(self, common_bug: Bug) -> None:
+        """In other ways than the script's, which may break another promise first."""
+        hunt(self.machine, attrs.evolve(common_bug, promises=tuple(Promise)))

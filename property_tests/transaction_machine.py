@@ -4,6 +4,23 @@
 The broker is a whole one, on a simulated disk; clients are two producers of one group. A step is what a producer, an
 operator, time, the machine or the disk can do; a dishonest producer is in :mod:`.dishonest_producer`. What the model
 cannot know (the power went before an answer came) it reads off the next life once, and from then on it must stay so.
+
+::
+
+                        end(commit)
+    send_half --> OPEN -------------> COMMITTED     delivered once
+                  ^ |   end(rollback)
+                  | |---------------> ROLLED_BACK   never delivered
+                  | |   CHECK_MAX rounds of checks
+                  | |---------------> GIVEN_UP      in the topic for operators
+                  | |   power goes        |
+                  | +---------------> ABSENT        if it was not durable
+                  |                       |
+                  +---- operator_resumes -+ (of GIVEN_UP)
+
+    a round of checks   every INTERVAL_SECONDS in time_passes: an online producer is asked about each that is OPEN
+    producers           producer_comes_online, producer_goes_offline
+    the broker          restart, kill, lose_power, die_in_a_round: it starts again at once; log_is_flushed
 """
 
 from __future__ import annotations

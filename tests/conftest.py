@@ -1,5 +1,4 @@
-"""What all tests share: an order of tasks for each of them, how Hypothesis looks for examples, and that tests which are
-named for settings vary them.
+"""What all tests share: an order of tasks for each of them, and how Hypothesis looks for examples.
 
 An example has no deadline: under coverage, beside other work, it may take many times its usual 200 ms. In CI
 (ROCKETPY_TIER) a test has the same examples in every run, so that what has passed passes again.
@@ -20,17 +19,15 @@ from tests.run_plugins import register_all
 from tests.same_examples import are_same, draw_no_constants_of_modules
 from tests.sent_codes import NamedFiles
 from tests.task_order import pytest_runtest_setup
-from tests.varied_settings import NamedTests
 
 __all__ = ["pytest_collection_finish", "pytest_make_parametrize_id", "pytest_runtest_setup", "pytest_sessionstart"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hold tests that the page of compatibility names for settings and codes to what they are named for, and the run to
-    the build that it claims to be of.
+    """Hold files that the page of compatibility names for codes to asking for them, and the run to the build that it
+    claims to be of.
     """
     register_all(config)
-    config.pluginmanager.register(NamedTests(), "rocketpy-named-tests")
     config.pluginmanager.register(NamedFiles(), "rocketpy-named-files")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts background jobs so, and a test that interrupts itself would wait for ever.

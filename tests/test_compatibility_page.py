@@ -134,11 +134,6 @@ def test_the_tests_that_rows_name_are_there(heading: str) -> None:
         assert not row.is_served or "interop" in row.test or row.code in named_files()[row.test]
 
 
-def test_links_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", PAGE):
-        assert (ROOT / "docs" / target).exists(), target
-
-
 def test_modules_that_the_page_names_exist() -> None:
     for name in MODULES:
         assert (ROOT / "rocketpy" / name).is_file(), name
@@ -164,16 +159,3 @@ def _markers(source: str) -> list[str]:
 
 def _tells_a_difference(marker: str) -> bool:
     return re.search(r"\b(here|Java|RocketMQ|which|where|difference)\b", marker.split("(4.9.8)")[-1]) is not None
-
-
-@pytest.mark.parametrize(
-    ("marker", "tells"),
-    [
-        ("``TopicConfigManager`` (4.9.8).", False),
-        ("``IndexFile`` (4.9.8), byte for byte.", False),
-        ("``X`` (4.9.8). A negative id is refused, where Java stores it.", True),
-        ("Java does not.", True),
-    ],
-)
-def test_what_counts_as_telling_a_difference(marker: str, tells: bool) -> None:
-    assert _tells_a_difference(marker) == tells

@@ -17,32 +17,29 @@ _log = logging.getLogger("rocketpy.tests")
 
 
 @pytest.mark.parametrize("failure", [ZeroDivisionError("x"), RecursionError("deep"), RemoteProtocolError("garbage")])
-def test_an_unexpected_failure_ends_only_the_block(failure, caplog):
+def test_an_unexpected_failure_ends_only_the_block(failure: Exception, caplog: pytest.LogCaptureFixture) -> None:
     with Contained(_log, "serving %s", "peer:1") as block:
         raise failure
     assert block.has_failed
     (record,) = caplog.records
     assert record.getMessage() == "serving peer:1 failed unexpectedly; only that was given up"
+    assert record.exc_info is not None
     assert record.exc_info[1] is failure
 
 
-def test_a_block_that_succeeds_says_nothing(caplog):
+def test_a_block_that_succeeds_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with Contained(_log, "serving") as block:
         pass
     assert not block.has_failed
     assert not caplog.records
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [
-        StoreError("torn", path="/f"),
-        AssertionError("ours"),
-        KeyboardInterrupt(),
-        SystemExit(1),
-    ],
-)
-def test_what_must_end_the_program_passes(failure, caplog):
+DOUBTFUL = [StoreError("torn", path="/f"), AssertionError("ours")]
+"""What a program must not go on after."""
+
+
+@pytest.mark.parametrize("failure", [*DOUBTFUL, KeyboardInterrupt(), SystemExit(1)])
+def test_what_must_end_the_program_passes(failure: BaseException, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(type(failure)), Contained(_log, "serving"):
         raise failure
     assert not caplog.records
@@ -52,7 +49,9 @@ def test_what_must_end_the_program_passes(failure, caplog):
     "shortage",
     [DiskFullError(path="/f", wanted_bytes=2, free_bytes=1), DescriptorShortageError("cannot open", path="/f")],
 )
-def test_a_shortage_ends_only_the_block_and_is_one_line(shortage: ShortageError, caplog: pytest.LogCaptureFixture):
+def test_a_shortage_ends_only_the_block_and_is_one_line(
+    shortage: ShortageError, caplog: pytest.LogCaptureFixture
+) -> None:
     with Contained(_log, "serving %s", "peer:1") as block:
         raise shortage
     assert block.has_failed
@@ -61,13 +60,13 @@ def test_a_shortage_ends_only_the_block_and_is_one_line(shortage: ShortageError,
     assert record.exc_info is None
 
 
-def test_a_group_is_as_bad_as_its_worst():
+def test_a_group_is_as_bad_as_its_worst() -> None:
     assert is_containable(ExceptionGroup("", [ValueError(), ExceptionGroup("", [KeyError()])]))
     assert not is_containable(ExceptionGroup("", [ValueError(), ExceptionGroup("", [StoreError("torn", path="/f")])]))
     assert not is_containable(BaseExceptionGroup("", [ValueError(), KeyboardInterrupt()]))
 
 
-async def test_cancellation_passes(caplog):
+async def test_cancellation_passes(caplog: pytest.LogCaptureFixture) -> None:
     with trio.CancelScope() as scope:
         scope.cancel()
         with Contained(_log, "waiting"):
@@ -75,6 +74,20 @@ async def test_cancellation_passes(caplog):
     assert scope.cancelled_caught
     assert not caplog.records
 
+
+def test_contain_is_the_same_rule_without_a_block(caplog: pytest.LogCaptureFixture) -> None:
+    contain(ZeroDivisionError("x"), _log, "serving %s", "peer:1")
+    contain(DiskFullError(path="/f", wanted_bytes=2, free_bytes=1), _log, "serving %s", "peer:1")
+    unexpected, shortage = caplog.messages
+    assert unexpected == "serving peer:1 failed unexpectedly; only that was given up"
+    assert shortage.startswith("serving peer:1 was given up: no space")
+    for failure in DOUBTFUL:
+        with pytest.raises(type(failure)):
+            contain(failure, _log, "serving")
+    assert len(caplog.messages) == 2
+
+
+# ---- where the program catches everything ---------------------------------------------------------------------------
 
 BROAD_CATCHES = {
     "broker/pull/long_polling.py::_try": "a pull that was held; once per message that wakes one",
@@ -110,6 +123,9 @@ BROAD_CATCHES = {
 """Where everything is caught, by module and function. A new site needs a reason why ``Contained`` does not do."""
 
 
+BROAD = {"Exception", "BaseException"}
+
+
 class _Sites(ast.NodeVisitor):
     """The functions that catch Exception, BaseException or everything, and whether they look at what they caught."""
 
@@ -131,9 +147,6 @@ class _Sites(ast.NodeVisitor):
         self.generic_visit(node)
 
 
-BROAD = {"Exception", "BaseException"}
-
-
 def broad_catches() -> list[tuple[str, ast.ExceptHandler]]:
     root = Path(rocketpy.__file__).parent
     found = []
@@ -144,7 +157,7 @@ def broad_catches() -> list[tuple[str, ast.ExceptHandler]]:
     return found
 
 
-def test_every_broad_catch_is_listed_with_its_reason():
+def test_every_broad_catch_is_listed_with_its_reason() -> None:
     """A service that catches everything goes on with state that cannot be trusted."""
     assert sorted({site for site, _ in broad_catches()}) == sorted(BROAD_CATCHES)
     assert len(broad_catches()) == len(BROAD_CATCHES) + 1, "the end of a burst has two"
@@ -153,21 +166,11 @@ def test_every_broad_catch_is_listed_with_its_reason():
 @pytest.mark.parametrize(
     ("site", "handler"), broad_catches(), ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_a_broad_catch_decides_by_the_one_rule_or_raises_again(site, handler):
+def test_a_broad_catch_decides_by_the_one_rule_or_raises_again(site: str, handler: ast.ExceptHandler) -> None:
     """``contain`` and what calls it let a StoreError and our own mistakes pass."""
     called = {node.func for node in ast.walk(handler) if isinstance(node, ast.Call)}
-    names = {each.id if isinstance(each, ast.Name) else each.attr for each in called if not isinstance(each, ast.Call)}
+    names = {each.id for each in called if isinstance(each, ast.Name)}
+    names |= {each.attr for each in called if isinstance(each, ast.Attribute)}
     raises = any(isinstance(node, ast.Raise) for node in ast.walk(handler))
     deciding = {"contain", "is_containable", "_failed", "_refuse", "answer_failure", "log_handler_failure"}
     assert raises or names & deciding, site
-
-
-def test_contain_is_the_same_rule_without_a_block(caplog):
-    contain(ZeroDivisionError("x"), _log, "serving %s", "peer:1")
-    assert caplog.messages == ["serving peer:1 failed unexpectedly; only that was given up"]
-    contain(DiskFullError(path="/f", wanted_bytes=2, free_bytes=1), _log, "serving %s", "peer:1")
-    assert caplog.messages[1].startswith("serving peer:1 was given up: no space")
-    for failure in (StoreError("torn", path="/f"), AssertionError("ours")):
-        with pytest.raises(type(failure)):
-            contain(failure, _log, "serving")
-    assert len(caplog.messages) == 2

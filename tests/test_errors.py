@@ -15,14 +15,8 @@ from rocketpy.errors import (
     DamagedStoreError,
     DescriptorShortageError,
     DiskFullError,
-    RemotingConnectError,
-    RemotingError,
-    RemotingSendRequestError,
-    RemotingTimeoutError,
-    RemotingTooMuchRequestError,
     RequestError,
     RocketpyError,
-    ShortageError,
     StartError,
     StoreError,
     single_failures,
@@ -39,23 +33,6 @@ def test_everything_raised_on_purpose_has_one_root() -> None:
     assert len(ALL) > 10
     assert all(issubclass(each, RocketpyError) for each in ALL)
     assert not issubclass(RocketpyError, (OSError, ValueError))
-
-
-def test_a_refusal_of_the_disk_differs_from_a_refusal_to_start() -> None:
-    """One stops a broker that runs, the other is one sentence and exit status 2."""
-    assert issubclass(DiskFullError, StoreError)
-    assert issubclass(DamagedStoreError, StoreError)
-    assert issubclass(DiskFullError, ShortageError)
-    assert issubclass(DescriptorShortageError, ShortageError)
-    assert issubclass(ShortageError, StoreError)
-    assert not issubclass(DamagedStoreError, ShortageError), "nothing that passes"
-    assert not issubclass(StartError, StoreError)
-
-
-def test_a_caller_that_waits_for_an_answer_catches_one_class() -> None:
-    kinds = (RemotingConnectError, RemotingSendRequestError, RemotingTimeoutError, RemotingTooMuchRequestError)
-    assert all(issubclass(each, RemotingError) for each in kinds)
-    assert not issubclass(BrokerError, RemotingError), "there was an answer"
 
 
 def test_a_refused_request_reads_as_java_s_clients_print_it() -> None:

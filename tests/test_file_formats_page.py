@@ -156,25 +156,28 @@ def test_positions_of_a_box_add_up(name: str) -> None:
     assert box.end == (position if is_fixed else None)
 
 
-def test_the_names_of_fields_are_those_of_the_code() -> None:
-    """In snake case, where the code has a class for them."""
-    for name, owner, skipped in (
-        ("index-header", index_file.IndexHeader, ""),
-        ("checkpoint", checkpoint.StoreCheckpoint, "ends"),
-    ):
-        ours = {_squeezed(each.name) for each in attrs.fields(owner) if each.init} - {skipped, "disk", "path"}
-        shown = {_squeezed(field.name) for field in BOXES[name].fields}
-        if name == "checkpoint":
-            ours |= {_squeezed(each.name) for each in attrs.fields(checkpoint.DurableEnds)} | {"check"}
-        assert shown == ours
-    shown = {_squeezed(field.name) for field in BOXES["ext-unit"].fields} - {"size", "bitmapsize"}
-    assert shown == {_squeezed(each.name) for each in attrs.fields(CqExtUnit)}
-
-
 def _squeezed(name: str) -> str:
-    return (
-        name.strip("_").removesuffix("_ms").replace("_", "").lower().replace("physic", "phys").replace("physal", "phys")
-    )
+    """A name in the spelling that page and code share: ``_max_physic_offset`` and ``maxPhysOffset`` are one field."""
+    squeezed = name.strip("_").removesuffix("_ms").replace("_", "").lower()
+    return squeezed.replace("physic", "phys").replace("physal", "phys")
+
+
+def _fields_of(owner: type) -> set[str]:
+    """The fields of a class that are in its file."""
+    return {_squeezed(each.name) for each in attrs.fields(owner) if each.init} - {"disk", "path"}
+
+
+OF_CLASSES = {
+    "index-header": _fields_of(index_file.IndexHeader),
+    "checkpoint": _fields_of(checkpoint.StoreCheckpoint) - {"ends"} | _fields_of(checkpoint.DurableEnds) | {"check"},
+    "ext-unit": _fields_of(CqExtUnit) | {"size", "bitmapsize"},
+}
+"""What the code calls the fields of a box, where it has a class for them."""
+
+
+@pytest.mark.parametrize("name", OF_CLASSES)
+def test_the_names_of_fields_are_those_of_the_code(name: str) -> None:
+    assert {_squeezed(field.name) for field in BOXES[name].fields} == OF_CLASSES[name]
 
 
 def test_the_table_of_address_families_is_the_structs() -> None:
@@ -188,10 +191,14 @@ def test_the_table_of_address_families_is_the_structs() -> None:
     assert found == made
 
 
+def _hexadecimal(number: int) -> str:
+    return f"0x{number:X}"
+
+
 def test_the_numbers_that_the_page_names() -> None:
     for text in (
-        f"{stored_message.MESSAGE_MAGIC_CODE & 0xFFFF_FFFF:#X}".replace("X", "x"),
-        f"{stored_message.BLANK_MAGIC_CODE & 0xFFFF_FFFF:#X}".replace("X", "x"),
+        _hexadecimal(stored_message.MESSAGE_MAGIC_CODE & 0xFFFF_FFFF),
+        _hexadecimal(stored_message.BLANK_MAGIC_CODE & 0xFFFF_FFFF),
         f"at most {TOPIC_SIZE_MAX} ",
         f"at most {PROPERTIES_SIZE_MAX:,} ",
         f"{BLANK_SIZE_MIN} bytes\nafter it",
@@ -199,8 +206,8 @@ def test_the_numbers_that_the_page_names() -> None:
         f"0 to {layout.EXT_UNIT_SIZE_MAX - layout.EXT_UNIT.size:,} ",
         f"with {END_BLANK_SIZE} bytes to spare",
         f"(at most {layout.EXT_ADDRESS_MAX})",
-        f"size {layout.PRE_BLANK_SIZE:#X}".replace("X", "x"),
-        f"{checkpoint.CHECK_START:#X}".replace("X", "x"),
+        f"size {_hexadecimal(layout.PRE_BLANK_SIZE)}",
+        _hexadecimal(checkpoint.CHECK_START),
         f"Up to {checkpoint.CHECKPOINT_SIZE} follow zeros",
         f"40 + {index_file.SLOT_SIZE} × `maxHashSlotNum` + {index_file.ENTRY_SIZE} × `maxIndexNum`",
     ):
@@ -277,8 +284,8 @@ def test_the_index_of_a_java_broker_can_be_read_by_the_page(java_store: Path) ->
 
 def _entries(content: bytes, key_hash: int) -> Iterator[tuple[int, int]]:
     """Yield hash and physical offset of the entries of a key's slot, newest first."""
-    slot_count = 500  # maxHashSlotNum of the golden stores
-    assert len(content) == 40 + 4 * slot_count + 20 * 2000
+    slot_count, entry_count = 500, 2000  # maxHashSlotNum and maxIndexNum of the golden stores
+    assert len(content) == 40 + 4 * slot_count + 20 * entry_count
     indexed = _number(BOXES["index-header"].read(content), "indexCount")
     entry = _number(BOXES["index-slot"].read(content, 40 + key_hash % slot_count * 4), "entry")
     while 0 < entry < indexed:
@@ -318,6 +325,27 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
         )
 
 
+HELD_ELSEWHERE = {
+    "<file>.bak",  # six seen where a write is interrupted: broker/metadata/test_stored_table.py and others
+    "<file>.tmp",
+    "<file>.bak.tmp",
+    "commitlog.staged",
+    "index.staged",
+    "consumequeue/<topic>/<queue id>.staged",
+    "consumequeue_ext/<topic>/<queue id>.staged",
+    "kept-by-repair-<17 digits>/<name>",  # tests/store/inspection/repair/test_repair.py
+    "config/<name>.json",  # of the broker, below
+    "failed-sync",  # tests/store/recovery/test_marker_files.py
+    "recovering",  # tests/store/recovery/test_marker_files.py
+    "cut",  # three in tests/store/ha/test_tail_cut.py
+    "cut.tmp",
+    "diverged/<20 digits>-<time>/<20 digits>",
+    "config/broker.properties",
+    "config/namesrv.properties",
+}
+"""Names that none of these stores has, and the tests that do."""
+
+
 def test_every_file_of_a_store_has_a_name_on_the_page() -> None:
     known = dict(patterns())
     stores: list[Snapshot] = [stopped_store(), killed_store()]
@@ -325,24 +353,7 @@ def test_every_file_of_a_store_has_a_name_on_the_page() -> None:
     unknown = [name for name in sorted(names) if not any(each.fullmatch(name) for each in known.values())]
     assert unknown == []
     unseen = {path for path, pattern in known.items() if not any(map(pattern.fullmatch, names))}
-    assert unseen <= {
-        "<file>.bak",  # six seen where a write is interrupted: broker/metadata/test_stored_table.py and others
-        "<file>.tmp",
-        "<file>.bak.tmp",
-        "commitlog.staged",
-        "index.staged",
-        "consumequeue/<topic>/<queue id>.staged",
-        "consumequeue_ext/<topic>/<queue id>.staged",
-        "kept-by-repair-<17 digits>/<name>",  # tests/store/inspection/repair/test_repair.py
-        "config/<name>.json",  # of the broker, below
-        "failed-sync",  # tests/store/recovery/test_marker_files.py
-        "recovering",  # tests/store/recovery/test_marker_files.py
-        "cut",  # three in tests/store/ha/test_tail_cut.py
-        "cut.tmp",
-        "diverged/<20 digits>-<time>/<20 digits>",
-        "config/broker.properties",
-        "config/namesrv.properties",
-    }, unseen
+    assert unseen <= HELD_ELSEWHERE, unseen
 
 
 def _files_of_unusual_stores() -> dict[str, bytes]:
@@ -378,8 +389,3 @@ def test_tables_of_the_broker_are_on_the_page() -> None:
     used = set(re.findall(r'"(\w+\.(?:json|properties))"', source))
     shown = set(re.findall(r"^\| `config/(\w+\.(?:json|properties))` \|", PAGE.split("\n## Tables\n")[1], re.MULTILINE))
     assert shown == used
-
-
-def test_links_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", PAGE):
-        assert (PAGE_PATH.parent / target).exists(), target

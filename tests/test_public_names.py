@@ -1,192 +1,45 @@
-"""The names that programs write: ``rocketpy.client`` and ``rocketpy.errors``. A name that goes breaks its users."""
+"""The names that programs write: those that ``docs/architecture.md`` lists. A name that goes breaks its users."""
 
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 import typing
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from rocketpy import client, errors
 from rocketpy.client import admin
 
-CLIENT_NAMES = {
-    "LitePullConfig",
-    "LitePullConsumer",
-    "LocalTransactionState",
-    "ReplyMessage",
-    "Transaction",
-    "TransactionProducer",
-    "TransactionSendResult",
-    "reply_to",
-    "BatchingProducer",
-    "AdminClient",
-    "AllocateAveragely",
-    "AllocateByCircle",
-    "AllocateByConfig",
-    "AllocateByMachineRoom",
-    "AllocateConsistentHash",
-    "AllocateMachineRoomNearby",
-    "AllocateMessageQueueStrategy",
-    "AssignmentChange",
-    "AssignmentIterator",
-    "BatchIterator",
-    "BrokerData",
-    "CheckForbiddenHook",
-    "Client",
-    "ClientConfig",
-    "ClientEnvironment",
-    "ClusterInfo",
-    "CommunicationMode",
-    "CompressionType",
-    "ConsumeConcurrentlyStatus",
-    "ConsumeFromWhere",
-    "ConsumeMessageContext",
-    "ConsumeMessageHook",
-    "ConsumeReturnType",
-    "EncodedBatch",
-    "EndTransactionContext",
-    "EndTransactionHook",
-    "FilterMessageContext",
-    "FilterMessageHook",
-    "ConsumeOrderlyStatus",
-    "Consumer",
-    "ConsumerConfig",
-    "Message",
-    "MessageBatch",
-    "MessageExt",
-    "MessageModel",
-    "MessageQueue",
-    "MessageSelector",
-    "MessageStream",
-    "MessageType",
-    "PendingSend",
-    "Producer",
-    "ProducerConfig",
-    "PullConfig",
-    "PullConsumer",
-    "PullResult",
-    "PullStatus",
-    "QueueChanges",
-    "QueueData",
-    "QueueSelector",
-    "SendMessageContext",
-    "SendMessageHook",
-    "SendResult",
-    "SendStatus",
-    "SessionCredentials",
-    "Start",
-    "StartKind",
-    "TlsClientConfig",
-    "TopicRouteData",
-    "open_admin_client",
-    "open_client",
-    "open_lite_pull_consumer",
-    "open_producer",
-    "open_pull_consumer",
-    "queue_by_hash",
-    "queue_by_random",
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "architecture.md"
+NAMES = {
+    module: set(re.findall(r"`(\w+)`", names))
+    for module, names in re.findall(r"^\| `(rocketpy\.[a-z.]+)` \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
 }
-
-ADMIN_NAMES = {
-    "TO_END",
-    "AccountAdmin",
-    "AdminClient",
-    "BrokerAdmin",
-    "BrokerStatsData",
-    "BrokerStatsItem",
-    "CMResult",
-    "CleaningAdmin",
-    "ClientAdmin",
-    "ClusterAclVersionInfo",
-    "Connection",
-    "ConsumeMessageDirectlyResult",
-    "ConsumeQueueData",
-    "ConsumeStats",
-    "ConsumeStatsList",
-    "ConsumeStatus",
-    "ConsumerConnection",
-    "ConsumerRunningInfo",
-    "DataVersion",
-    "EndTransactionTrace",
-    "GroupAdmin",
-    "MessageAdmin",
-    "MessageTrace",
-    "MessageTrack",
-    "NameServerAdmin",
-    "OffsetAdmin",
-    "OffsetWrapper",
-    "PlainAccessConfig",
-    "ProcessQueueInfo",
-    "ProducerConnection",
-    "ProducerInfo",
-    "ProducerTableInfo",
-    "PubTrace",
-    "QueryConsumeQueueResponseBody",
-    "QueryResult",
-    "QueueTimeSpan",
-    "ResetAdmin",
-    "RollbackStats",
-    "SubAfterTrace",
-    "SubBeforeTrace",
-    "SubscriptionData",
-    "SubscriptionGroupConfig",
-    "SubscriptionGroupWrapper",
-    "TopicAdmin",
-    "TopicConfig",
-    "TopicConfigSerializeWrapper",
-    "TopicFilterType",
-    "TopicOffset",
-    "TopicStatsTable",
-    "TraceView",
-    "TrackType",
-}
-
-ERROR_NAMES = {
-    "BrokerError",
-    "BrokersError",
-    "ClientError",
-    "DamagedStoreError",
-    "DescriptorShortageError",
-    "DiskFullError",
-    "LocalProtocolError",
-    "RemoteProtocolError",
-    "RemotingConnectError",
-    "RemotingError",
-    "RemotingSendRequestError",
-    "RemotingTimeoutError",
-    "RemotingTooMuchRequestError",
-    "RequestError",
-    "RocketpyError",
-    "SettingsError",
-    "ShortageError",
-    "StartError",
-    "StoreError",
-}
+"""The public names by module, as the page about the architecture promises them."""
+CLIENT, ADMIN = NAMES["rocketpy.client"], NAMES["rocketpy.client.admin"]
 
 
-def test_the_client_package_has_its_public_names() -> None:
-    assert set(client.__all__) == CLIENT_NAMES
-    assert {name for name in CLIENT_NAMES if not hasattr(client, name)} == set()
+@pytest.mark.parametrize(("package", "names"), [(client, CLIENT), (admin, ADMIN)], ids=["client", "admin"])
+def test_a_package_has_its_public_names(package: ModuleType, names: set[str]) -> None:
+    assert set(package.__all__) == names
+    assert {name for name in names if not hasattr(package, name)} == set()
 
 
-def test_the_admin_package_has_its_public_names() -> None:
-    assert set(admin.__all__) == ADMIN_NAMES
-    assert {name for name in ADMIN_NAMES if not hasattr(admin, name)} == set()
+def test_the_errors_module_has_its_public_names() -> None:
+    assert {name for name, value in vars(errors).items() if _is_error(value)} == NAMES["rocketpy.errors"]
 
 
 def test_each_subject_of_the_admin_client_is_public() -> None:
     assert {value for name, value in _subjects().items() if value not in _public()} == set()
 
 
-def test_the_errors_module_has_its_public_names() -> None:
-    assert {name for name, value in vars(errors).items() if _is_error(value)} == ERROR_NAMES
-
-
-@pytest.mark.parametrize("name", sorted(CLIENT_NAMES | (ADMIN_NAMES - {"TO_END"})))
+@pytest.mark.parametrize("name", sorted(CLIENT | (ADMIN - {"TO_END"})))
 def test_public_calls_take_and_return_public_types(name: str) -> None:
     """Annotating the result of a call needs no internal module."""
     public = _public()
@@ -202,19 +55,26 @@ def test_public_calls_take_and_return_public_types(name: str) -> None:
     assert internal == set()
 
 
-def test_the_client_package_imports_neither_broker_nor_store_nor_spark() -> None:
+UNUSED = [
+    "rocketpy.broker", "rocketpy.nameserver", "rocketpy.store", "rocketpy.spark", "pyspark", "typer", "rich",
+    "rocketpy.client.admin", "rocketpy.client.consumer", "rocketpy.remoting.server", "rocketpy.remoting.hub", "cattrs",
+    "asyncio",
+]  # fmt: skip
+"""What importing the client must not load: other programs, and what takes two thirds of the time of the import."""
+
+
+def test_importing_the_client_loads_nothing_that_a_producer_does_not_need() -> None:
     code = "import sys, rocketpy.client; print(*sys.modules)"
-    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    assert "rocketpy.client.producer.producer" in output
-    foreign = ("rocketpy.broker", "rocketpy.nameserver", "rocketpy.store", "rocketpy.spark", "pyspark", "typer", "rich")
-    assert [name for name in output if name.startswith(foreign)] == []
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert "rocketpy.client.producer.producer" in loaded
+    assert [name for name in loaded if name.startswith(tuple(UNUSED))] == []
 
 
 def _public() -> set[object]:
     return {
-        *(getattr(client, each) for each in CLIENT_NAMES),
-        *(getattr(admin, each) for each in ADMIN_NAMES),
-        *(getattr(errors, each) for each in ERROR_NAMES),
+        *(getattr(client, each) for each in CLIENT),
+        *(getattr(admin, each) for each in ADMIN),
+        *(getattr(errors, each) for each in NAMES["rocketpy.errors"]),
     }
 
 
@@ -222,21 +82,6 @@ def _subjects() -> dict[str, type]:
     """The classes of the attributes of an admin client."""
     made = client.AdminClient(instance=typing.cast(typing.Any, None))
     return {name: type(value) for name, value in vars(made).items() if not name.startswith("_")}
-
-
-def test_importing_the_client_loads_no_administration_no_consumer_no_server_and_no_converter() -> None:
-    """They would take two thirds of the time of the import."""
-    code = "import sys, rocketpy.client; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    unused = (
-        "rocketpy.client.admin",
-        "rocketpy.client.consumer",
-        "rocketpy.remoting.server",
-        "rocketpy.remoting.hub",
-        "cattrs",
-        "asyncio",
-    )
-    assert [name for name in loaded if name.startswith(unused)] == []
 
 
 def _is_error(value: object) -> bool:

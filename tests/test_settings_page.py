@@ -1,8 +1,8 @@
 """Every setting has a row in ``docs/compatibility.md``, every honoured one a test; nothing is honoured in words only.
 
 Three things must agree: the declaration, the code that reads the setting, and the page. A setting that nothing reads
-fails, and so does one that is said to have no effect and is read. That a named test varies its setting is held by
-:mod:`tests.varied_settings`, wherever the test runs.
+fails, and so does one that is said to have no effect and is read. That a named test sees the effect of its setting is
+shown by :mod:`tests.ignored_settings`.
 """
 
 from __future__ import annotations

@@ -40,7 +40,6 @@ SETTING = {
     "named": (),  # the test that the page of compatibility names for the setting
     "page": ("tests/test_settings_page.py",),
     "compatibility": ("tests/test_compatibility_page.py",),
-    "varied": ("tests/test_varied_settings.py",),
     "end-to-end": ("tests/broker/test_settings_end_to_end.py", "tests/broker/test_live_settings_end_to_end.py"),
 }
 """The levels of tests about one setting."""

@@ -69,18 +69,6 @@ def test_every_crash_keeps_what_was_promised(capsys: pytest.CaptureFixture[str])
     assert not failures, "\n\n".join(failures)
 
 
-@pytest.mark.deep_enumeration
-def test_a_clock_that_was_set_back_covers_no_index_file() -> None:
-    """Found so: a full index file that was never synced was kept, because the checkpoint had a later time."""
-    operations = ("put batch", "checkpoint", "clock back", "put batch", "checkpoint")
-    setup = attrs.evolve(ASYNC, name="index and clock", alphabet=operations, sector_size=64)
-    effort = Effort(len(operations), samples=2, again_each=200, goes_on_each=40, lives_after_each=2000)
-    enumeration = Enumeration(setup, effort)
-    enumeration.run(operations)
-    assert not enumeration.failures, str(enumeration.failures[0])
-    assert enumeration.counts.later_deaths > 1000
-
-
 def test_a_store_opened_in_full_finds_what_the_short_way_finds() -> None:
     """The enumeration recovers without services and without Trio; this is why that may be."""
     count = 0

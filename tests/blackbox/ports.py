@@ -22,8 +22,6 @@ from contextlib import contextmanager
 
 import attrs
 
-from tests.patience import wait_until
-
 FIRST, END = 12_000, 32_000
 RANGE_SIZE = 400
 RANGES_MAX = 5
@@ -91,9 +89,6 @@ def _claim_range() -> socket.socket | None:
 
 
 _OURS = ClaimedPorts()
-ROCKETMQ_PORTS = 9876, 10_909, 10_911
-"""Of a nameserver and a broker to which no others are given."""
-_OWN_PORTS_GUARD = END  # bound by the run that has them
 
 
 def free_ports(count: int) -> int:
@@ -121,24 +116,6 @@ def _can_bind(family: socket.AddressFamily, host: str, port: int) -> bool:
             probe.bind((host, port))
     except OSError as error:
         return error.errno != errno.EADDRINUSE  # without IPv6 no program can use the port there
-    return True
-
-
-@contextmanager
-def rocketmq_ports() -> Iterator[bool]:
-    """Have RocketMQ's own ports for the block, after other runs of these tests; False if another program has one."""
-    with socket.socket() as guard:
-        wait_until(
-            lambda: _is_bound(guard, _OWN_PORTS_GUARD), lambda: "another run of the tests does not give them back"
-        )
-        yield all(map(is_free, ROCKETMQ_PORTS))
-
-
-def _is_bound(guard: socket.socket, port: int) -> bool:
-    try:
-        guard.bind(("127.0.0.1", port))
-    except OSError:
-        return False
     return True
 
 

@@ -80,42 +80,10 @@ def refused(lives: OurLives, *wrap: str) -> str:
     return lines[0]
 
 
-def cut_first_log_file(store: Path) -> Path:
-    path = log_files(store)[0]
-    os.truncate(path, 5000)
-    return path
-
-
 def remove_middle_log_file(store: Path) -> Path:
     before, path, *_ = log_files(store)
     path.unlink()
     return before
-
-
-def cut_last_log_file(store: Path) -> Path:
-    path = log_files(store)[-1]
-    os.truncate(path, 300)
-    return path
-
-
-def directory_for_a_log_file(store: Path) -> Path:
-    path = log_files(store)[-1]
-    path.unlink()
-    path.mkdir()
-    return path
-
-
-def directory_for_the_abort_file(store: Path) -> Path:
-    path = store / "abort"
-    path.mkdir()
-    return path
-
-
-def directory_for_the_checkpoint(store: Path) -> Path:
-    path = store / "checkpoint"
-    path.unlink()
-    path.mkdir()
-    return path
 
 
 def file_for_a_directory(store: Path) -> Path:
@@ -133,19 +101,7 @@ def broken_topics(store: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        cut_first_log_file,
-        remove_middle_log_file,
-        cut_last_log_file,
-        directory_for_a_log_file,
-        directory_for_the_abort_file,
-        directory_for_the_checkpoint,
-        file_for_a_directory,
-        broken_topics,
-    ],
-)
+@pytest.mark.parametrize("damage", [remove_middle_log_file, file_for_a_directory, broken_topics])
 def test_a_store_that_cannot_be_opened_is_left_alone(lives: OurLives, damage: Callable[[Path], Path]) -> None:
     path = damage(lives.store)
     sentence = refused(lives)

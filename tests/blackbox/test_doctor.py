@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import attrs
 import pytest
 
 from tests.blackbox import processes
 from tests.blackbox.doctor import examine, problems_of
-from tests.blackbox.ports import broker_port, free_ports, port_in_use
+from tests.blackbox.ports import free_ports, port_in_use
 from tests.blackbox.wire import SLAVE_NOT_AVAILABLE, SUCCESS, Wire
 from tests.interop.pair import NAME, Pair, open_pair
 from tests.patience import wait_until
@@ -24,15 +21,6 @@ pytestmark = pytest.mark.blackbox
 BODY = os.urandom(4 << 20)
 LAG_MESSAGES = 17
 """Together more than the 64 MiB by which a slave may lag."""
-SKEW_SECONDS = 3600
-SKEWED = f"""\
-import sys, time
-real = time.time_ns
-time.time_ns = lambda: real() + {SKEW_SECONDS} * 10**9
-time.time = lambda: time.time_ns() / 1e9
-from rocketpy.broker.__main__ import main
-sys.exit(main())
-"""
 
 
 @pytest.fixture
@@ -104,34 +92,3 @@ def test_a_slave_that_is_paused_dead_or_behind_is_found(pair: Pair, namesrv: str
 
     pair.master.kill()
     wait_problems(namesrv, {"no-master": NAME, "replication-stopped": slave})
-
-
-def test_two_masters_of_one_name_are_found(pair: Pair, namesrv: str, tmp_path: Path) -> None:
-    other = attrs.evolve(pair.master, directory=tmp_path / "other", port=broker_port())
-    other.start()
-    try:
-        wait_until(
-            lambda: problems_of(namesrv).get("broker-id-conflict", "").startswith(f"{NAME} master 127.0.0.1:"),
-            lambda: problems_of(namesrv),
-        )
-    finally:
-        other.kill()
-
-
-def test_a_clock_that_is_an_hour_ahead_is_found(tmp_path: Path, namesrv: str) -> None:
-    settings = processes.broker_settings(tmp_path, broker_port(), namesrv)
-    config = processes.write_config(tmp_path / "broker.conf", settings)
-    broker = processes.Process.start([sys.executable, "-c", SKEWED, "-c", str(config)], tmp_path / "broker.log",
-                                     cwd=processes.REPOSITORY)  # fmt: skip
-    try:
-        processes.await_brokers(namesrv, {"broker-0"}, [broker])
-        wait_problems(namesrv, {"clock-skew": f"broker-0 master 127.0.0.1:{settings['listenPort']}"})
-        begun = time.monotonic()
-        _, findings = examine(namesrv)
-        took_s = time.monotonic() - begun
-        (skew,) = [each for each in findings if each["check"] == "clock-skew"]
-        assert "s ahead of this machine's" in skew["problem"]
-        # It asks while it runs, and rounds to whole seconds.
-        assert abs(int(skew["problem"].split()[3]) - SKEW_SECONDS) <= 1 + took_s
-    finally:
-        broker.kill()

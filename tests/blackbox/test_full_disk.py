@@ -5,21 +5,17 @@ The broker runs in a mount namespace of its own with a small tmpfs for its store
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
 
 from tests.blackbox import processes
-from tests.blackbox.doctor import examine
 from tests.blackbox.ports import free_ports
 from tests.blackbox.processes import Process
 from tests.blackbox.wire import SERVICE_NOT_AVAILABLE, SUCCESS, Response, Wire
-from tests.patience import wait_until
 
 pytestmark = pytest.mark.blackbox
 
@@ -44,13 +40,6 @@ class SmallDisk:
     def fill(self) -> None:
         """Take space as another program would."""
         self.seen("filler").write_bytes(b"\0" * FILLER_SIZE)
-
-    def fill_to(self, share: float) -> None:
-        """Take so much space that this share of the disk is used, with what the broker has taken meanwhile."""
-        filler = self.seen("filler")
-        disk = os.statvfs(filler.parent)
-        others = (disk.f_blocks - disk.f_bfree) * disk.f_frsize - (filler.stat().st_size if filler.exists() else 0)
-        filler.write_bytes(b"\0" * (int(share * DISK_SIZE) - others))
 
     def relieve(self) -> None:
         """Give that space back."""
@@ -122,19 +111,3 @@ def test_a_full_disk_does_not_hinder_a_clean_shutdown(small_disk: SmallDisk) -> 
     with Wire(small_disk.address) as wire:
         send_until_refused(wire)
     # The fixture ends the broker and looks at its exit status.
-
-
-def test_the_doctor_finds_a_disk_that_is_high_and_one_that_is_full(small_disk: SmallDisk) -> None:
-    """Each share is of all that the disk has; what the broker says is a few seconds old at most."""
-    for check, share in (("disk-high", 0.82), ("disk-full", 0.97)):
-        findings: list[dict[str, Any]] = []
-
-        def is_found(check: str = check, share: float = share, findings: list[dict[str, Any]] = findings) -> bool:
-            """Nothing else may be a problem: on a busy machine a broker that answers too late is one."""
-            small_disk.fill_to(share)
-            status, findings[:] = examine(small_disk.namesrv)
-            return check in {each["check"] for each in findings} and status == (check == "disk-full")
-
-        wait_until(is_found, lambda findings=findings: findings)
-        (finding,) = [each for each in findings if each["check"] == check]
-        assert str(small_disk.mounted) in finding["problem"]

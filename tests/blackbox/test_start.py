@@ -18,7 +18,7 @@ import attrs
 import pytest
 
 from tests.blackbox import processes
-from tests.blackbox.ports import ROCKETMQ_PORTS, broker_port, free_ports, port_in_use, rocketmq_ports
+from tests.blackbox.ports import broker_port, free_ports
 from tests.blackbox.processes import Process
 from tests.blackbox.wire import SUCCESS, Wire, WireError
 from tests.patience import PATIENCE_SECONDS, wait_until
@@ -83,21 +83,6 @@ def broker_command(directory: Path, **changed: object) -> list[str]:
     return processes.python_command("rocketpy.broker", "-c", str(config))
 
 
-@pytest.mark.parametrize("who", ["broker", "nameserver"])
-def test_a_port_in_use_is_named(tmp_path: Path, who: str) -> None:
-    with port_in_use() as port:
-        if who == "broker":
-            command = broker_command(tmp_path, listenPort=port)
-        else:
-            config = processes.write_config(tmp_path / "namesrv.conf", {"listenPort": port, "bindAddress": "127.0.0.1"})
-            command = processes.python_command("rocketpy.nameserver", "-c", str(config))
-        before = everything_below(tmp_path)
-        found = refused(command, tmp_path)
-    assert found.status == EXIT_WRONG, found
-    assert str(port) in found.sentence
-    assert everything_below(tmp_path) == before
-
-
 def test_a_store_that_another_process_has_is_named_and_left_alone(tmp_path: Path, nameserver: str) -> None:
     store = tmp_path / "store"
     here = {"storePathRootDir": store, "storePathCommitLog": store / "commitlog", "brokerName": "broker-0"}
@@ -118,18 +103,6 @@ def test_a_store_that_another_process_has_is_named_and_left_alone(tmp_path: Path
         assert first.terminate() == 0, first.log()
 
 
-def test_a_file_where_the_store_should_be_is_named(tmp_path: Path) -> None:
-    occupied = tmp_path / "occupied"
-    occupied.write_text("not a folder")
-    command = broker_command(tmp_path, storePathRootDir=occupied, storePathCommitLog=occupied / "commitlog")
-    before = everything_below(tmp_path)
-    found = refused(command, tmp_path)
-    assert found.status == EXIT_WRONG, found
-    assert str(occupied) in found.sentence
-    assert everything_below(tmp_path) == before
-    assert occupied.read_text() == "not a folder"
-
-
 def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)
@@ -147,29 +120,6 @@ def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
     assert found.status == EXIT_WRONG, found
     assert str(closed) in found.sentence
     assert everything_below(tmp_path) == before
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("listenPort", "many"), ("flushDiskType", "SOMETIMES"), ("autoCreateTopicEnable", "perhaps"), ("brokerId", "1.5")],
-)
-def test_a_wrong_value_is_named_with_its_line(tmp_path: Path, key: str, value: str) -> None:
-    command = broker_command(tmp_path, **{key: value})
-    config = tmp_path / "broker.conf"
-    line = 1 + [each.split("=")[0] for each in config.read_text().splitlines()].index(key)
-    before = everything_below(tmp_path)
-    found = refused(command, tmp_path)
-    assert found.status == EXIT_WRONG, found
-    for part in (str(config), key, value, str(line), "expected"):
-        assert part in found.sentence
-    assert everything_below(tmp_path) == before
-
-
-def test_a_configuration_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    found = refused(processes.python_command("rocketpy.broker", "-c", str(tmp_path / "absent.conf")), tmp_path)
-    assert found.status == EXIT_WRONG, found
-    assert "absent.conf" in found.sentence
-    assert everything_below(tmp_path) == set()
 
 
 def test_an_unknown_key_is_a_warning_with_the_nearest_name(tmp_path: Path, nameserver: str) -> None:
@@ -224,30 +174,3 @@ def test_a_started_broker_takes_a_send_soon_and_stops_cleanly(tmp_path: Path, na
         if max(best_s) <= SPAWN_TO_SEND_OK_S:
             break
     assert max(best_s) <= SPAWN_TO_SEND_OK_S
-
-
-@pytest.fixture
-def own_ports() -> Iterator[None]:
-    """The ports that a broker without arguments takes."""
-    with rocketmq_ports() as are_free:
-        if not are_free:
-            pytest.skip(f"one of the ports {ROCKETMQ_PORTS}, taken without arguments, is in use on this machine")
-        yield
-
-
-@pytest.mark.usefixtures("own_ports")
-def test_without_arguments_it_is_a_whole_system(tmp_path: Path) -> None:
-    broker = Process.start(processes.python_command("rocketpy.broker"), tmp_path / "broker.log", cwd=tmp_path)
-    try:
-        wait_until(
-            lambda: "127.0.0.1:9876" in broker.log() or not broker.is_running(),
-            lambda: f"it does not say what to connect to:\n{broker.log()}",
-        )
-        processes.await_any_broker("127.0.0.1:9876", [broker])
-        with Wire("127.0.0.1:10911") as wire:
-            assert wire.send("Alone", 0, b"hello").code == SUCCESS
-            assert [each.body for each in wire.pull_all("Alone", 0, 0, 1)] == [b"hello"]
-    finally:
-        status = broker.terminate()
-    assert status == 0, broker.log()
-    assert (tmp_path / "store" / "commitlog").is_dir()

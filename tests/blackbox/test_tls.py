@@ -12,7 +12,6 @@ import pytest
 
 from tests.blackbox import processes
 from tests.blackbox.ports import free_ports
-from tests.blackbox.processes import Process, python_command
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.remoting.certificate_files import crt, key
 
@@ -69,21 +68,3 @@ def test_a_new_certificate_is_shown_on_every_port(tmp_path: Path) -> None:
         assert "loaded the certificate for TLS again" in running[1].log()
     finally:
         assert [process.terminate() for process in reversed(running)] == [0] * len(running)
-
-
-@pytest.mark.parametrize("program", ["broker", "nameserver"])
-def test_a_foreign_key_is_one_sentence_and_status_2(tmp_path: Path, program: str) -> None:
-    put(tmp_path, "server")
-    shutil.copy(key("client"), tmp_path / "now.key")
-    config = processes.write_config(
-        tmp_path / "server.conf",
-        {"listenPort": free_ports(4) + 2, "bindAddress": "127.0.0.1", "namesrvAddr": "127.0.0.1:1",
-         "storePathRootDir": tmp_path / "store", **tls_settings(tmp_path)},
-    )  # fmt: skip
-    process = Process.start(python_command(f"rocketpy.{program}", "-c", str(config)), tmp_path / "log", cwd=tmp_path)
-    assert process.wait() == 2
-    last = process.log().splitlines()[-1]
-    assert last.startswith(
-        f"tls.server.keyPath = '{tmp_path}/now.key': expected the key that belongs to tls.server.cert"
-    )
-    assert not (tmp_path / "store" / "commitlog").exists()

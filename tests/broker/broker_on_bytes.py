@@ -20,7 +20,7 @@ from rocketpy.broker.monitoring.broker_stats import BrokerStats
 from rocketpy.broker.monitoring.lateness import LatenessService
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
-from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
+from rocketpy.remoting.config import ConnectionLimits, NettyClientConfig, NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.task_pool import TaskKind
@@ -130,6 +130,18 @@ class Transport:
         return True
 
 
+def connect_to(
+    dispatcher: Dispatcher,
+    transport: Transport,
+    address: tuple[str, int] = ("127.0.0.1", 50_001),
+    limits: ConnectionLimits | None = None,
+) -> Connection:
+    """Return a connection over which a peer sends to a dispatcher."""
+    return Connection(
+        address=address, dispatcher=dispatcher, transport=transport, limits=limits or ConnectionLimits(), now=0.0
+    )
+
+
 class BrokerOnBytes:
     """One broker without sends and pulls."""
 
@@ -189,13 +201,8 @@ class BrokerOnBytes:
 
     def connect(self, address: tuple[str, int] | None = None) -> Connection:
         self._connections += 1
-        return Connection(
-            address=address or ("127.0.0.1", 50_000 + self._connections),
-            dispatcher=self.dispatcher,
-            transport=self.transport,
-            limits=NettyServerConfig().limits(),
-            now=0.0,
-        )
+        address = address or ("127.0.0.1", 50_000 + self._connections)
+        return connect_to(self.dispatcher, self.transport, address, NettyServerConfig().limits())
 
     async def ask(self, request: RemotingCommand, connection: Connection | None = None) -> RemotingCommand:
         """Send a request and return its one answer."""

@@ -45,7 +45,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
-from tests.broker.broker_on_bytes import Transport, received
+from tests.broker.broker_on_bytes import Transport, connect_to, received
 from tests.broker.tables_of_a_broker import STORE_HOST, Tables, context_of, make_tables
 
 TOPIC = "TopicTest"
@@ -102,13 +102,8 @@ class MessageBroker:
 
     def connect(self, address: tuple[str, int] | None = None, limits: ConnectionLimits | None = None) -> Connection:
         self._connections += 1
-        return Connection(
-            address=address or ("127.0.0.1", 50_000 + self._connections),
-            dispatcher=self.dispatcher,
-            transport=self.transport,
-            limits=limits or ConnectionLimits(),
-            now=0.0,
-        )
+        address = address or ("127.0.0.1", 50_000 + self._connections)
+        return connect_to(self.dispatcher, self.transport, address, limits)
 
     async def ask(self, request: RemotingCommand, connection: Connection | None = None) -> RemotingCommand:
         """Send a request and return its one answer."""

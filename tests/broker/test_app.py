@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -24,7 +24,6 @@ from rocketpy.errors import RemotingError, SettingsError, StartError, StoreError
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
 from rocketpy.protocol.bodies.route import KVTable
-from rocketpy.protocol.bodies.topic import TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.frame import encode_frame
@@ -46,9 +45,12 @@ from tests.remoting.test_server import Peer
 T = TypeVar("T")
 
 
-def settings_at(directory: Path, port: int = 0, **store: object) -> BrokerSettings:
+def settings_at(
+    directory: Path, port: int = 0, *, broker: Mapping[str, object] = {}, **store: object
+) -> BrokerSettings:
+    own = {"broker_name": "broker-a", "broker_ip1": "127.0.0.1", "broker_ip2": "127.0.0.1", **PATIENT_BROKER}
     return BrokerSettings(
-        broker=BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", **PATIENT_BROKER),
+        broker=BrokerConfig(**{**own, **broker}),  # type: ignore[arg-type]
         server=NettyServerConfig(listen_port=port),
         client=NettyClientConfig(),
         store=MessageStoreConfig(
@@ -115,6 +117,11 @@ def pull(topic: str = "hello", *, suspend_ms: int = 0) -> RemotingCommand:
     return RemotingCommand(RequestCode.PULL_MESSAGE, fields)
 
 
+_MEMBER = HeartbeatData("c", [], [ConsumerData("g", subscription_data_set=[SubscriptionData("hello")])])
+HEARTBEAT = make_request(RequestCode.HEART_BEAT, body=encode_body(_MEMBER))
+"""Of a member of group g, which subscribes to hello."""
+
+
 async def test_what_is_sent_is_pulled_and_survives_a_restart(tmp_path: Path) -> None:
     settings = settings_at(tmp_path / "store")
     async with client_of(settings) as (client, at):
@@ -132,16 +139,22 @@ async def test_what_is_sent_is_pulled_and_survives_a_restart(tmp_path: Path) -> 
         assert again.body == answer.body
 
 
-async def test_with_sync_flush_the_answer_comes_when_the_message_is_durable(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("flush", "is_durable"), [(FlushDiskType.SYNC_FLUSH, True), (FlushDiskType.ASYNC_FLUSH, False)]
+)
+async def test_an_answer_comes_when_the_message_is_durable_or_before(
+    tmp_path: Path, flush: FlushDiskType, is_durable: bool
+) -> None:
     """With ASYNC_FLUSH before: nothing is synced for it."""
-    for flush, is_durable in ((FlushDiskType.SYNC_FLUSH, True), (FlushDiskType.ASYNC_FLUSH, False)):
-        settings = settings_at(tmp_path / flush.name, flush_interval_commit_log=3_600_000)
-        store = attrs.evolve(settings.store, flush_disk_type=flush, flush_commit_log_thorough_interval=3_600_000)
-        async with client_of(attrs.evolve(settings, store=store)) as (client, at):
-            assert (await client.request(at.address, send())).code == ResponseCode.SUCCESS
-            answer = await client.request(at.address, RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
-            info = decode_body(answer.body or b"", KVTable).table
-            assert (info["remainHowManyDataToFlush"] == "0 B") is is_durable
+    never_ms = 3_600_000
+    settings = settings_at(
+        tmp_path, flush_disk_type=flush, flush_interval_commit_log=never_ms, flush_commit_log_thorough_interval=never_ms
+    )
+    async with client_of(settings) as (client, at):
+        assert (await client.request(at.address, send())).code == ResponseCode.SUCCESS
+        answer = await client.request(at.address, RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
+        info = decode_body(answer.body or b"", KVTable).table
+        assert (info["remainHowManyDataToFlush"] == "0 B") is is_durable
 
 
 async def test_how_many_connections_may_wait_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,17 +171,9 @@ async def test_how_many_connections_may_wait_is_a_setting(tmp_path: Path, monkey
         assert asked == [7, 7], "for clients and for slaves"
 
 
-async def test_with_sync_flush_the_answer_comes_too(tmp_path: Path) -> None:
-    settings = settings_at(tmp_path / "store")
-    store = attrs.evolve(settings.store, flush_disk_type=FlushDiskType.SYNC_FLUSH)
-    async with client_of(attrs.evolve(settings, store=store)) as (client, at):
-        assert (await client.request(at.address, send())).code == ResponseCode.SUCCESS
-
-
 async def test_a_group_whose_members_are_reset_together_ends_nothing(tmp_path: Path) -> None:
     """Each failing notification ended the next member, which notified the next: a recursion that ended the broker."""
-    body = HeartbeatData("c", [], [ConsumerData("g", subscription_data_set=[SubscriptionData("hello")])])
-    frame = encode_frame(make_request(RequestCode.HEART_BEAT, body=encode_body(body)))
+    frame = encode_frame(HEARTBEAT)
     async with client_of(settings_at(tmp_path / "store")) as (client, at):
         host, _, port = at.address.rpartition(":")
         for _ in range(3):
@@ -188,24 +193,6 @@ async def test_a_group_whose_members_are_reset_together_ends_nothing(tmp_path: P
                 break
 
 
-async def test_a_held_pull_is_answered_when_a_message_comes(tmp_path: Path) -> None:
-    async with client_of(settings_at(tmp_path / "store")) as (client, at):
-        await client.request(at.address, send("other"))  # the topic must be there for a pull to be held
-        create = {"topic": "hello", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
-        request = RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, {**create, "topicFilterType": "SINGLE_TAG"})
-        assert (await client.request(at.address, request)).code == ResponseCode.SUCCESS
-        answers: list[RemotingCommand] = []
-
-        async def wait() -> None:
-            answers.append(await client.request(at.address, pull(suspend_ms=10_000), 15))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait)
-            await client.request(at.address, RemotingCommand(RequestCode.GET_BROKER_CONFIG))
-            await client.request(at.address, send())
-        assert answers[0].code == ResponseCode.SUCCESS
-
-
 async def test_a_held_pull_is_answered_when_a_delayed_message_is_delivered(tmp_path: Path) -> None:
     """Although no request comes at that time whose answers would be sent."""
     async with client_of(settings_at(tmp_path / "store")) as (client, at):
@@ -222,28 +209,13 @@ async def test_a_held_pull_is_answered_when_a_delayed_message_is_delivered(tmp_p
 async def test_offsets_and_groups_are_in_their_files_after_a_clean_shutdown(tmp_path: Path) -> None:
     settings = settings_at(tmp_path / "store")
     async with client_of(settings) as (client, at):
-        heartbeat = HeartbeatData("c1", [], [ConsumerData("g", subscription_data_set=[SubscriptionData("hello")])])
-        await client.request(at.address, make_request(RequestCode.HEART_BEAT, body=encode_body(heartbeat)))
+        await client.request(at.address, HEARTBEAT)
         fields = {"consumerGroup": "g", "topic": "hello", "queueId": "0", "commitOffset": "7"}
         await client.request(at.address, RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, fields))
     config = tmp_path / "store" / "config"
     assert (config / "consumerOffset.json").read_text() == '{\n\t"offsetTable":{\n\t\t"hello@g":{0:7\n\t\t}\n\t}\n}'
     assert '"g"' in (config / "subscriptionGroup.json").read_text()
     assert '"%RETRY%g"' in (config / "topics.json").read_text()
-
-
-async def test_a_topic_whose_file_was_lost_is_back_with_its_messages(tmp_path: Path) -> None:
-    settings = settings_at(tmp_path / "store")
-    async with client_of(settings) as (client, at):
-        await client.request(at.address, send())
-    for path in (tmp_path / "store" / "config").glob("topics.json*"):
-        path.unlink()
-    async with client_of(settings) as (client, at):
-        answer = await client.request(at.address, pull())
-        assert answer.code == ResponseCode.SUCCESS
-        answer = await client.request(at.address, make_request(RequestCode.GET_ALL_TOPIC_CONFIG))
-        table = decode_body(answer.body, TopicConfigSerializeWrapper).topic_config_table
-        assert table["hello"].write_queue_nums == 8
 
 
 async def test_the_vip_port_serves_everything_but_pulls(tmp_path: Path) -> None:
@@ -289,9 +261,8 @@ class RefusingStore(PlugInMessageStore):
 
 
 async def test_a_plug_in_stands_between_the_broker_and_its_store(tmp_path: Path) -> None:
-    settings = settings_at(tmp_path / "store")
-    broker = attrs.evolve(settings.broker, message_store_plug_in=f"{__name__}:RefusingStore")
-    async with client_of(attrs.evolve(settings, broker=broker)) as (client, at):
+    plug_in = {"message_store_plug_in": f"{__name__}:RefusingStore"}
+    async with client_of(settings_at(tmp_path / "store", broker=plug_in)) as (client, at):
         assert (await client.request(at.address, send())).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
@@ -311,9 +282,8 @@ async def test_no_message_is_acknowledged_that_was_never_written(
 ) -> None:
     """Under ASYNC_FLUSH and on both ports, while members of one group send and all their connections end."""
     monkeypatch.setattr(BreakingStore, "breaks", False)
-    settings = settings_at(tmp_path / "store", broker_port())
-    broker = attrs.evolve(settings.broker, message_store_plug_in=f"{__name__}:BreakingStore")
-    heartbeat = HeartbeatData("c", [], [ConsumerData("g", subscription_data_set=[SubscriptionData("hello")])])
+    plug_in = {"message_store_plug_in": f"{__name__}:BreakingStore"}
+    settings = settings_at(tmp_path / "store", broker_port(), broker=plug_in)
     acknowledged: list[int] = []
 
     async def listen(peer: Peer) -> None:
@@ -327,7 +297,7 @@ async def test_no_message_is_acknowledged_that_was_never_written(
         for peer in peers:
             first = send()
             first.opaque = 1
-            await peer.send(make_request(RequestCode.HEART_BEAT, body=encode_body(heartbeat)), first)
+            await peer.send(HEARTBEAT, first)
             while not ((answer := await peer.answer()).is_response and answer.opaque == 1):
                 pass
             assert answer.code == ResponseCode.SUCCESS
@@ -343,7 +313,7 @@ async def test_no_message_is_acknowledged_that_was_never_written(
                         await peer.send(*sends)
 
     with pytest.raises(BaseExceptionGroup) as caught:
-        async with running(attrs.evolve(settings, broker=broker)) as at:
+        async with running(settings) as at:
             with trio.CancelScope(shield=True):
                 await attack(at)
     assert caught.group_contains(StoreError)
@@ -351,10 +321,9 @@ async def test_no_message_is_acknowledged_that_was_never_written(
 
 
 async def test_a_plug_in_that_is_not_there_is_named_and_no_store_is_made(tmp_path: Path) -> None:
-    settings = settings_at(tmp_path / "store")
-    broker = attrs.evolve(settings.broker, message_store_plug_in=f"{__name__}:Missing")
+    settings = settings_at(tmp_path / "store", broker={"message_store_plug_in": f"{__name__}:Missing"})
     with pytest.raises(SettingsError, match=r"^messageStorePlugIn = .*Missing'.* has no Missing that can be called$"):
-        await run_alone(attrs.evolve(settings, broker=broker))
+        await run_alone(settings)
     assert names_in(tmp_path) == []
 
 
@@ -395,10 +364,8 @@ async def test_a_slave_that_must_cut_its_log_opens_its_store_again(
             super().__init__(context, **collaborators)  # type: ignore[arg-type]
 
     monkeypatch.setattr(app, "Wiring", CaughtWiring)
-    settings = settings_at(
-        tmp_path / "store", broker_port(), broker_role=BrokerRole.SLAVE, ha_truncate_diverged_log=True
-    )
-    settings = attrs.evolve(settings, broker=attrs.evolve(settings.broker, broker_id=1))
+    role = {"broker_role": BrokerRole.SLAVE, "ha_truncate_diverged_log": True}
+    settings = settings_at(tmp_path / "store", broker_port(), broker={"broker_id": 1}, **role)
     async with client_of(settings) as (client, at):
         end = stores[0].max_physical_offset
         units = await stores[0].list_units("hello", 0, 0, 3)

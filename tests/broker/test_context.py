@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import cast
 
 import attrs
-import pytest
 
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
@@ -21,9 +20,3 @@ def test_addresses_are_of_the_two_networks_that_the_settings_name() -> None:
     context = attrs.evolve(context_of(tables, NO_STORE, MessageStoreConfig()), port=30_000, ha_port=30_001)
     assert context.broker_addr == "10.0.0.1:30000"
     assert context.ha_server_addr == "192.168.0.1:30001"
-
-
-def test_the_ground_does_not_change_under_those_who_stand_on_it() -> None:
-    context = context_of(make_tables(Path("/nowhere")), NO_STORE, MessageStoreConfig())
-    with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        context.port = 1  # type: ignore[misc]

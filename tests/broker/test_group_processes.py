@@ -1,16 +1,9 @@
-"""``--groups N`` as real processes: what they serve, how they end together, and what ends a start.
-
-The nameserver's port is moved before the module is imported, as in ``test_main.py``.
-"""
+"""``--groups N`` as real processes: what they serve, how they end together, and what ends a start."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,14 +11,11 @@ from typing import Any
 import pytest
 
 from tests.blackbox.ports import free_ports, is_free, port_in_use
-from tests.blackbox.processes import NEVER_BUSY, REPOSITORY, Process
+from tests.blackbox.processes import NEVER_BUSY
 from tests.blackbox.wire import Wire
-from tests.patience import PATIENCE_SECONDS
+from tests.broker.broker_processes import run_broker, start_broker, wait_ready_file
+from tests.patience import PATIENCE_SECONDS, wait_until
 
-MOVED = (
-    "import sys, rocketpy.broker.start_settings as s; s.NAMESRV_PORT = int(sys.argv.pop(1));"
-    "from rocketpy.broker.__main__ import main; sys.exit(main())"
-)
 STEP = 10
 
 
@@ -37,26 +27,14 @@ class Groups:
         self.namesrv_port = free_ports(40)
         self.port = self.namesrv_port + 4
         self.ready_path = directory / "ready.json"
-        command = [sys.executable, "-c", MOVED, str(self.namesrv_port), "--groups", "2", *arguments]
-        command += ["--ready-file", str(self.ready_path)]
-        environment = {"PYTHONPATH": str(REPOSITORY), "NAMESRV_ADDR": ""}
-        self.parent = Process.start(command, directory / "groups.log", cwd=directory, env=environment)
+        options = ("--groups", "2", *arguments, "--ready-file", str(self.ready_path))
+        self.parent = start_broker(directory, *options, namesrv_port=self.namesrv_port)
 
     def wait_ready(self) -> dict[str, Any]:
-        wait_for(lambda: self.ready_path.exists() or not self.parent.is_running(), self.parent.log)
-        assert self.parent.is_running(), self.parent.log()
-        content: dict[str, Any] = json.loads(self.ready_path.read_text())
-        return content
+        return wait_ready_file(self.parent, self.ready_path)
 
     def aborts(self) -> list[Path]:
         return sorted(self.directory.glob("store/*/abort"))
-
-
-def wait_for(condition: Callable[[], bool], log: Callable[[], str]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, log()
-        time.sleep(0.01)
 
 
 def is_gone(pid: int) -> bool:
@@ -80,14 +58,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Groups]]:
     for groups in started:
         if groups.parent.is_running():
             groups.parent.kill()
-
-
-def run(directory: Path, namesrv_port: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "NAMESRV_ADDR": ""}
-    command = [sys.executable, "-c", MOVED, str(namesrv_port), "--groups", "2", *arguments]
-    return subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-    )
 
 
 def test_each_group_is_a_process_and_all_end_in_order_with_ctrl_c(start: Callable[..., Groups]) -> None:
@@ -116,25 +86,22 @@ def test_each_group_is_a_process_and_all_end_in_order_with_ctrl_c(start: Callabl
     assert not groups.ready_path.exists()
 
 
-def test_a_broker_that_dies_takes_the_others_down(start: Callable[..., Groups]) -> None:
+@pytest.mark.parametrize(
+    ("number", "end", "left_open"),
+    [(signal.SIGKILL, "signal 9, SIGKILL", ["broker-a"]), (signal.SIGTERM, "exit status 0", [])],
+    ids=["dies", "is stopped alone"],
+)
+def test_a_broker_that_ends_takes_the_others_down_in_order(
+    start: Callable[..., Groups], number: signal.Signals, end: str, left_open: list[str]
+) -> None:
     groups = start("--port", "0")
-    victim, other = groups.wait_ready()["brokers"]
-    os.kill(victim["pid"], signal.SIGKILL)
+    ended, other = groups.wait_ready()["brokers"]
+    os.kill(ended["pid"], number)
     assert groups.parent.wait(PATIENCE_SECONDS) == 1, groups.parent.log()
-    sentence = f"broker-a, process {victim['pid']}, has ended with signal 9, SIGKILL; the other brokers are stopped"
+    sentence = f"broker-a, process {ended['pid']}, has ended with {end}; the other brokers are stopped"
     assert groups.parent.log().splitlines()[-1] == sentence
-    assert [path.parent.name for path in groups.aborts()] == ["broker-a"], "the other one has shut down in order"
+    assert [path.parent.name for path in groups.aborts()] == left_open
     assert is_gone(other["pid"])
-
-
-def test_a_broker_that_is_stopped_alone_takes_the_others_down(start: Callable[..., Groups]) -> None:
-    groups = start("--port", "0")
-    _, stopped = groups.wait_ready()["brokers"]
-    os.kill(stopped["pid"], signal.SIGTERM)
-    assert groups.parent.wait(PATIENCE_SECONDS) == 1, groups.parent.log()
-    sentence = f"broker-b, process {stopped['pid']}, has ended with exit status 0; the other brokers are stopped"
-    assert groups.parent.log().splitlines()[-1] == sentence
-    assert groups.aborts() == []
 
 
 def test_a_second_signal_kills_what_still_runs(start: Callable[..., Groups]) -> None:
@@ -142,11 +109,11 @@ def test_a_second_signal_kills_what_still_runs(start: Callable[..., Groups]) -> 
     paused, other = groups.wait_ready()["brokers"]
     os.kill(paused["pid"], signal.SIGSTOP)
     groups.parent.popen.send_signal(signal.SIGTERM)
-    wait_for(lambda: is_gone(other["pid"]), groups.parent.log)
+    wait_until(lambda: is_gone(other["pid"]), groups.parent.log)
     assert groups.parent.is_running(), "it waits for the one that does not answer"
     groups.parent.popen.send_signal(signal.SIGTERM)
     assert groups.parent.wait(PATIENCE_SECONDS) == 1, groups.parent.log()
-    wait_for(lambda: is_gone(paused["pid"]), groups.parent.log)
+    wait_until(lambda: is_gone(paused["pid"]), groups.parent.log)
     assert [path.parent.name for path in groups.aborts()] == ["broker-a"]
     assert "exiting without a clean shutdown, second signal" in groups.parent.log()
 
@@ -155,7 +122,7 @@ def test_brokers_end_in_order_when_their_parent_is_killed(start: Callable[..., G
     groups = start("--port", "0")
     brokers = groups.wait_ready()["brokers"]
     groups.parent.kill()
-    wait_for(lambda: all(is_gone(each["pid"]) for each in brokers), groups.parent.log)
+    wait_until(lambda: all(is_gone(each["pid"]) for each in brokers), groups.parent.log)
     assert groups.aborts() == []
 
 
@@ -182,7 +149,8 @@ def test_a_file_is_shared_but_for_what_must_differ(start: Callable[..., Groups],
 
 def test_a_port_in_use_is_one_sentence_and_status_2(tmp_path: Path) -> None:
     with port_in_use() as port:
-        ended = run(tmp_path, free_ports(1), "--port", str(port - STEP), "-n", "127.0.0.1:1")
+        options = ("--port", str(port - STEP), "-n", "127.0.0.1:1")
+        ended = run_broker(tmp_path, "--groups", "2", *options, namesrv_port=free_ports(1))
     assert ended.returncode == 2, ended.stderr
     lines = [line for line in ended.stderr.splitlines() if " INFO " not in line and " WARN" not in line]
     assert lines == [f"broker-b: cannot listen on 127.0.0.1, port {port}: another process uses it"]
@@ -191,7 +159,7 @@ def test_a_port_in_use_is_one_sentence_and_status_2(tmp_path: Path) -> None:
 
 def test_a_nameserver_port_in_use_is_one_sentence_and_status_2(tmp_path: Path) -> None:
     with port_in_use() as port:
-        ended = run(tmp_path, port, "--port", "0")
+        ended = run_broker(tmp_path, "--groups", "2", "--port", "0", namesrv_port=port)
     assert ended.returncode == 2
     assert ended.stderr == f"cannot listen on 127.0.0.1, port {port}: another process uses it\n"
     assert not (tmp_path / "store").exists()

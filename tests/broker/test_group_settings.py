@@ -114,19 +114,3 @@ def test_groups_and_a_sample_cluster_exclude_each_other(capsys: pytest.CaptureFi
         broker_main.main(["--groups", "2", "--cluster", "2m-noslave"])
     assert ended.value.code == 2
     assert "not allowed with argument" in capsys.readouterr().err
-
-
-def test_a_wrong_setting_ends_the_start_before_any_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "b.conf").write_text("enableDLegerCommitLog=true\n")
-    assert broker_main.main(["--groups", "2", "-c", str(tmp_path / "b.conf")]) == 2
-    assert capsys.readouterr().err == "enableDLegerCommitLog = 'true': expected false, DLedger is not supported\n"
-
-
-@pytest.mark.parametrize("several", [["--groups", "2"], ["--cluster", "2m-noslave"]])
-def test_the_settings_of_several_brokers_are_not_printed(
-    several: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert broker_main.main(["-p", *several]) == 2
-    assert capsys.readouterr().err == (
-        "-p and -m print the settings of one broker: expected no --cluster and no --groups\n"
-    )

@@ -202,13 +202,6 @@ async def test_hooks_are_called_for_a_send_back() -> None:
     )
 
 
-async def test_consume_hooks_are_called_for_a_pull() -> None:
-    recorder = Recorder()
-    context = ConsumeMessageContext(namespace="", consumer_group="G", topic="T", queue_id=1)
-    ConsumeHooks([recorder]).pulled(context)
-    assert recorder.calls == [("pulled", context)]
-
-
 def test_no_hooks_are_false() -> None:
     assert not ConsumeHooks(NO_HOOKS.consume)
     assert ConsumeHooks([Recorder()])

@@ -16,7 +16,6 @@ from rocketpy.clock import ManualClock
 from rocketpy.errors import SettingsError, StoreError
 from rocketpy.live_settings import SettingsChange
 from rocketpy.properties_text import format_properties, read_properties
-from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.runner import run_inline
 from rocketpy.settings import Between, setting, settings_from_text, settings_values
 from rocketpy.store.disk.os_disk import OsDisk
@@ -60,14 +59,6 @@ def example(settings: LiveSettings) -> Example:
     return found
 
 
-async def test_who_holds_the_settings_sees_the_change(tmp_path: Path) -> None:
-    settings = live(tmp_path / "b.conf")
-    held = example(settings)
-    assert await settings.update("atOnce=3\nlimit=8") == SettingsChange(("atOnce",), ("limit",))
-    assert held.at_once == 3
-    assert held is example(settings)
-
-
 async def test_the_file_keeps_comments_order_and_what_it_does_not_know(tmp_path: Path) -> None:
     path = tmp_path / "b.conf"
     path.write_text("# mine\nfuture=1\nlimit = 7\n! why\natOnce:1\n")
@@ -98,16 +89,6 @@ async def test_what_counts_from_the_next_start_is_in_the_file_and_not_in_the_set
     assert (await settings.update("atOnce=2")).from_next_start == ("nextStart",)
     assert (await settings.update("nextStart=5")).from_next_start == ()
     assert "\nnextStart=5\npath" in settings.text()
-
-
-async def test_what_was_shown_can_be_sent_back_with_the_values_in_force(tmp_path: Path) -> None:
-    path = tmp_path / "b.conf"
-    settings = live(path)
-    await settings.update("nextStart=6")
-    shown = settings.text()
-    assert await settings.update(shown) == SettingsChange((), ("nextStart",))
-    assert settings.text() == shown
-    assert ".inForce" not in path.read_text()
 
 
 @pytest.mark.parametrize("line", ["nextStart.inForce=6", "limit.inForce=7"])
@@ -157,22 +138,6 @@ async def test_a_fixed_key_may_be_sent_along_with_the_value_that_it_has(tmp_path
     assert await settings.update(settings.text() + "atOnce=3\n") == SettingsChange(("atOnce",), ())
 
 
-async def test_what_the_next_start_would_refuse_is_refused_now(tmp_path: Path) -> None:
-    def check(values: Sequence[object]) -> None:
-        each = values[0]
-        assert isinstance(each, Example)
-        if each.at_once > each.next_start:
-            raise SettingsError("atOnce above nextStart")
-
-    settings = live(tmp_path / "b.conf", check=check)
-    with pytest.raises(SettingsError, match=r"^atOnce above nextStart$"):
-        await settings.update("atOnce=6")
-    assert example(settings).at_once == 1
-    await settings.update("nextStart=9")
-    await settings.update("atOnce=6")  # measured by what the next start will see
-    assert example(settings).at_once == 6
-
-
 async def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
     class FullDisk(OsDisk):
         def rename(self, old: str, new: str) -> None:
@@ -196,21 +161,6 @@ async def test_listeners_are_notified_of_their_own_keys_only_and_after_the_chang
     await settings.update("atOnce=2\nlimit=3")
     await settings.update("another=false")
     assert notified == [2, True, False]
-
-
-async def test_each_change_moves_the_version(tmp_path: Path) -> None:
-    clock = ManualClock()
-    settings = live(tmp_path / "b.conf", clock=clock)
-    first = settings.data_version
-    await settings.update("")
-    assert settings.data_version == first
-    await settings.update("atOnce=2")
-    assert settings.data_version == DataVersion(clock.timestamp_ms(), first.counter + 1)
-
-
-def test_only_what_counts_at_once_can_be_listened_to(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError):
-        live(tmp_path / "b.conf").on_change(["nextStart"], lambda: None)
 
 
 GOOD = {"atOnce": ["0", "3", "9"], "another": ["true", "false"], "nextStart": ["0", "9"], "idle": ["4"], "limit": ["8"]}

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.loaded_modules import loaded_after
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,22 +26,15 @@ from rocketpy.broker.start_settings import StartOptions, load_broker_settings
 from rocketpy.clock import SystemClock
 from rocketpy.store.disk.os_disk import OsDisk
 
-settings = load_broker_settings(StartOptions(config_file=sys.argv[1]))
+settings = load_broker_settings(StartOptions(config_file={path!r}))
+collaborators = {{"disk": OsDisk(), "clock": SystemClock(), "run_blocking": trio.to_thread.run_sync}}
 
 
 async def main():
     stop = trio.Event()
 
     async def run(task_status):
-        await run_broker(
-            settings,
-            disk=OsDisk(),
-            clock=SystemClock(),
-            run_blocking=trio.to_thread.run_sync,
-            randomness=Random(0),
-            stop=stop,
-            task_status=task_status,
-        )
+        await run_broker(settings, randomness=Random(0), stop=stop, task_status=task_status, **collaborators)
 
     async with trio.open_nursery() as nursery:
         await nursery.start(run)
@@ -49,8 +42,8 @@ async def main():
 
 
 trio.run(main)
-print(*sys.modules)
 """
+"""Starts a broker with the settings of a file and stops it again."""
 
 _UNUSED = (
     "difflib",
@@ -73,25 +66,17 @@ _UNUSED = (
 )
 
 
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The modules of a process that has started a broker and stopped it again."""
-    directory = tmp_path_factory.mktemp("broker")
-    settings = directory / "broker.conf"
+def test_a_broker_with_default_settings_loads_only_what_it_needs(tmp_path: Path) -> None:
+    for module in _UNUSED:
+        assert importlib.util.find_spec(module) is not None, f"{module} has another name now"
+    settings = tmp_path / "broker.conf"
     settings.write_text(
-        f"storePathRootDir={directory / 'store'}\n"
-        "listenPort=0\nbrokerIP1=127.0.0.1\nbrokerIP2=127.0.0.1\n"
+        f"storePathRootDir={tmp_path / 'store'}\n"
+        "listenPort=0\nbindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nbrokerIP2=127.0.0.1\n"
         "mappedFileSizeCommitLog=1048576\nmaxHashSlotNum=1000\nmaxIndexNum=4000\n"
     )
-    command = [sys.executable, "-c", _START, str(settings)]
-    return set(subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.split())
-
-
-@pytest.mark.parametrize("module", _UNUSED)
-def test_a_broker_with_default_settings_does_not_load(module: str, loaded: set[str]) -> None:
-    assert importlib.util.find_spec(module) is not None, "the module has another name now"
-    assert "rocketpy.store.message_store" in loaded
-    assert module not in loaded
+    needed = "rocketpy.store.message_store"
+    assert loaded_after(_START.format(path=str(settings)), needed, *_UNUSED) == [needed]
 
 
 def test_a_broker_does_not_keep_the_source_text_of_generated_methods() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.topic import TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -57,21 +55,3 @@ async def test_a_topic_becomes_ordered_and_ordinary_again(tmp_path: Path) -> Non
         await create(client, cluster, "third")
         assert await ordered_topics(client, cluster) == set()
         assert (await client.request(cluster.broker_address, send("ordered"))).code == ResponseCode.SUCCESS
-
-
-@pytest.mark.parametrize("flag", [1, 2, 3])
-async def test_unit_flags_of_a_topic_reach_the_nameserver(tmp_path: Path, flag: int) -> None:
-    codes = {
-        RequestCode.GET_UNIT_TOPIC_LIST: flag & 1,
-        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: flag & 2,
-        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: flag == 2,
-    }
-    async with open_real_cluster(tmp_path) as cluster, open_patient_client() as client:
-        header = CreateTopicRequestHeader(
-            topic="unit", default_topic="TBW102", read_queue_nums=1, write_queue_nums=1, perm=6,
-            topic_filter_type="SINGLE_TAG", topic_sys_flag=flag, order=False,
-        )  # fmt: skip
-        await client.request(cluster.broker_address, make_request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
-        for code, is_listed in codes.items():
-            answer = await client.request(cluster.address, make_request(code))
-            assert (b'"unit"' in (answer.body or b"")) == bool(is_listed), code

@@ -9,10 +9,7 @@ from unittest import mock
 import pytest
 
 from rocketpy import BUILD
-from rocketpy.broker import process_feature
-from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.context import BrokerContext
-from rocketpy.broker.logs import LEVEL_KEYS
 from rocketpy.broker.process_feature import ProcessFeature
 from rocketpy.remoting.config import TlsServerConfig
 from rocketpy.remoting.tls.contexts import ServerTls
@@ -41,14 +38,6 @@ def test_a_live_setting_of_the_store_reaches_it(context: BrokerContext, key: str
     listener(ProcessFeature(context, tls=TLS), key)()
     assert isinstance(context.store, mock.Mock)
     context.store.settings_changed.assert_called_once_with()
-
-
-@pytest.mark.parametrize("key", LEVEL_KEYS)
-def test_a_level_reaches_the_logs(context: BrokerContext, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    applied: list[BrokerConfig] = []
-    monkeypatch.setattr(process_feature, "apply_log_levels", applied.append)
-    listener(ProcessFeature(context, tls=TLS), key)()
-    assert applied == [context.config]
 
 
 def test_the_figures_say_which_build_runs(context: BrokerContext) -> None:

@@ -10,25 +10,12 @@ from rocketpy.store.config import BrokerRole, MessageStoreConfig
 MASTERS = [BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER]
 
 
-@pytest.mark.parametrize("role", MASTERS)
-def test_a_master_has_the_id_0_whatever_the_file_says(role: BrokerRole) -> None:
-    store = MessageStoreConfig(broker_role=role)
-    assert own_broker_id(BrokerConfig(broker_id=3), store) == 0
-    assert role_warnings(BrokerConfig(broker_id=3), store) == ["brokerId = 3 has no effect: a master has 0"]
-    assert role_warnings(BrokerConfig(), store) == []
-
-
 def test_a_slave_has_the_id_of_the_file() -> None:
     store = MessageStoreConfig(broker_role=BrokerRole.SLAVE)
     broker = BrokerConfig(broker_id=(1 << 63) - 1, namesrv_addr="ns:9876")
     check_role(broker, store)
     assert own_broker_id(broker, store) == (1 << 63) - 1
     assert role_warnings(broker, store) == []
-
-
-def test_a_slave_without_an_id_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"^brokerId = 0: expected a number above 0, because brokerRole is SLAVE"):
-        check_role(BrokerConfig(), MessageStoreConfig(broker_role=BrokerRole.SLAVE))
 
 
 @pytest.mark.parametrize("role", MASTERS)

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import attrs
 import pytest
 
-from rocketpy.broker.live_settings import FixedSettingError
 from rocketpy.broker.start_settings import BrokerSettings, StartOptions, load_broker_settings, resolved_host
-from rocketpy.clock import ManualClock
 from rocketpy.errors import SettingsError
 from rocketpy.remoting.config import TlsMode
-from rocketpy.runner import run_inline
 from rocketpy.settings import format_settings
-from rocketpy.store.config import BrokerRole
-from rocketpy.store.disk.os_disk import OsDisk
 from tests.remoting.certificate_files import crt, key, server_config
 
 
@@ -104,13 +98,6 @@ def test_the_nameservers_of_the_command_line_are_enough_for_a_slave(tmp_path: Pa
     assert "namesrvAddr is not set: this slave cannot find its master" in loaded(tmp_path, text).warnings
 
 
-def test_an_unknown_key_is_a_warning_with_the_nearest_known_one(tmp_path: Path) -> None:
-    settings = loaded(tmp_path, "namesrvAddr=ns:9876\nbindAddress=127.0.0.1\nbrokerNane=x\n")
-    assert len(settings.warnings) == 1
-    assert settings.warnings[0].endswith("line 3: unknown key brokerNane has no effect; did you mean brokerName?")
-    assert settings.unknown == {"brokerNane": "x"}
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -132,11 +119,6 @@ def test_what_it_cannot_be_it_refuses_to_be(tmp_path: Path, text: str, message: 
     assert message in str(failure.value)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"no\.conf: cannot be read: No such file"):
-        load_broker_settings(StartOptions(config_file=str(tmp_path / "no.conf")))
-
-
 def test_a_name_becomes_an_address() -> None:
     assert resolved_host("localhost") in ("127.0.0.1", "::1")
     assert resolved_host("192.0.2.7") == "192.0.2.7"
@@ -150,41 +132,11 @@ def test_changes_by_request_go_to_the_file_that_was_given(tmp_path: Path) -> Non
     assert linked.config_path == str(tmp_path / "b.conf"), "a rename would replace the link by a file"
 
 
-def test_without_a_file_changes_by_request_are_in_the_store_and_found_again(tmp_path: Path) -> None:
-    options = StartOptions(store_path=str(tmp_path))
-    path = tmp_path / "config" / "broker.properties"
-    assert load_broker_settings(options).config_path == str(path)
-    path.parent.mkdir()
-    path.write_text("fileReservedTime=5\n")
-    again = load_broker_settings(options)
-    assert (again.store.file_reserved_time, again.store.mapped_file_size_commit_log) == (5, 64 << 20)
-    assert (again.host, again.config_path) == ("127.0.0.1", str(path))
-
-
 def test_the_threads_that_are_shown_are_the_processors_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a JVM counts them: ``mqadmin exportMetrics`` shows them as the machine's."""
     monkeypatch.setattr("os.cpu_count", lambda: 64)
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {3, 5, 8}, raising=False)
     assert load_broker_settings(StartOptions()).client.client_callback_executor_threads == 3
-
-
-def test_values_with_which_a_broker_would_not_start_are_known(tmp_path: Path) -> None:
-    settings = loaded(tmp_path, "namesrvAddr=ns:9876\nbindAddress=127.0.0.1\n")
-    settings.check_values(settings.values)
-    broker, server, client, store = settings.values
-    slave = attrs.evolve(store, broker_role=BrokerRole.SLAVE)  # type: ignore[misc]
-    with pytest.raises(SettingsError, match=r"^brokerId = 0: expected a number above 0"):
-        settings.check_values((broker, server, client, slave))
-
-
-@pytest.mark.parametrize("change", ["brokerRole=SLAVE", "brokerId=1", "haMasterAddress=m:10912"])
-async def test_no_request_changes_the_role(tmp_path: Path, change: str) -> None:
-    """Services and files of a role are made at start: a change of the field alone would be a broker of neither role."""
-    settings = loaded(tmp_path, "namesrvAddr=ns:9876\nbindAddress=127.0.0.1\n")
-    live = settings.live(disk=OsDisk(), run_blocking=run_inline, clock=ManualClock())
-    with pytest.raises(FixedSettingError, match="expected no change, only the start sets it"):
-        await live.update(change)
-    assert "ASYNC_MASTER" in live.text()
 
 
 def test_tls_is_read_from_the_same_file_and_never_shown(tmp_path: Path) -> None:

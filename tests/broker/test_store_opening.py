@@ -114,16 +114,6 @@ async def test_a_log_that_was_cut_is_a_warning_among_the_errors(
     assert line.getMessage().startswith(f"the log was cut at {end}: ")
 
 
-async def test_an_arrival_wakes_who_waits_for_that_queue(
-    settings: BrokerSettings, disk: SimDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arrivals: list[tuple[object, ...]] = []
-    monkeypatch.setattr(PullRequestHoldService, "message_arriving", lambda self, *arrival: arrivals.append(arrival))
-    async with life(settings, disk) as opened:
-        put(opened.store)
-    assert arrivals == [(TOPIC, 0, 1)], "with the next offset"
-
-
 async def test_plug_ins_are_asked_in_place_of_the_store(settings: BrokerSettings, disk: SimDisk) -> None:
     async with life(settings, disk, [PlugInMessageStore]) as opened:
         assert isinstance(opened.store, PlugInMessageStore)

@@ -11,7 +11,6 @@ from rocketpy.broker.delay.offsets import DelayProgress
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.tables import Tables
 from rocketpy.clock import ManualClock
-from rocketpy.errors import StartError
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.runner import run_inline
@@ -34,12 +33,16 @@ async def test_what_was_written_is_loaded(tmp_path: Path) -> None:
     tables.topics.update_topic_config(TopicConfig("t", 3, 3))
     tables.offsets.commit_offset("peer", "g", "t", 0, 7)
     tables.groups.find_subscription_group_config("g")
-    for stored in (tables.topics.stored, tables.offsets.stored, tables.groups.stored):
-        await stored.persist()
+    tables.offset_resets.changed("t@g", 0, 9, 7)
+    tables.offset_differences.committed("t@g", 0, 9, 7)
+    for table in (tables.topics, tables.offsets, tables.groups, tables.offset_resets, tables.offset_differences):
+        await table.stored.persist()
     again = load(settings)
     assert again.topics.topic_config_table["t"].write_queue_nums == 3
     assert again.offsets.query_offset("g", "t", 0) == 7
     assert "g" in again.groups.subscription_group_table
+    assert again.offset_resets.revoked_offset("t@g", 0) == 9
+    assert again.offset_differences.count == 1
 
 
 NAMES_OF_PEERS = [
@@ -125,18 +128,6 @@ async def test_no_name_that_a_peer_chooses_keeps_the_broker_from_starting(tmp_pa
     assert set(known) <= topics
 
 
-@pytest.mark.parametrize(
-    "name", ["topics.json", "subscriptionGroup.json", "consumerOffset.json", "consumerFilter.json", "delayOffset.json"]
-)
-def test_a_file_that_makes_no_sense_is_named(tmp_path: Path, name: str) -> None:
-    settings = settings_at(tmp_path)
-    path = Path(settings.store.root, "config", name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("no table")
-    with pytest.raises(StartError, match=name):
-        load(settings)
-
-
 def test_what_is_counted_is_a_setting(tmp_path: Path) -> None:
     settings = settings_at(tmp_path)
     for enabled in (True, False):
@@ -147,9 +138,3 @@ def test_what_is_counted_is_a_setting(tmp_path: Path) -> None:
         stats.inc_queue_put("T", 0, 1, 300)
         assert bool(stats.fall_bytes()) is enabled
         assert (stats.get_stats_item("QUEUE_PUT_NUMS", "T@0") is not None) is enabled
-
-
-def test_delay_levels_are_those_of_the_store(tmp_path: Path) -> None:
-    settings = settings_at(tmp_path)
-    settings = attrs.evolve(settings, store=attrs.evolve(settings.store, message_delay_level="1s 9s"))
-    assert load(settings).levels.delay_ms(2) == 9_000

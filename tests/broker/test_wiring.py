@@ -21,36 +21,16 @@ from rocketpy.protocol.command import RemotingCommand
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.connection import Connection
 from rocketpy.store.config import BrokerRole, FlushDiskType
-from tests.broker.acl.declared import declared
 from tests.broker.test_app import client_of, running, send, settings_at
 from tests.patience import PATIENCE_SECONDS
 from tests.remoting.patient_client import open_patient_client
 from tests.store.ha.slave_peer import SlavePeer
 from tests.store.ha.sync_master import slave_of
-from tests.test_compatibility_page import rows
-
-WITHOUT_A_ROW = {54}
-"""GET_BROKER_CLUSTER_ACL_CONFIG is not in RocketMQ 4.9.8: the row of code 52 names it."""
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> BrokerSettings:
     return settings_at(tmp_path / "store")
-
-
-def test_the_registered_codes_are_those_that_the_table_of_codes_calls_served() -> None:
-    assert set(declared()) - WITHOUT_A_ROW == {row.code for row in rows("Broker").values() if row.is_served}
-
-
-async def test_every_registered_code_is_answered_by_its_processor(settings: BrokerSettings) -> None:
-    """Without fields and body: with a refusal, not with the failure of a handler."""
-    async with running(settings) as at, open_patient_client() as client:
-        for code in declared():
-            answer = await client.request(at.address, RemotingCommand(code))
-            assert answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED, code
-            assert not (answer.remark or "").startswith(("TypeError", "AttributeError", "KeyError")), answer
-        answer = await client.request(at.address, RemotingCommand(RequestCode.QUERY_BROKER_OFFSET))
-        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
 async def test_the_end_does_not_wait_for_clients_that_stay(settings: BrokerSettings) -> None:

@@ -142,9 +142,11 @@ async def test_progress_is_committed_once_a_queue(cluster: FakeCluster) -> None:
     assert output.getvalue() == b""
 
 
-async def test_after_a_count_exactly_what_was_printed_is_committed(cluster: FakeCluster) -> None:
+async def test_a_count_ends_it_though_it_would_follow_and_exactly_what_was_printed_is_committed(
+    cluster: FakeCluster,
+) -> None:
     fill(cluster, 100, queues=1)
-    await print_messages(consume_options(cluster, commit=True, count=5), Output())
+    await print_messages(consume_options(cluster, commit=True, count=5, exit_at_end=False), Output())
     assert cluster.broker.progress == {("g", TOPIC, 0): 5}
 
 
@@ -180,32 +182,6 @@ async def test_output_is_flushed_by_the_pull_and_not_by_the_message(cluster: Fak
 
 
 # ---- the command ---------------------------------------------------------------------------------------------------
-
-
-async def test_from_the_beginning_to_the_end(cluster: FakeCluster) -> None:
-    fill(cluster, 100)
-    ended = await run("consume", "-t", TOPIC, "-n", cluster.address, "-o", "beginning", "-e")
-    assert (ended.status, ended.errors) == (0, "")
-    assert sorted(map(int, ended.lines)) == list(range(100))
-
-
-async def test_json_lines(cluster: FakeCluster) -> None:
-    fill(cluster, 3)
-    ended = await run("consume", "-t", TOPIC, "-n", cluster.address, "-o", "beginning", "-e", "--json")
-    found = [json.loads(each) for each in ended.lines]
-    assert sorted((each["body"], each["queue_id"], each["tags"]) for each in found) == [
-        ("0", 0, "even"),
-        ("1", 1, "odd"),
-        ("2", 2, "even"),
-    ]
-
-
-async def test_a_count_ends_it_at_once_though_it_would_follow(cluster: FakeCluster) -> None:
-    fill(cluster, 100)
-    ended = await run("consume", "-t", TOPIC, "-n", cluster.address, "-o", "beginning", "-c", "7", "--commit")
-    assert ended.status == 0, ended
-    assert len(ended.lines) == 7
-    assert sum(cluster.broker.progress.values()) == 7
 
 
 async def test_it_follows_and_control_c_ends_it_with_130(cluster: FakeCluster) -> None:

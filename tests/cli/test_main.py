@@ -44,11 +44,6 @@ def test_nothing_heavy_is_imported_before_a_command_runs() -> None:
     assert loaded_after("import rocketpy.cli.__main__", "trio", "cattrs", "rich") == []
 
 
-def test_the_console_script_is_the_same_program() -> None:
-    done = subprocess.run(command("--version"), capture_output=True, env=environment(), check=True)
-    assert done.stdout.startswith(b"rocketpy ")
-
-
 def test_a_build_that_is_none_is_one_sentence_and_status_2() -> None:
     variables = environment() | {"ROCKETPY_PURE": "banana"}
     for arguments in (["--version"], ["topic", "list"]):

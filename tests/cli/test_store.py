@@ -173,18 +173,6 @@ async def test_a_locked_store_is_read_with_a_warning_and_not_repaired(store: Bro
 # ---- export ---------------------------------------------------------------------------------------------------------
 
 
-async def test_export_of_a_topic_is_in_queue_order_and_whole(store: BrokenStore) -> None:
-    ended = await run("store", "export", "-t", "GoldA", str(store.root))
-    assert (ended.status, ended.errors) == (0, "")
-    found = [(each["queue_id"], each["queue_offset"], each["physical_offset"]) for each in objects(ended)]
-    java = [
-        (each["queueId"], each["queueOffset"], each["offset"])
-        for each in expected("store-clean")["record"]
-        if each["topic"] == "GoldA"
-    ]
-    assert found == sorted(java)
-
-
 async def test_export_of_everything_is_in_log_order(store: BrokenStore, tmp_path: Path) -> None:
     output = tmp_path / "all.jsonl"
     ended = await run("store", "export", "-o", str(output), "--base64", str(store.root))

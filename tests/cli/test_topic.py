@@ -22,12 +22,6 @@ async def test_list(cluster: FakeCluster) -> None:
     assert quiet.lines == ["TBW102", "TopicTest"]
 
 
-async def test_create(cluster: FakeCluster) -> None:
-    ended = await run("topic", "create", "New", "-q", "1", "-n", cluster.address)
-    assert (ended.status, ended.output.decode()) == (0, f"New: 1 queue on {cluster.broker.address}\n")
-    assert [header.topic for header in cluster.broker.created] == ["New"]
-
-
 async def test_refusals_are_one_sentence_and_status_1(cluster: FakeCluster) -> None:
     cluster.broker.refuse(RequestCode.UPDATE_AND_CREATE_TOPIC, ResponseCode.SYSTEM_ERROR, "conflicts")
     for arguments, sentence in (

@@ -24,9 +24,13 @@ from rocketpy.protocol.bodies.heartbeat import HeartbeatData
 from rocketpy.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.frame import encode_frame
-from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+from rocketpy.protocol.headers.client import (
+    GetConsumerListByGroupRequestHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+    UnregisterClientRequestHeader,
+)
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader
 from rocketpy.protocol.headers.offset import (
@@ -88,7 +92,6 @@ class Scripted:
         self._refusals: dict[int, tuple[int, str]] = {}
         self._silent: set[int] = set()
         self._processors: dict[int, Processor] = {}
-        self._answers: dict[int, Processor] = {}
 
     def refuse(self, code: int, response_code: int, remark: str = "no") -> None:
         """Answer requests of this code with an error from now on."""
@@ -98,14 +101,9 @@ class Scripted:
         """Do not answer requests of this code from now on."""
         self._silent.add(code)
 
-    def answer_with(self, code: int, processor: Processor) -> None:
-        """Answer requests of this code with another processor from now on."""
-        self._answers[code] = processor
-
     def behave(self) -> None:
         """Answer as a broker should from now on."""
         self.spoil = None
-        self._answers.clear()
         self._refusals.clear()
         self._silent.clear()
 
@@ -120,39 +118,15 @@ class Scripted:
 
     def register(self, code: int, processor: Processor) -> None:
         """Serve a code, as far as the script allows; a second processor of a code takes the place of the first."""
-        is_new = code not in self._processors
+        if code not in self._processors:
+            self.dispatcher.register(code, self._serve)
         self._processors[code] = processor
-        if not is_new:
-            return
 
-        def scripted(connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
-            self.requests.append(request)
-            if connection not in self.peers:
-                self.peers.append(connection)
-            if request.code in self._silent:
-                return DEFERRED
-            if request.code in self._refusals:
-                raise RequestError(*self._refusals[request.code])
-            if request.code in self._answers:
-                answer = self._answers[request.code](connection, request)
-            else:
-                answer = self._processors[request.code](connection, request)
-            if self.spoil is None or not isinstance(answer, RemotingCommand):
-                return answer
-            spoiled = self.spoil(connection, request, answer)
-            if isinstance(spoiled, bytes):
-                connection.reply_frame(spoiled)
-                return None
-            return spoiled
+    def answer(self, code: int, body: bytes | None = None, *, header: object = None) -> None:
+        """Serve a code: answer with a header and a body, or with nothing but success."""
+        self.register(code, lambda connection, request: make_response(request, header=header, body=body))
 
-        self.dispatcher.register(code, scripted)
-
-    async def run(
-        self,
-        network: Network | None = None,
-        *,
-        task_status: trio.TaskStatus[None],
-    ) -> None:
+    async def run(self, network: Network | None = None, *, task_status: trio.TaskStatus[None]) -> None:
         """Serve until cancelled, on a port that the network chooses."""
         network = network or SocketNetwork()
         host = "127.0.0.1" if isinstance(network, SocketNetwork) else network.local_address()
@@ -160,6 +134,23 @@ class Scripted:
         self.server = RemotingServer(listeners=listeners, dispatcher=self.dispatcher, config=NettyServerConfig())
         self.address = f"{host}:{self.server.port}"
         await self.server.run(task_status=task_status)
+
+    def _serve(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
+        self.requests.append(request)
+        if connection not in self.peers:
+            self.peers.append(connection)
+        if request.code in self._silent:
+            return DEFERRED
+        if request.code in self._refusals:
+            raise RequestError(*self._refusals[request.code])
+        answer = self._processors[request.code](connection, request)
+        if self.spoil is None or not isinstance(answer, RemotingCommand):
+            return answer
+        spoiled = self.spoil(connection, request, answer)
+        if isinstance(spoiled, bytes):
+            connection.reply_frame(spoiled)
+            return None
+        return spoiled
 
 
 class FakeNameServer(Scripted):
@@ -187,7 +178,7 @@ class FakeNameServer(Scripted):
 
 
 @attrs.frozen
-class _Waiting:
+class _HeldPull:
     connection: Connection
     request: RemotingCommand
     header: PullMessageRequestHeader
@@ -212,7 +203,7 @@ class FakeBroker(Scripted):
         self.locks: dict[MessageQueue, str] = {}
         """The client id that holds each locked queue."""
         self.sent_back: list[ConsumerSendMsgBackRequestHeader] = []
-        self.waiting: list[_Waiting] = []
+        self.waiting: list[_HeldPull] = []
         """The pulls that are held."""
         self.stored_as = int(ResponseCode.SUCCESS)
         """The code that sends are answered with once they are stored."""
@@ -258,6 +249,12 @@ class FakeBroker(Scripted):
             self.server.flush_replies()
         return message
 
+    def let_join(self, group: str, *client_ids: str) -> None:
+        """Let a group have other members, and notify the client that has asked first."""
+        self.other_members = list(client_ids)
+        header = NotifyConsumerIdsChangedRequestHeader(group)
+        self.peers[0].oneway(make_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
+
     def bodies(self, topic: str) -> list[bytes]:
         """The bodies of a topic, queue by queue."""
         return [each.body for key in sorted(self.queues) if key[0] == topic for each in self.queues[key]]
@@ -297,7 +294,7 @@ class FakeBroker(Scripted):
         header = read_header(request, PullMessageRequestHeader)
         answer = self._answer_pull(request, header)
         if answer.code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & PULL_SUSPEND_FLAG:
-            self.waiting.append(_Waiting(connection, request, header))
+            self.waiting.append(_HeldPull(connection, request, header))
             return DEFERRED
         return answer
 

@@ -6,12 +6,9 @@ one of the ways in which an answer can be wrong; :func:`spoil` makes the bytes t
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
-from pathlib import Path
 from random import Random
 
 import attrs
@@ -22,7 +19,7 @@ from rocketpy.client.environment import ClientEnvironment
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand, make_response
-from rocketpy.protocol.frame import decode_frame, encode_frame
+from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.query import QueryMessageResponseHeader
 from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.message import MessageExt
@@ -32,9 +29,9 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.testing.sim.network import SimNetwork
 from tests.client.fake_cluster import FakeCluster, Scripted, open_fake_cluster
 from tests.client.public_calls import TOPIC, UNIQUE_KEY, Caller
+from tests.client.recorded_frames import recorded_frames
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
-FRAMES = Path(__file__).parents[1] / "golden" / "frames.jsonl.gz"
 
 TEXTS = (
     "",
@@ -112,12 +109,9 @@ class Spoiling:
 def recorded_answers() -> dict[int, list[RemotingCommand]]:
     """Java's answers by the code of the request."""
     found: dict[int, list[RemotingCommand]] = {}
-    with gzip.open(FRAMES, "rt") as lines:
-        for line in lines:
-            row = json.loads(line)
-            if row["kind"] == "response" and row["code"] == 0 and len(found.get(row["request_code"], ())) < 4:
-                frame = bytes.fromhex(row["frame_hex"])
-                found.setdefault(row["request_code"], []).append(decode_frame(frame))
+    for each in recorded_frames():
+        if each.kind == "response" and each.command.code == 0 and len(found.get(each.request_code, ())) < 4:
+            found.setdefault(each.request_code, []).append(each.command)
     return found
 
 

@@ -23,10 +23,7 @@ from rocketpy.client.client import (
 )
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
-from rocketpy.client.consumer.config import ConsumerConfig
-from rocketpy.client.consumer.lite_pull.config import LitePullConfig
 from rocketpy.client.consumer.message_selector import MessageSelector
-from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.producer.encoded_batch import EncodedBatch
 from rocketpy.client.producer.transaction import LocalTransactionState, Transaction
@@ -34,18 +31,17 @@ from rocketpy.client.replies import reply_to
 from rocketpy.protocol.batch import encode_batch_body
 from rocketpy.protocol.bodies.acl import PlainAccessConfig
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
-from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue
+from tests.client.conftest import FIRST, LITE_FIRST
 
 TOPIC = "TopicTest"
 GROUP = "g"
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
-FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-LITE = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 HANDLED_SECONDS = 40.0
 """How long a consumer waits for a message that may never come."""
 CALL_SECONDS = 300.0
+"""No call takes longer."""
 UNIQUE_KEY = "7F0000010001000000000000000000AB"
 
 
@@ -73,10 +69,12 @@ Call = Callable[[Caller], Awaitable[object]]
 
 
 def message() -> Message:
+    """Return a message that any broker stores."""
     return Message(TOPIC, b"x" * 20, {"KEYS": "k", "TAGS": "a"})
 
 
 def stored(caller: Caller) -> MessageExt:
+    """Return a message as its broker knows it."""
     return MessageExt(topic=TOPIC, body=b"x", properties={}, store_host=caller.broker, broker_name="broker-a")
 
 
@@ -150,38 +148,25 @@ async def _verdict(producer: Any) -> None:
 # ---- consumers -----------------------------------------------------------------------------------------------------
 
 
-async def _run(caller: Caller) -> int:
-    handled = 0
+def _handling(*, is_orderly: bool) -> Call:
+    """Have one batch handled, and end the consumer from within its handler."""
 
-    async def handler(batch: MessageBatch) -> ConsumeConcurrentlyStatus | None:
-        nonlocal handled
-        handled += len(batch)
-        caller.delivered.extend(batch)
-        caller.acknowledged.extend(batch)
-        nursery.cancel_scope.cancel()
-        return None
+    async def make(caller: Caller) -> int:
+        handled = 0
 
-    async with caller.client.consumer(GROUP, TOPIC, config=FIRST) as consumer, trio.open_nursery() as nursery:
-        nursery.cancel_scope.deadline = trio.current_time() + HANDLED_SECONDS
-        await consumer.run(handler)
-    return handled
+        async def handler(batch: MessageBatch) -> None:
+            nonlocal handled
+            handled += len(batch)
+            caller.delivered.extend(batch)
+            caller.acknowledged.extend(batch)
+            nursery.cancel_scope.cancel()
 
+        async with caller.client.consumer(GROUP, TOPIC, config=FIRST) as consumer, trio.open_nursery() as nursery:
+            nursery.cancel_scope.deadline = trio.current_time() + HANDLED_SECONDS
+            await (consumer.run_orderly if is_orderly else consumer.run)(handler)
+        return handled
 
-async def _run_orderly(caller: Caller) -> int:
-    handled = 0
-
-    async def handler(batch: MessageBatch) -> ConsumeOrderlyStatus | None:
-        nonlocal handled
-        handled += len(batch)
-        caller.delivered.extend(batch)
-        caller.acknowledged.extend(batch)
-        nursery.cancel_scope.cancel()
-        return None
-
-    async with caller.client.consumer(GROUP, TOPIC, config=FIRST) as consumer, trio.open_nursery() as nursery:
-        nursery.cancel_scope.deadline = trio.current_time() + HANDLED_SECONDS
-        await consumer.run_orderly(handler)
-    return handled
+    return make
 
 
 async def _wait_assigned(caller: Caller) -> object:
@@ -268,7 +253,7 @@ def _polling(call: Callable[[Caller, Any], Awaitable[object]]) -> Call:
     """Call a subscribed lite pull consumer that has its queues."""
 
     async def make(caller: Caller) -> object:
-        async with caller.client.lite_pull_consumer(GROUP, TOPIC, config=LITE) as consumer:
+        async with caller.client.lite_pull_consumer(GROUP, TOPIC, config=LITE_FIRST) as consumer:
             with trio.move_on_after(HANDLED_SECONDS):
                 while QUEUE not in await consumer.wait_assigned():
                     await trio.sleep(1)
@@ -278,16 +263,16 @@ def _polling(call: Callable[[Caller, Any], Awaitable[object]]) -> Call:
     return make
 
 
-async def _poll(caller: Caller, consumer: Any) -> list[MessageExt]:
-    messages: list[MessageExt] = await consumer.poll(10.0)
-    caller.delivered.extend(messages)
-    return messages
+def _polled(get: Callable[[Any], Awaitable[list[MessageExt]]]) -> Callable[[Caller, Any], Awaitable[list[MessageExt]]]:
+    async def poll(caller: Caller, consumer: Any) -> list[MessageExt]:
+        messages = await get(consumer)
+        caller.delivered.extend(messages)
+        return messages
+
+    return poll
 
 
-async def _iterate(caller: Caller, consumer: Any) -> list[MessageExt]:
-    messages: list[MessageExt] = await anext(consumer)
-    caller.delivered.extend(messages)
-    return messages
+_poll = _polled(lambda consumer: consumer.poll(10.0))
 
 
 async def _commit_polled(caller: Caller, consumer: Any) -> object:
@@ -309,7 +294,7 @@ async def _resubscribed(caller: Caller, consumer: Any) -> None:
 
 
 async def _assigning(caller: Caller) -> object:
-    async with caller.client.lite_pull_consumer("lite", config=LITE) as consumer:
+    async with caller.client.lite_pull_consumer("lite", config=LITE_FIRST) as consumer:
         await consumer.assign([QUEUE])
         return await consumer.poll(10.0)
 
@@ -382,8 +367,8 @@ CLIENT_CALLS: dict[str, Call] = {
     "Transaction.commit": _ending(lambda transaction: transaction.commit()),
     "Transaction.rollback": _ending(lambda transaction: transaction.rollback()),
     "Transaction.end": _ending(lambda transaction: transaction.end(LocalTransactionState.UNKNOW, "later")),
-    "Consumer.run": _run,
-    "Consumer.run_orderly": _run_orderly,
+    "Consumer.run": _handling(is_orderly=False),
+    "Consumer.run_orderly": _handling(is_orderly=True),
     "Consumer.wait_assigned": _wait_assigned,
     "BatchIterator.__anext__": _next_batch,
     "MessageBatch.done": _iterating(lambda batch: batch.done()),
@@ -392,7 +377,7 @@ CLIENT_CALLS: dict[str, Call] = {
     "AssignmentIterator.__anext__": _polling(lambda caller, consumer: anext(aiter(consumer.assignment_changes()))),
     "open_lite_pull_consumer": _opened_lite_pull,
     "Client.lite_pull_consumer": _polling(lambda caller, consumer: consumer.poll(0)),
-    "LitePullConsumer.__anext__": _polling(_iterate),
+    "LitePullConsumer.__anext__": _polling(_polled(anext)),
     "LitePullConsumer.assign": _assigning,
     "LitePullConsumer.commit": _polling(_commit_polled),
     "LitePullConsumer.committed": _polling(_committed),

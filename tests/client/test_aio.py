@@ -10,10 +10,7 @@ import pytest
 
 from rocketpy.client import (
     Client,
-    ConsumeFromWhere,
     ConsumeOrderlyStatus,
-    ConsumerConfig,
-    LitePullConfig,
     LocalTransactionState,
     Message,
     MessageBatch,
@@ -25,10 +22,10 @@ from rocketpy.client import (
 )
 from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
+from tests.client.conftest import FIRST, LITE_FIRST
 from tests.patience import PATIENCE_SECONDS
 
 BODIES = [b"0", b"1", b"2", b"3", b"4"]
-FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 
 
 @pytest.fixture(scope="module")
@@ -43,48 +40,24 @@ def run(main: Coroutine[Any, Any, Any]) -> Any:
 
 def test_messages_are_sent_and_pulled(broker: BrokerInThread) -> None:
     async def main() -> list[bytes]:
-        async with aio.open_client(broker.name_server) as client:
-            async with client.producer("g") as producer:
-                sent = [await producer.send(Message("Aio", b"%d" % number)) for number in range(5)]
-                await producer.send_nowait(Message("Aio", b"soon"))
-            assert len({each.msg_id for each in sent}) == 5
-            async with (
-                client.pull_consumer("c") as consumer,
-                consumer.open_messages("Aio", start="beginning", until_end=True) as messages,
-            ):
-                return [message.body async for message in messages]
+        async with aio.open_producer(broker.name_server) as producer:
+            sent = [await producer.send(Message("Aio", b"%d" % number)) for number in range(5)]
+            await producer.send_nowait(Message("Aio", b"soon"))
+        assert len({each.msg_id for each in sent}) == 5
+        async with (
+            aio.open_pull_consumer(broker.name_server, group="c") as consumer,
+            consumer.open_messages("Aio", start="beginning", until_end=True) as messages,
+        ):
+            return [message.body async for message in messages]
 
     assert sorted(run(main())) == [b"0", b"1", b"2", b"3", b"4", b"soon"]
 
 
-def test_messages_are_polled(broker: BrokerInThread) -> None:
-    async def main() -> list[bytes]:
-        async with aio.open_producer(broker.name_server) as producer:
-            for number in range(5):
-                await producer.send(Message("AioPolled", b"%d" % number))
-        polled: list[bytes] = []
-        first = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-        async with aio.open_lite_pull_consumer(
-            broker.name_server, group="g", topics=["AioPolled"], consumer=first
-        ) as consumer:
-            queues = await consumer.wait_assigned()
-            consumer.pause(queues)
-            assert consumer.paused == queues
-            consumer.resume(queues)
-            async for messages in consumer:
-                polled += [each.body for each in messages]
-                await consumer.commit()
-                if len(polled) == 5:
-                    break
-        return polled
-
-    assert sorted(run(main())) == [b"0", b"1", b"2", b"3", b"4"]
-
-
 def test_every_role_works(broker: BrokerInThread) -> None:
     async def main() -> list[bytes]:
+        async with aio.open_admin_client(broker.name_server) as admin:
+            await admin.create_topic("Roles", queue_nums=2)
         async with aio.open_client(broker.name_server) as client:
-            await client.admin().create_topic("Roles", queue_nums=2)
             async with client.producer("g") as producer, producer.batching() as batching:
                 await producer.send_batch([Message("Roles", b"0"), Message("Roles", b"1")])
                 await (await batching.send_soon(Message("Roles", b"2")))
@@ -96,7 +69,7 @@ def test_every_role_works(broker: BrokerInThread) -> None:
                 await transaction.commit()
             result = await _in_transaction(client)
             assert result.local_transaction_state is LocalTransactionState.ROLLBACK_MESSAGE
-            assert sorted(await _poll(client)) == BODIES
+            assert sorted(await _poll(broker.name_server)) == BODIES
             assert len(await _call_pull_task(client)) == 2
             assert sorted(await _handle(client)) == BODIES
             return await _iterate(client)
@@ -117,12 +90,18 @@ async def _in_transaction(client: Client) -> TransactionSendResult:
         return await producer.send_in_transaction(Message("Roles", b"never"), roll_back)
 
 
-async def _poll(client: Client) -> list[bytes]:
+async def _poll(name_server: str) -> list[bytes]:
     polled: list[bytes] = []
-    config = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-    async with client.lite_pull_consumer("lite", "Roles", config=config) as consumer:
-        while len(polled) < len(BODIES):
-            polled += [each.body for each in await consumer.poll(1.0)]
+    async with aio.open_lite_pull_consumer(name_server, group="lite", topics=["Roles"], consumer=LITE_FIRST) as lite:
+        queues = await lite.wait_assigned()
+        lite.pause(queues)
+        assert lite.paused == queues
+        lite.resume(queues)
+        async for messages in lite:
+            polled += [each.body for each in messages]
+            await lite.commit()
+            if len(polled) == len(BODIES):
+                break
     return polled
 
 
@@ -180,14 +159,3 @@ async def _handle(client: Client) -> list[bytes]:
         with pytest.raises(asyncio.CancelledError):
             await running
     return bodies
-
-
-def test_administration_and_a_producer_need_no_other_role(broker: BrokerInThread) -> None:
-    async def main() -> None:
-        async with aio.open_admin_client(broker.name_server) as admin:
-            assert "Aio2" not in await admin.topics.names()
-            await admin.create_topic("Aio2")
-        async with aio.open_producer(broker.name_server) as producer:
-            assert len(await producer.publish_queues("Aio2")) == 8
-
-    run(main())

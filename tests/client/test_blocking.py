@@ -9,10 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rocketpy.client import (
-    ConsumeFromWhere,
     ConsumeOrderlyStatus,
-    ConsumerConfig,
-    LitePullConfig,
     LocalTransactionState,
     Message,
     MessageExt,
@@ -22,10 +19,10 @@ from rocketpy.client import (
 from rocketpy.errors import LocalProtocolError
 from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
+from tests.client.conftest import FIRST, LITE_FIRST
 from tests.patience import PATIENCE_SECONDS
 
 BODIES = [b"0", b"1", b"2", b"3", b"4"]
-FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 
 
 @pytest.fixture(scope="module")
@@ -35,43 +32,22 @@ def broker() -> Iterator[BrokerInThread]:
 
 
 def test_messages_are_sent_and_pulled(broker: BrokerInThread) -> None:
-    with blocking.open_client(broker.name_server) as client:
-        with client.producer("g") as producer:
-            for number in range(5):
-                producer.send(Message("Blocking", b"%d" % number))
-            assert producer.send_nowait(Message("Blocking", b"soon")).wait().msg_id
-        with (
-            client.pull_consumer("c") as consumer,
-            consumer.open_messages("Blocking", start="beginning", until_end=True) as messages,
-        ):
-            bodies = [message.body for message in messages]
+    with blocking.open_producer(broker.name_server) as producer:
+        for number in range(5):
+            producer.send(Message("Blocking", b"%d" % number))
+        assert producer.send_nowait(Message("Blocking", b"soon")).wait().msg_id
+    with (
+        blocking.open_pull_consumer(broker.name_server, group="c") as consumer,
+        consumer.open_messages("Blocking", start="beginning", until_end=True) as messages,
+    ):
+        bodies = [message.body for message in messages]
     assert sorted(bodies) == [b"0", b"1", b"2", b"3", b"4", b"soon"]
 
 
-def test_messages_are_polled(broker: BrokerInThread) -> None:
-    with blocking.open_producer(broker.name_server) as producer:
-        for number in range(5):
-            producer.send(Message("BlockingPolled", b"%d" % number))
-    polled: list[bytes] = []
-    first = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-    with blocking.open_lite_pull_consumer(
-        broker.name_server, group="g", topics=["BlockingPolled"], consumer=first
-    ) as consumer:
-        queues = consumer.wait_assigned()
-        consumer.pause(queues)
-        assert consumer.paused == queues
-        consumer.resume(queues)
-        for messages in consumer:
-            polled += [each.body for each in messages]
-            consumer.commit()
-            if len(polled) == 5:
-                break
-    assert sorted(polled) == [b"0", b"1", b"2", b"3", b"4"]
-
-
 def test_every_role_works(broker: BrokerInThread) -> None:
+    with blocking.open_admin_client(broker.name_server) as admin:
+        admin.create_topic("Roles", queue_nums=2)
     with blocking.open_client(broker.name_server) as client:
-        client.admin().create_topic("Roles", queue_nums=2)
         with client.producer("g") as producer, producer.batching() as batching:
             producer.send_batch([Message("Roles", b"0"), Message("Roles", b"1")])
             batching.send_soon(Message("Roles", b"2")).wait()
@@ -81,7 +57,7 @@ def test_every_role_works(broker: BrokerInThread) -> None:
                 transaction.commit()
             result = transactions.send_in_transaction(Message("Roles", b"never"), _roll_back)
         assert result.local_transaction_state is LocalTransactionState.ROLLBACK_MESSAGE
-        assert sorted(_poll(client)) == BODIES
+        assert sorted(_poll(broker.name_server)) == BODIES
         assert len(_call_pull_task(client)) == 2
         assert sorted(_handle(client)) == BODIES
         assert sorted(_iterate(client)) == BODIES
@@ -97,12 +73,18 @@ def _roll_back(transaction: blocking.Transaction) -> LocalTransactionState:
     return LocalTransactionState.ROLLBACK_MESSAGE
 
 
-def _poll(client: blocking.Client) -> list[bytes]:
+def _poll(name_server: str) -> list[bytes]:
     polled: list[bytes] = []
-    config = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-    with client.lite_pull_consumer("lite", "Roles", config=config) as consumer:
-        while len(polled) < len(BODIES):
-            polled += [each.body for each in consumer.poll(1.0)]
+    with blocking.open_lite_pull_consumer(name_server, group="lite", topics=["Roles"], consumer=LITE_FIRST) as consumer:
+        queues = consumer.wait_assigned()
+        consumer.pause(queues)
+        assert consumer.paused == queues
+        consumer.resume(queues)
+        for messages in consumer:
+            polled += [each.body for each in messages]
+            consumer.commit()
+            if len(polled) == len(BODIES):
+                break
     return polled
 
 
@@ -164,11 +146,3 @@ def _handle(client: blocking.Client) -> list[bytes]:
             assert handled.wait(PATIENCE_SECONDS)
         assert consuming.exception(PATIENCE_SECONDS) is None
     return bodies
-
-
-def test_administration_and_a_producer_need_no_other_role(broker: BrokerInThread) -> None:
-    with blocking.open_admin_client(broker.name_server) as admin:
-        admin.create_topic("Blocking2")
-        assert "Blocking2" in admin.topics.names()
-    with blocking.open_producer(broker.name_server) as producer:
-        assert len(producer.publish_queues("Blocking2")) == 8

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import trio
 
-from rocketpy.client.broker_requests import ANY_GROUP
 from rocketpy.client.instance import ClientInstance
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.codec import decode_body
@@ -15,11 +14,7 @@ from rocketpy.protocol.command import RemotingCommand, make_request, make_respon
 from rocketpy.protocol.headers.client import (
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,
-    NotifyConsumerIdsChangedRequestHeader,
-    ResetOffsetRequestHeader,
 )
-from rocketpy.protocol.message import MessageExt
-from rocketpy.protocol.stored_message import encode_message
 from rocketpy.remoting.connection import Connection
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
@@ -47,34 +42,34 @@ def running_info_of(group: str) -> RemotingCommand:
     return make_request(RUNNING_INFO, GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id="c"))
 
 
-async def test_a_request_goes_to_the_group_that_it_names(cluster: FakeCluster) -> None:
+async def test_a_request_goes_to_the_group_that_it_names(cluster: FakeCluster, instance: ClientInstance) -> None:
     async def answer(connection: Connection, request: RemotingCommand) -> RemotingCommand:
         await trio.lowlevel.checkpoint()
         return make_response(request, remark="mine")
 
-    async with opened(cluster.address) as instance:
-        broker = await connected(cluster, instance)
-        with instance.broker_requests.handling("g", {RUNNING_INFO: answer}):
-            assert (await asked(broker, running_info_of("g"))).remark == "mine"
-            assert (await asked(broker, running_info_of("other"))).code == ResponseCode.SYSTEM_ERROR
-        answered = await asked(broker, running_info_of("g"))
-        assert answered.remark == "The Consumer Group <g> not exist in this consumer"
+    broker = await connected(cluster, instance)
+    with instance.broker_requests.handling("g", {RUNNING_INFO: answer}):
+        assert (await asked(broker, running_info_of("g"))).remark == "mine"
+        assert (await asked(broker, running_info_of("other"))).code == ResponseCode.SYSTEM_ERROR
+    answered = await asked(broker, running_info_of("g"))
+    assert answered.remark == "The Consumer Group <g> not exist in this consumer"
 
 
-async def test_a_handler_may_refuse_and_may_fail(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_handler_may_refuse_and_may_fail(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, instance: ClientInstance
+) -> None:
     async def refuse(connection: Connection, request: RemotingCommand) -> RemotingCommand:
         raise RequestError(ResponseCode.NO_PERMISSION, "not you")
 
     async def fail(connection: Connection, request: RemotingCommand) -> RemotingCommand:
         raise KeyError("a bug")
 
-    async with opened(cluster.address) as instance:
-        broker = await connected(cluster, instance)
-        handling = instance.broker_requests.handling
-        with handling("g", {RUNNING_INFO: refuse}), handling("h", {RUNNING_INFO: fail}):
-            refused = await asked(broker, running_info_of("g"))
-            assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, "not you")
-            assert (await asked(broker, running_info_of("h"))).code == ResponseCode.SYSTEM_ERROR
+    broker = await connected(cluster, instance)
+    handling = instance.broker_requests.handling
+    with handling("g", {RUNNING_INFO: refuse}), handling("h", {RUNNING_INFO: fail}):
+        refused = await asked(broker, running_info_of("g"))
+        assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, "not you")
+        assert (await asked(broker, running_info_of("h"))).code == ResponseCode.SYSTEM_ERROR
     assert "a bug" in caplog.text
 
 
@@ -99,40 +94,3 @@ async def test_what_is_answered_for_a_group_that_is_not_here(cluster: FakeCluste
             ResponseCode.SYSTEM_ERROR,
             "process reply message fail: nothing was requested",
         )
-
-
-async def test_what_needs_no_answer_reaches_its_group_and_nobody_else(cluster: FakeCluster) -> None:
-    got: list[tuple[str, int]] = []
-
-    def keeper(name: str):
-        async def keep(connection: Connection, request: RemotingCommand) -> None:
-            got.append((name, request.code))
-
-        return keep
-
-    half = MessageExt(topic=TOPIC, body=b"x", properties={"PGROUP": "p"}, store_host="127.0.0.1:1")
-    codes = (
-        RequestCode.CHECK_TRANSACTION_STATE,
-        RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
-        RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
-    )
-    async with opened(cluster.address) as instance:
-        broker = await connected(cluster, instance)
-        handling = instance.broker_requests.handling
-        with handling("p", dict.fromkeys(codes, keeper("p"))), handling("g", dict.fromkeys(codes, keeper("g"))):
-            broker.oneway(make_request(codes[0], body=encode_message(half)))
-            broker.oneway(make_request(codes[1], NotifyConsumerIdsChangedRequestHeader("g")))
-            broker.oneway(make_request(codes[2], ResetOffsetRequestHeader(topic=TOPIC, group="g", timestamp=1)))
-            broker.oneway(make_request(codes[1], NotifyConsumerIdsChangedRequestHeader("nobody")))
-            await until(lambda: len(got) == 3)
-    assert sorted(got) == [("g", 40), ("g", 220), ("p", 39)]
-
-
-async def test_a_reply_goes_to_whoever_waits_for_replies(cluster: FakeCluster) -> None:
-    async def take(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        return make_response(request)
-
-    async with opened(cluster.address) as instance:
-        broker = await connected(cluster, instance)
-        with instance.broker_requests.handling(ANY_GROUP, {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: take}):
-            assert (await asked(broker, make_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT))).code == 0

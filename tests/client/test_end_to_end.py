@@ -1,23 +1,20 @@
-"""Every feature of the client once against a real rocketpy cluster."""
+"""A client against a real rocketpy cluster: a message as it was given, and TLS; roles are in ``test_namespace``."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
-from statistics import median
 
 import pytest
-import trio
 
 from rocketpy.client.client import open_admin_client, open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.pull_consumer import PullConsumer
-from rocketpy.client.results import PullStatus, SendStatus
-from rocketpy.errors import BrokerError, ClientError, RemotingConnectError, SettingsError
+from rocketpy.client.results import SendStatus
+from rocketpy.errors import RemotingConnectError, SettingsError
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue
 from tests.client.real_cluster import RealCluster, open_real_cluster
-from tests.patience import PATIENCE_SECONDS
 from tests.remoting import certificate_files as tls_files
 
 TOPIC = "EndToEnd"
@@ -32,23 +29,9 @@ async def real(tmp_path: Path) -> AsyncIterator[RealCluster]:
         yield opened
 
 
-async def everything(consumer: PullConsumer, topic: str = TOPIC, **options: object) -> list[MessageExt]:
-    async with consumer.open_messages(topic, until_end=True, **options) as messages:  # type: ignore[arg-type]
+async def everything(consumer: PullConsumer) -> list[MessageExt]:
+    async with consumer.open_messages(TOPIC, start="beginning", until_end=True) as messages:
         return [message async for message in messages]
-
-
-async def test_topics_are_created_and_found(real: RealCluster) -> None:
-    async with open_admin_client(real.address) as admin:
-        assert TOPIC in await admin.topics.names()
-        route = await admin.route(TOPIC)
-        assert route is not None
-        assert [(each.broker_name, each.read_queue_nums, each.perm) for each in route.queue_datas] == [
-            ("broker-a", 4, 6)
-        ]
-        await admin.create_topic(TOPIC, queue_nums=6)
-        assert (await admin.routes([TOPIC]))[TOPIC].queue_datas[0].read_queue_nums == 6
-        with pytest.raises(BrokerError, match="conflict with system topic"):
-            await admin.create_topic("TBW102")
 
 
 async def test_what_is_sent_is_read_as_it_was_given(real: RealCluster) -> None:
@@ -58,7 +41,7 @@ async def test_what_is_sent_is_read_as_it_was_given(real: RealCluster) -> None:
         first, second = await producer.send(plain), await producer.send(large)
     assert (first.status, second.status) == (SendStatus.SEND_OK, SendStatus.SEND_OK)
     async with open_pull_consumer(real.address, group="g") as consumer:
-        found = {message.msg_id: message for message in await everything(consumer, start="beginning")}
+        found = {message.msg_id: message for message in await everything(consumer)}
     stored = found[first.msg_id]
     assert (stored.body, stored.flag, stored.tags, stored.keys) == (b"plain", 7, "a", "k1 k2")
     assert stored.properties["farbe"] == "grün"
@@ -66,88 +49,6 @@ async def test_what_is_sent_is_read_as_it_was_given(real: RealCluster) -> None:
     assert MessageQueue(TOPIC, stored.broker_name, stored.queue_id) == first.message_queue
     assert stored.queue_offset == first.queue_offset
     assert found[second.msg_id].body == large.body, "compressed on its way, whole again here"
-
-
-async def test_a_batch_is_stored_side_by_side(real: RealCluster) -> None:
-    async with open_producer(real.address) as producer:
-        result = await producer.send_batch([Message(TOPIC, b"%d" % number) for number in range(100)])
-    async with open_pull_consumer(real.address, group="g") as consumer:
-        found = await everything(consumer, start="beginning")
-    assert [each.body for each in found] == [b"%d" % number for number in range(100)]
-    assert [each.queue_offset for each in found] == list(range(100))
-    assert ",".join(each.msg_id for each in found) == result.msg_id
-    assert ",".join(each.offset_msg_id for each in found) == result.offset_msg_id
-
-
-async def test_an_unknown_topic_is_created_automatically(real: RealCluster) -> None:
-    async with open_producer(real.address) as producer:
-        await producer.send(Message("Unheard", b"x"))
-    async with open_pull_consumer(real.address, group="g") as consumer:
-        assert [each.body for each in await everything(consumer, "Unheard", start="beginning")] == [b"x"]
-        with pytest.raises(ClientError, match="No route info of this topic: Nowhere"):
-            await everything(consumer, "Nowhere")
-
-
-async def test_a_message_reaches_who_follows(real: RealCluster) -> None:
-    seconds = []
-    async with (
-        open_producer(real.address) as producer,
-        open_pull_consumer(real.address, group="g") as consumer,
-    ):
-        await producer.send(Message(TOPIC, b"old"))
-        async with consumer.open_messages(TOPIC, start="end") as messages:
-            for number in range(10):
-                begun = trio.current_time()
-                await producer.send(Message(TOPIC, b"%d" % number))
-                with trio.fail_after(PATIENCE_SECONDS):
-                    assert (await anext(messages)).body == b"%d" % number
-                seconds.append(trio.current_time() - begun)
-    # The machine may be busy with something else now and then; the broker itself looks every five seconds only.
-    assert median(seconds) < 1, "a held pull is answered at once"
-
-
-async def test_tags_are_chosen_by_broker_and_client(real: RealCluster) -> None:
-    """ "Aa" and "BB" have the same hash, which is all that a broker compares."""
-    async with open_producer(real.address) as producer:
-        for tag in ("Aa", "BB", "C", "Aa"):
-            await producer.send(Message(TOPIC, tag.encode(), {"TAGS": tag}))
-    async with open_pull_consumer(real.address, group="g") as consumer:
-        found = await everything(consumer, start="beginning", expression="Aa || D")
-    assert [each.body for each in found] == [b"Aa", b"Aa"]
-
-
-async def test_progress_is_kept_by_the_broker(real: RealCluster) -> None:
-    async with open_producer(real.address) as producer:
-        await producer.send_batch([Message(TOPIC, b"%d" % number) for number in range(10)])
-    async with open_pull_consumer(real.address, group="g") as consumer:
-        async with consumer.open_messages(TOPIC, start="beginning") as messages:
-            for _ in range(4):
-                last = await anext(messages)
-            await messages.commit()
-        queue = MessageQueue(TOPIC, last.broker_name, last.queue_id)
-        assert await consumer.consumer_offset(queue) == 4
-    async with open_pull_consumer(real.address, group="g") as again:
-        assert [each.body for each in await everything(again)] == [b"%d" % number for number in range(4, 10)]
-
-
-async def test_offsets_by_place_and_by_time(real: RealCluster) -> None:
-    queue = MessageQueue(TOPIC, "broker-a", 1)
-    async with (
-        open_producer(real.address) as producer,
-        open_pull_consumer(real.address, group="g") as consumer,
-    ):
-        for number in range(5):
-            await producer.send(Message(TOPIC, b"%d" % number), queue=queue)
-            await trio.sleep(0.003)  # so that no two of them are stored in the same millisecond
-        assert (await consumer.min_offset(queue), await consumer.max_offset(queue)) == (0, 5)
-        found = (await consumer.pull(queue, 0)).messages
-        assert await consumer.search_offset(queue, found[3].store_timestamp) == 3
-        assert [each.body for each in await everything(consumer, start=-2)] == [b"3", b"4"]
-        assert [each.body for each in await everything(consumer, start=found[2].store_timestamp)] == [b"2", b"3", b"4"]
-        beyond = await consumer.pull(queue, 1000)
-        assert (beyond.status, beyond.next_begin_offset) == (PullStatus.OFFSET_ILLEGAL, 5)
-        nothing = await consumer.pull(queue, 5)
-        assert nothing.status is PullStatus.NO_NEW_MSG
 
 
 async def test_a_cluster_that_takes_tls_only_and_known_clients_only(tmp_path: Path) -> None:
@@ -167,10 +68,10 @@ async def test_a_cluster_that_takes_tls_only_and_known_clients_only(tmp_path: Pa
         async with open_producer(cluster.address, group="p", config=config) as producer:
             assert (await producer.send(Message(TOPIC, large))).status is SendStatus.SEND_OK
         async with open_pull_consumer(cluster.address, group="g", config=config) as consumer:
-            assert [each.body for each in await everything(consumer, start="beginning")] == [large]
-        for stranger in (ClientConfig(), ClientConfig(use_tls=True)):
+            assert [each.body for each in await everything(consumer)] == [large]
+        for unknown in (ClientConfig(), ClientConfig(use_tls=True)):
             with pytest.raises(RemotingConnectError, match="no nameserver answers"):
-                async with open_admin_client(cluster.address, config=stranger) as admin:
+                async with open_admin_client(cluster.address, config=unknown) as admin:
                     await admin.topics.names()
     with pytest.raises(SettingsError, match=r"^tls\.client\.trustCertPath"):
         async with open_admin_client(

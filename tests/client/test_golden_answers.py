@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,10 +12,10 @@ from rocketpy.client import Message
 from rocketpy.client.producer.producer import Producer
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.frame import decode_frame
 from rocketpy.protocol.properties import decode_properties, encode_properties
 from tests.client.fake_cluster import FakeCluster
-from tests.client.test_golden_requests import FRAMES, body_of, opened_cluster, running, without_changing
+from tests.client.recorded_frames import recorded_frames
+from tests.client.test_golden_requests import body_of, opened_cluster, running, without_changing
 from tests.patience import PATIENCE_SECONDS, until
 
 OFFSET = 8
@@ -35,13 +33,12 @@ OF_THE_MEMBER = {
 
 def exchange(scenario: str, code: RequestCode) -> tuple[RemotingCommand, RemotingCommand]:
     """Return the first request of a broker's in a scenario of the run ``json``, and what Java's client answered."""
-    with gzip.open(FRAMES, "rt") as lines:
-        rows = [row for row in map(json.loads, lines) if (row["run"], row["scenario"]) == ("json", scenario)]
-    request = next(row for row in rows if row["from"] == "broker" and row["code"] == code)
-    answer = next(
-        row for row in rows if (row["from"], row["kind"], row["request_code"]) == ("client", "response", code)
-    )
-    return decode_frame(bytes.fromhex(request["frame_hex"])), decode_frame(bytes.fromhex(answer["frame_hex"]))
+    found = {
+        (each.sender, each.kind): each.command
+        for each in reversed(recorded_frames())
+        if (each.run, each.scenario, each.request_code) == ("json", scenario, code)
+    }
+    return found["broker", "request"], found["client", "response"]
 
 
 @asynccontextmanager

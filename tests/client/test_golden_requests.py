@@ -7,8 +7,6 @@ Sends are in :mod:`tests.client.producer.test_golden_sends`, calls of an adminis
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -41,20 +39,19 @@ from rocketpy.client import (
 from rocketpy.client.consumer.send_back import SendBack
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.codes import RequestCode
-from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.fastjson import loads
-from rocketpy.protocol.frame import decode_frame
 from rocketpy.protocol.properties import decode_properties
 from tests.client.admin.test_golden_calls import CALLS
+from tests.client.conftest import FIRST
 from tests.client.fake_cluster import FakeBroker, FakeCluster, open_fake_cluster
 from tests.client.opened import opened
 from tests.client.producer.test_golden_sends import CODES as CODES_OF_SENDS
+from tests.client.recorded_frames import recorded_frames
 from tests.patience import PATIENCE_SECONDS, until
 
-FRAMES = Path(__file__).parents[1] / "golden" / "frames.jsonl.gz"
 BROKER = "broker-0"
-FROM_FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-BROADCASTING = attrs.evolve(FROM_FIRST, message_model=MessageModel.BROADCASTING)
+BROADCASTING = attrs.evolve(FIRST, message_model=MessageModel.BROADCASTING)
 FROM_TIMESTAMP = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_TIMESTAMP)
 
 CHANGING = {
@@ -62,13 +59,13 @@ CHANGING = {
     "clientID": "an address and a process",
     "clientId": "an address and a process",
 }
-"""Fields that differ from one client to the next."""
+"""Fields that differ from one client to the next, and why."""
 
 VERSION = "subVersion"
-"""A time where it is not 0."""
+"""The field of a subscription's version: a time where it is not 0."""
 
 CHANGING_OF_SENDS = {"e", "g", "i"}
-"""The queue whose turn it is, the time, and properties in the order of a Java hash table; these are compared apart."""
+"""Fields of a send that are compared apart: the queue whose turn it is, the time, and properties in Java's order."""
 
 Fields = dict[str, str]
 
@@ -77,12 +74,9 @@ Fields = dict[str, str]
 def frames_of_java() -> dict[tuple[str, int], list[RemotingCommand]]:
     """The requests of clients in the run ``json``, or ``sync-flush``, by scenario and code."""
     found: dict[tuple[str, int], list[RemotingCommand]] = {}
-    with gzip.open(FRAMES, "rt") as lines:
-        for row in map(json.loads, lines):
-            if row["run"] in ("json", "sync-flush") and row["from"] == "client" and row["kind"] != "response":
-                found.setdefault((row["scenario"], row["code"]), []).append(
-                    decode_frame(bytes.fromhex(row["frame_hex"]))
-                )
+    for each in recorded_frames():
+        if each.run in ("json", "sync-flush") and each.sender == "client" and each.kind != "response":
+            found.setdefault((each.scenario, each.request_code), []).append(each.command)
     return found
 
 
@@ -148,22 +142,22 @@ async def running(
     client: Client,
     group: str,
     subscriptions: Mapping[str, str | MessageSelector],
-    config: ConsumerConfig = FROM_FIRST,
+    config: ConsumerConfig = FIRST,
     *,
-    orderly: bool = False,
+    is_orderly: bool = False,
 ) -> AsyncIterator[None]:
     """A member of a group that consumes."""
     async with (
         client.consumer(group, subscriptions=subscriptions, config=config) as consumer,
         trio.open_nursery() as nursery,
     ):
-        await nursery.start(consumer.run_orderly if orderly else consumer.run, take)
+        await nursery.start(consumer.run_orderly if is_orderly else consumer.run, take)
         yield
         nursery.cancel_scope.cancel()
 
 
 async def take(batch: MessageBatch) -> None:
-    """Consume."""
+    """Handle a batch: do nothing, which is success."""
 
 
 # ---- a member of a group ---------------------------------------------------------------------------------------------
@@ -202,12 +196,8 @@ async def test_a_member_asks_for_its_group_its_progress_and_messages() -> None:
 async def test_the_locks_of_an_orderly_member() -> None:
     async with opened_cluster("GoldOrder") as (cluster, client):
         cluster.add_topic("%RETRY%GoldOrderGroup", 1)
-        async with (
-            client.consumer("GoldOrderGroup", "GoldOrder", config=FROM_FIRST) as consumer,
-            trio.open_nursery() as nursery,
-        ):
-            await nursery.start(consumer.run_orderly, take)
-            nursery.cancel_scope.cancel()
+        async with running(client, "GoldOrderGroup", {"GoldOrder": "*"}, is_orderly=True):
+            pass
         for of_java in (java("orderly", RequestCode.LOCK_BATCH_MQ), java("orderly", RequestCode.UNLOCK_BATCH_MQ)):
             asked = cluster.broker.asked(of_java.code)
             assert_same(asked[0], of_java)
@@ -230,10 +220,8 @@ async def test_an_sql_filter_is_checked() -> None:
         pull = await first(cluster.broker, RequestCode.PULL_MESSAGE, topic="GoldFilter")
     assert_same(ours, of_java)
     assert without_changing(body_of(ours)) == without_changing(body_of(of_java))
-    is_of_group = lambda each: fields_of(each)["topic"] == "GoldFilter"  # noqa: E731
-    assert_same(
-        pull, java("push-sql-filter", RequestCode.PULL_MESSAGE, is_of_group), queueId=fields_of(pull)["queueId"]
-    )
+    of_java = java("push-sql-filter", RequestCode.PULL_MESSAGE, is_of("GoldFilter"))
+    assert_same(pull, of_java, queueId=fields_of(pull)["queueId"])
 
 
 def without_changing(value: object) -> object:
@@ -252,8 +240,8 @@ def without_changing(value: object) -> object:
 @pytest.mark.parametrize(
     ("scenario", "group", "subscriptions", "config"),
     [
-        ("push-consume", "GoldGroup", {"GoldTopic": "*"}, FROM_FIRST),
-        ("push-subscribe-change", "GoldGroup", {"GoldTopic": "*", "GoldFilter": "TagA || TagB"}, FROM_FIRST),
+        ("push-consume", "GoldGroup", {"GoldTopic": "*"}, FIRST),
+        ("push-subscribe-change", "GoldGroup", {"GoldTopic": "*", "GoldFilter": "TagA || TagB"}, FIRST),
         ("broadcast", "GoldBroadGroup", {"GoldBroad": "*"}, BROADCASTING),
         ("timestamp-consumer", "GoldTimeGroup", {"GoldTopic": "*"}, FROM_TIMESTAMP),
         ("lite-subscribe", "GoldLiteGroup", {"GoldLite": "TagA"}, LitePullConfig()),
@@ -355,7 +343,7 @@ async def test_the_offsets_and_the_progress_of_a_pull_consumer() -> None:
         java("pull-offsets", RequestCode.UPDATE_CONSUMER_OFFSET),
         java("pull-offsets", RequestCode.QUERY_CONSUMER_OFFSET),
     ]
-    _, _, search, update, _ = map(fields_of, of_java)
+    search, update = fields_of(of_java[2]), fields_of(of_java[3])
     queue = MessageQueue(update["topic"], BROKER, int(update["queueId"]))
     async with (
         opened_cluster(queue.topic) as (cluster, client),
@@ -389,7 +377,7 @@ async def test_a_transaction_is_half_sent_and_ended(verdict: LocalTransactionSta
         return verdict
 
     async with opened_cluster(fields["b"]) as (cluster, client):
-        cluster.broker.register(RequestCode.END_TRANSACTION, lambda connection, request: make_response(request))
+        cluster.broker.answer(RequestCode.END_TRANSACTION)
         async with client.transaction_producer(fields["a"], check=never_asked) as producer:
             own = without(properties, {"UNIQ_KEY", "WAIT", "TRAN_MSG", "PGROUP"})
             sent = await producer.send_in_transaction(Message(fields["b"], half.body or b"", own), end_it)
@@ -416,7 +404,7 @@ async def test_a_request_and_its_reply() -> None:
     answered = java("request-reply", RequestCode.SEND_REPLY_MESSAGE_V2)
     fields, reply_fields = asked.ext_fields or {}, answered.ext_fields or {}
     async with opened_cluster(fields["b"], reply_fields["b"]) as (cluster, client):
-        cluster.broker.register(RequestCode.SEND_REPLY_MESSAGE_V2, lambda connection, request: make_response(request))
+        cluster.broker.answer(RequestCode.SEND_REPLY_MESSAGE_V2)
         async with client.producer(fields["a"]) as producer, trio.open_nursery() as nursery:
             message = Message(fields["b"], asked.body or b"", {"KEYS": "rq", "TAGS": "TagQ"})
             nursery.start_soon(partial(producer.request, message, timeout_s=8))
@@ -455,7 +443,7 @@ SERVED = {
     RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
     RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
 }
-"""What only brokers ask."""
+"""Codes that brokers send, and the client serves."""
 
 
 def test_every_request_of_the_client_is_compared_with_java_s() -> None:

@@ -7,6 +7,7 @@ import trio
 import trio.testing
 
 from rocketpy.client.heartbeats import UNREGISTER_SECONDS
+from rocketpy.client.instance import ClientInstance
 from rocketpy.errors import ClientError
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.bodies.route import BrokerData, TopicRouteData
@@ -80,25 +81,23 @@ async def test_leaving_waits_a_second_at_most(cluster: FakeCluster, monkeypatch:
     assert 0.05 <= trio.current_time() - begun < PATIENCE_SECONDS / 2
 
 
-async def test_a_group_is_one_producer_and_one_consumer(cluster: FakeCluster) -> None:
-    async with opened(cluster.address) as instance:
-        heartbeats = instance.heartbeats
+async def test_a_group_is_one_producer_and_one_consumer(instance: ClientInstance) -> None:
+    heartbeats = instance.heartbeats
+    heartbeats.add_producer("g")
+    heartbeats.add_consumer("g", lambda: ConsumerData("g"))
+    with pytest.raises(ClientError, match=r"The producer group\[g\] has been created before"):
         heartbeats.add_producer("g")
+    with pytest.raises(ClientError, match=r"The consumer group\[g\] has been created before"):
         heartbeats.add_consumer("g", lambda: ConsumerData("g"))
-        with pytest.raises(ClientError, match=r"The producer group\[g\] has been created before"):
-            heartbeats.add_producer("g")
-        with pytest.raises(ClientError, match=r"The consumer group\[g\] has been created before"):
-            heartbeats.add_consumer("g", lambda: ConsumerData("g"))
-        await heartbeats.remove_producer("g")
-        heartbeats.add_producer("g")
+    await heartbeats.remove_producer("g")
+    heartbeats.add_producer("g")
 
 
-async def test_leaving_goes_on_where_the_block_is_cancelled(cluster: FakeCluster) -> None:
-    async with opened(cluster.address) as instance:
-        instance.heartbeats.add_producer("p")
-        await instance.routes.publish_queues(TOPIC)
-        await until(lambda: cluster.broker.heartbeats)
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            await instance.heartbeats.remove_producer("p")
+async def test_leaving_goes_on_where_the_block_is_cancelled(cluster: FakeCluster, instance: ClientInstance) -> None:
+    instance.heartbeats.add_producer("p")
+    await instance.routes.publish_queues(TOPIC)
+    await until(lambda: cluster.broker.heartbeats)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await instance.heartbeats.remove_producer("p")
     assert len(cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.client.config import ClientConfig
-from rocketpy.client.instance import open_client_instance, read_response
+from rocketpy.client.instance import ClientInstance, open_client_instance, read_response
 from rocketpy.errors import BrokerError, RemoteProtocolError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -22,47 +22,31 @@ async def test_clients_of_one_process_have_ids_of_their_own(cluster: FakeCluster
         assert first.client_id != second.client_id
 
 
-async def test_the_blocks_own_exception_leaves_as_it_is(cluster: FakeCluster) -> None:
-    with pytest.raises(KeyError, match="mine"):
-        async with opened(cluster.address):
-            raise KeyError("mine")
+async def test_a_response_code_that_is_expected_is_no_error(cluster: FakeCluster, instance: ClientInstance) -> None:
+    request = make_request(RequestCode.GET_NAMESRV_CONFIG)
+    response = await instance.request(cluster.address, request, (ResponseCode.REQUEST_CODE_NOT_SUPPORTED,))
+    assert response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    with pytest.raises(BrokerError, match="request type 319 not supported"):
+        await instance.request(cluster.address, request)
 
 
-async def test_codes_that_are_expected_are_no_errors(cluster: FakeCluster) -> None:
-    async with opened(cluster.address) as instance:
-        request = make_request(RequestCode.GET_NAMESRV_CONFIG)
-        response = await instance.request(cluster.address, request, (ResponseCode.REQUEST_CODE_NOT_SUPPORTED,))
-        assert response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        with pytest.raises(BrokerError, match="request type 319 not supported"):
-            await instance.request(cluster.address, request)
-
-
-def test_an_answer_that_leaves_something_out_is_the_peers_fault() -> None:
+def test_an_answer_without_a_required_field_is_a_protocol_error() -> None:
     assert read_response(RemotingCommand(0, {"offset": "7"}), GetMaxOffsetResponseHeader).offset == 7
     with pytest.raises(RemoteProtocolError, match=r"GetMaxOffsetResponseHeader.*offset"):
         read_response(RemotingCommand(0, {}), GetMaxOffsetResponseHeader)
 
 
-async def test_the_identity_has_the_unit(cluster: FakeCluster) -> None:
+async def test_a_client_id_is_made_of_address_name_and_unit(cluster: FakeCluster) -> None:
     async with opened(cluster.address, instance_name="mine", unit_name="north") as instance:
         assert instance.client_id == f"{instance.address}@mine@north"
-
-
-async def test_the_address_in_the_identity_is_a_setting(cluster: FakeCluster) -> None:
     async with opened(cluster.address, instance_name="mine", client_ip="10.0.0.7") as instance:
         assert instance.client_id == "10.0.0.7@mine"
 
 
-async def test_the_vip_channel_is_the_brokers_port_less_two(cluster: FakeCluster) -> None:
-    async with opened(cluster.address) as instance:
-        assert instance.broker_port_of("10.0.0.1:10911") == "10.0.0.1:10911"
+async def test_the_vip_channel_is_the_brokers_port_less_two(cluster: FakeCluster, instance: ClientInstance) -> None:
+    assert instance.broker_port_of("10.0.0.1:10911") == "10.0.0.1:10911"
     async with opened(cluster.address, vip_channel_enabled=True) as instance:
         assert instance.broker_port_of("10.0.0.1:10911") == "10.0.0.1:10909"
         assert instance.broker_port_of("[::1]:10911") == "[::1]:10909"
-
-
-async def test_the_vip_channel_of_what_is_no_address_is_that_itself(cluster: FakeCluster) -> None:
-    async with opened(cluster.address, vip_channel_enabled=True) as instance:
-        for address in ("text", "host:port", "host:0", "host:" + "9" * 5000):
-            assert instance.broker_port_of(address) == address
-        assert instance.broker_port_of("[::1]:10911") == "[::1]:10909"
+        for no_address in ("text", "host:port", "host:0", "host:" + "9" * 5000):
+            assert instance.broker_port_of(no_address) == no_address

@@ -12,18 +12,17 @@ from rocketpy.client.client import Client, open_client
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.config import ConsumerConfig
-from rocketpy.client.consumer.lite_pull.config import LitePullConfig
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.client.hooks import ConsumeMessageContext, FilterMessageContext
 from rocketpy.client.namespace import NO_NAMESPACE, Namespace
 from rocketpy.client.replies import reply_to
-from rocketpy.client.results import LocalTransactionState
 from rocketpy.errors import ClientError
 from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue
 from rocketpy.protocol.topic_name import TRACE_TOPIC
+from tests.client.conftest import LITE_FIRST
 from tests.client.real_cluster import RealCluster, open_real_cluster
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, until
 
 QUEUE = MessageQueue("T", "b", 1)
 CONFIG = ConsumerConfig(
@@ -170,10 +169,24 @@ async def test_a_pull_consumer_names_queues_without_the_namespace(client: Client
     async with client.producer("p") as producer:
         sent = await producer.send(Message("T", b"x"))
     queue = sent.message_queue
-    async with client.pull_consumer("g") as consumer:
+    polled: list[MessageQueue] = []
+
+    async def task(queue: MessageQueue) -> None:
+        polled.append(queue)
+
+    async with client.pull_consumer("g", "T") as consumer, trio.open_nursery() as nursery:
         assert queue in await consumer.queues("T")
-        result = await consumer.pull(queue, 0)
-        assert [each.topic for each in result.messages] == ["T"]
+        assert queue in await consumer.wait_assigned()
+        change = await anext(consumer.assignment_changes())
+        assert (change.topic, change.assigned) == ("T", tuple(consumer.assigned))
+        nursery.start_soon(consumer.run_pull_task, "T", task)
+        await until(lambda: queue in polled)
+        nursery.cancel_scope.cancel()
+    assert {each.topic for each in polled} == {"T"}
+    async with client.pull_consumer("g") as consumer:
+        (message,) = (await consumer.pull(queue, 0)).messages
+        assert message.topic == "T"
+        assert await consumer.send_message_back(message, 1)
         assert (await consumer.min_offset(queue), await consumer.max_offset(queue)) == (0, 1)
         assert await consumer.search_offset(queue, 0) == 0
         await consumer.commit(queue, 1)
@@ -188,12 +201,12 @@ async def test_a_lite_pull_consumer_names_queues_without_the_namespace(client: C
     async with client.producer("p") as producer:
         sent = await producer.send(Message("T", b"x"))
     queue = sent.message_queue
-    config = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-    async with client.lite_pull_consumer("g", "T", config=config) as consumer:
+    async with client.lite_pull_consumer("g", "T", config=LITE_FIRST) as consumer:
         assert queue in await consumer.wait_assigned()
         change = await anext(consumer.assignment_changes())
         assert (change.topic, queue in change.queues, queue in change.assigned) == ("T", True, True)
         assert queue in await consumer.fetch_message_queues("T")
+        assert queue in await anext(consumer.queue_changes("T"))
         (message,) = await consumer.poll()
         assert message.topic == "T"
         await consumer.commit()
@@ -208,7 +221,7 @@ async def test_a_lite_pull_consumer_names_queues_without_the_namespace(client: C
         await consumer.seek_to_end(queue)
         await consumer.seek_to_begin(queue)
         (message,) = await consumer.poll()
-        assert await consumer.offset_for_timestamp(queue, 0) == 0
+        assert await consumer.offset_for_timestamp(queue, 0) == await consumer.min_offset(queue) == 0
         await consumer.unsubscribe("T")
         while consumer.assigned:
             await trio.sleep(0.01)
@@ -236,21 +249,6 @@ async def test_administration_has_complete_names_which_the_client_knows(client: 
     assert client.without_namespace("Other%T") == "Other%T"
 
 
-async def test_clients_of_two_namespaces_do_not_meet(real: RealCluster, client: Client) -> None:
-    async with (
-        open_client(real.address, config=ClientConfig(namespace="Other")) as other,
-        other.producer("p") as theirs,
-        client.producer("p") as ours,
-    ):
-        await theirs.send(Message("T", b"theirs"))
-        await ours.send(Message("T", b"ours"))
-        for each, body in ((client, b"ours"), (other, b"theirs")):
-            async with each.consumer("g", "T", config=CONFIG) as consumer:
-                async for batch in consumer:
-                    assert [message.body for message in batch] == [body]
-                    break
-
-
 async def test_a_request_is_answered_over_the_topic_of_the_cluster(client: Client, outside: Client) -> None:
     async with (
         client.producer("p") as producer,
@@ -270,18 +268,3 @@ async def test_a_request_is_answered_over_the_topic_of_the_cluster(client: Clien
     assert (reply.body, reply.topic) == (b"HELLO", "DefaultCluster_REPLY_TOPIC")
     topics = await outside.admin().topics.names()
     assert [each for each in topics if each.endswith("REPLY_TOPIC")] == ["DefaultCluster_REPLY_TOPIC"]
-
-
-async def test_a_committed_transaction_reaches_the_consumers_of_its_namespace(client: Client) -> None:
-    async def check(message: MessageExt) -> LocalTransactionState:
-        return LocalTransactionState.UNKNOW
-
-    async with (
-        client.transaction_producer("p", check=check) as producer,
-        client.consumer("g", "T", config=CONFIG) as consumer,
-    ):
-        async with producer.transaction(Message("T", b"x")) as transaction:
-            await transaction.commit()
-        async for batch in consumer:
-            assert [(each.topic, each.msg_id) for each in batch] == [("T", transaction.transaction_id)]
-            break

@@ -10,6 +10,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from rocketpy import client
 from rocketpy.client import admin
@@ -75,7 +76,7 @@ async def made(name: str, caller: Caller) -> object:
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_cancelled_anywhere_a_call_leaves_no_task_or_lock_and_loses_no_acknowledgement(
-    name: str, autojump_clock: trio.testing.MockClock
+    name: str, autojump_clock: MockClock
 ) -> None:
     """The client goes on and works as before; at last the call is not cancelled, and works too."""
     async with open_lying_world() as (cluster, environment), open_caller(cluster, environment) as caller:
@@ -109,7 +110,7 @@ WHOLE_LIVES = (
 
 @pytest.mark.parametrize("name", WHOLE_LIVES)
 async def test_cancelled_anywhere_a_client_leaves_no_connection_or_lock_and_loses_no_acknowledgement(
-    name: str, autojump_clock: trio.testing.MockClock
+    name: str, autojump_clock: MockClock
 ) -> None:
     """The client is opened for the call, and cancelled with it."""
     async with open_lying_world() as (cluster, environment):
@@ -142,7 +143,7 @@ MOMENTS_MS = [number / 2 for number in range(36)]
     ["Transaction.commit", "Consumer.run", "Consumer.run_orderly", "MessageBatch.done", "LitePullConsumer.commit"],
 )
 async def test_cancelled_at_any_moment_a_client_leaves_no_connection_or_lock_and_loses_no_acknowledgement(
-    name: str, autojump_clock: trio.testing.MockClock
+    name: str, autojump_clock: MockClock
 ) -> None:
     """Also while a service of the client waits for an answer, and the program does nothing."""
     async with open_lying_world() as (cluster, environment):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from rocketpy.client.client import open_client
 from rocketpy.client.producer.config import ProducerConfig
@@ -17,13 +16,12 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.compression import CompressionType, compress, compressed_sys_flag
 from rocketpy.protocol.headers.send import ReplyMessageRequestHeader
-from rocketpy.protocol.message import Message, MessageExt, MessageQueue
+from rocketpy.protocol.message import Message, MessageExt
 from rocketpy.protocol.properties import encode_properties
 from tests.client.cancelled_everywhere import cancelled_everywhere
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
 from tests.client.opened import opened
-from tests.client.real_cluster import open_real_cluster
 from tests.patience import until, until_blocked
 
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -118,9 +116,7 @@ async def test_after_the_producers_have_gone_replies_are_refused(cluster: FakeCl
         assert await push(cluster, {"CORRELATION_ID": "late"}, b"x") == ResponseCode.SYSTEM_ERROR
 
 
-async def test_no_reply_in_time_is_10006_and_leaves_nothing(
-    cluster: FakeCluster, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_no_reply_in_time_is_10006_and_leaves_nothing(cluster: FakeCluster, mock_clock: MockClock) -> None:
     failures: list[ClientError] = []
     async with open_client(cluster.address) as client, client.producer("g") as producer:
 
@@ -177,28 +173,3 @@ def test_a_reply_names_the_request_it_answers() -> None:
     with pytest.raises(ClientError, match=r"create reply message fail, .*property\[CLUSTER\] is null") as caught:
         reply_to(MessageExt(TOPIC, b"?"), b"!")
     assert caught.value.response_code == 10007
-
-
-async def test_against_a_real_broker(tmp_path: Path) -> None:
-    queue = MessageQueue(TOPIC, "broker-a", 0)
-    async with open_real_cluster(tmp_path) as real, open_client(real.address) as client:
-        await client.admin().create_topic(TOPIC, queue_nums=1)
-
-        async def serve() -> None:
-            offset = 0
-            async with (
-                open_client(real.address) as other,
-                other.pull_consumer("c") as consumer,
-                other.producer("replies") as producer,
-            ):
-                while True:
-                    for message in (await consumer.pull(queue, offset)).messages:
-                        offset += 1
-                        await producer.send(reply_to(message, b"re: " + message.body))
-
-        async with client.producer("g") as producer, trio.open_nursery() as nursery:
-            nursery.start_soon(serve)
-            for number in range(3):
-                reply = await producer.request(Message(TOPIC, b"%d" % number), timeout_s=30)
-                assert reply.body == b"re: %d" % number
-            nursery.cancel_scope.cancel()

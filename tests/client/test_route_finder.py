@@ -7,7 +7,9 @@ import re
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
+from rocketpy.client.instance import ClientInstance
 from rocketpy.client.route_finder import TopicTemplate
 from rocketpy.errors import ClientError
 from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
@@ -19,84 +21,74 @@ from tests.client.opened import opened
 from tests.patience import PATIENCE_SECONDS, until_blocked
 
 
-async def test_many_who_need_a_route_ask_once(cluster: FakeCluster) -> None:
-    async with opened(cluster.address) as instance, trio.open_nursery() as nursery:
+async def test_many_who_need_a_route_ask_once(cluster: FakeCluster, instance: ClientInstance) -> None:
+    async with trio.open_nursery() as nursery:
         for _ in range(20):
             nursery.start_soon(instance.routes.publish_queues, TOPIC)
     assert len(cluster.name_server.asked(RequestCode.GET_ROUTEINFO_BY_TOPIC)) == 1
 
 
-async def test_a_new_topic_is_sent_to_where_the_template_is(cluster: FakeCluster) -> None:
-    async with opened(cluster.address) as instance:
-        queues = await instance.routes.publish_queues("NewTopic", TopicTemplate(default_topic_queue_nums=3))
-        assert queues == tuple(MessageQueue("NewTopic", "broker-a", number) for number in range(3))
-        asked = len(cluster.name_server.requests)
-        await instance.routes.publish_queues("NewTopic")
-        assert len(cluster.name_server.requests) == asked
-        cluster.add_topic("NewTopic", 8)
-        await instance.routes.refresh()
-        assert len(await instance.routes.publish_queues("NewTopic")) == 8
+async def test_a_new_topic_is_sent_to_where_the_template_is(cluster: FakeCluster, instance: ClientInstance) -> None:
+    queues = await instance.routes.publish_queues("NewTopic", TopicTemplate(default_topic_queue_nums=3))
+    assert queues == tuple(MessageQueue("NewTopic", "broker-a", number) for number in range(3))
+    asked = len(cluster.name_server.requests)
+    await instance.routes.publish_queues("NewTopic")
+    assert len(cluster.name_server.requests) == asked
+    cluster.add_topic("NewTopic", 8)
+    await instance.routes.refresh()
+    assert len(await instance.routes.publish_queues("NewTopic")) == 8
 
 
-async def test_an_unknown_topic_without_a_template(cluster: FakeCluster) -> None:
-    del cluster.name_server.routes["TBW102"]
-    async with opened(cluster.address) as instance:
-        for ask in (instance.routes.publish_queues, instance.routes.subscribe_queues):
-            with pytest.raises(ClientError, match="CODE: 10005  DESC: No route info of this topic: Nowhere"):
-                await ask("Nowhere")
-
-
-async def test_an_error_about_a_route_says_what_is_missing(cluster: FakeCluster) -> None:
+async def test_an_error_about_a_route_says_what_is_missing(cluster: FakeCluster, instance: ClientInstance) -> None:
     del cluster.name_server.routes["TBW102"]
     cluster.add_topic("ReadOnly", perm=4)
     slaves = [BrokerData("cluster", "broker-a", {1: cluster.broker.address})]
     cluster.name_server.routes["Slaves"] = TopicRouteData(
         queue_datas=[QueueData("broker-a", 1, 1, 6)], broker_datas=slaves
     )
-    async with opened(cluster.address) as instance:
-        routes = instance.routes
-        for ask, topic, reason in (
-            (routes.publish_queues, "Nowhere", "nor TBW102: none creates topics on its own (registered: broker-a)"),
-            (routes.subscribe_queues, "Nowhere", "no broker has it (registered: broker-a)"),
-            (routes.publish_queues, "ReadOnly", "no broker with a master lets it be written (broker-a perm 4)"),
-            (routes.publish_queues, "Slaves", "no master is registered of its brokers (broker-a)"),
-        ):
-            with pytest.raises(ClientError, match=f"of this topic: {topic}: .*{re.escape(reason)}"):
-                await ask(topic)
-        cluster.name_server.refuse(RequestCode.GET_BROKER_CLUSTER_INFO, ResponseCode.SYSTEM_ERROR)
-        with pytest.raises(ClientError, match=r"Nowhere: no broker has it$"):
-            await routes.subscribe_queues("Nowhere")
-        cluster.name_server.behave()
-        names = [f"b{number}" for number in range(7)]
-        cluster.name_server.cluster_info = ClusterInfo({name: BrokerData("c", name, {0: "a:1"}) for name in names})
-        with pytest.raises(ClientError, match="b0, b1, b2, b3, b4 and 2 more"):
-            await routes.subscribe_queues("Nowhere")
-        cluster.name_server.cluster_info = ClusterInfo()
-        with pytest.raises(ClientError, match=f"Nowhere: no broker is registered at {cluster.address}"):
-            await routes.publish_queues("Nowhere")
+    routes = instance.routes
+    for ask, topic, reason in (
+        (routes.publish_queues, "Nowhere", "nor TBW102: none creates topics on its own (registered: broker-a)"),
+        (routes.subscribe_queues, "Nowhere", "no broker has it (registered: broker-a)"),
+        (routes.publish_queues, "ReadOnly", "no broker with a master lets it be written (broker-a perm 4)"),
+        (routes.publish_queues, "Slaves", "no master is registered of its brokers (broker-a)"),
+    ):
+        with pytest.raises(ClientError, match=f"of this topic: {topic}: .*{re.escape(reason)}"):
+            await ask(topic)
+    cluster.name_server.refuse(RequestCode.GET_BROKER_CLUSTER_INFO, ResponseCode.SYSTEM_ERROR)
+    with pytest.raises(ClientError, match=r"Nowhere: no broker has it$"):
+        await routes.subscribe_queues("Nowhere")
+    cluster.name_server.behave()
+    names = [f"b{number}" for number in range(7)]
+    cluster.name_server.cluster_info = ClusterInfo({name: BrokerData("c", name, {0: "a:1"}) for name in names})
+    with pytest.raises(ClientError, match="b0, b1, b2, b3, b4 and 2 more"):
+        await routes.subscribe_queues("Nowhere")
+    cluster.name_server.cluster_info = ClusterInfo()
+    with pytest.raises(ClientError, match=f"Nowhere: no broker is registered at {cluster.address}"):
+        await routes.publish_queues("Nowhere")
 
 
-async def test_a_topic_that_cannot_be_written_is_not_sent_to_the_template(cluster: FakeCluster) -> None:
-    cluster.add_topic("ReadOnly", perm=4)
-    async with opened(cluster.address) as instance:
-        with pytest.raises(ClientError, match="ReadOnly: no broker with a master lets it be written"):
-            await instance.routes.publish_queues("ReadOnly")
-        cluster.add_topic("ReadOnly", perm=6)
-        assert len(await instance.routes.publish_queues("ReadOnly")) == 4
-
-
-async def test_a_route_is_kept_when_a_fresh_nameserver_does_not_know_it(cluster: FakeCluster) -> None:
-    async with opened(cluster.address) as instance:
-        queues = await instance.routes.publish_queues(TOPIC)
-        del cluster.name_server.routes[TOPIC]
-        await instance.routes.refresh()
-        assert await instance.routes.publish_queues(TOPIC) == queues
-        assert await instance.routes.publish_address(queues[0]) == cluster.broker.address
-
-
-async def test_a_refresh_without_nameservers_leaves_what_is_known(
-    cluster: FakeCluster, mock_clock: trio.testing.MockClock
+async def test_a_topic_that_cannot_be_written_is_not_sent_to_the_template(
+    cluster: FakeCluster, instance: ClientInstance
 ) -> None:
+    cluster.add_topic("ReadOnly", perm=4)
+    with pytest.raises(ClientError, match="ReadOnly: no broker with a master lets it be written"):
+        await instance.routes.publish_queues("ReadOnly")
+    cluster.add_topic("ReadOnly", perm=6)
+    assert len(await instance.routes.publish_queues("ReadOnly")) == 4
+
+
+async def test_a_route_is_kept_when_a_fresh_nameserver_does_not_know_it(
+    cluster: FakeCluster, instance: ClientInstance
+) -> None:
+    queues = await instance.routes.publish_queues(TOPIC)
+    del cluster.name_server.routes[TOPIC]
+    await instance.routes.refresh()
+    assert await instance.routes.publish_queues(TOPIC) == queues
+    assert await instance.routes.publish_address(queues[0]) == cluster.broker.address
+
+
+async def test_a_refresh_without_nameservers_leaves_what_is_known(cluster: FakeCluster, mock_clock: MockClock) -> None:
     async with opened(cluster.address, mq_client_api_timeout=50) as instance:
         queues = await instance.routes.publish_queues(TOPIC)
         cluster.name_server.refuse(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SYSTEM_ERROR)
@@ -121,23 +113,23 @@ async def test_routes_are_refreshed_by_themselves(cluster: FakeCluster, monkeypa
                 await trio.sleep(0.005)
 
 
-async def test_an_unknown_broker_is_asked_for_once_and_then_named(cluster: FakeCluster) -> None:
-    async with opened(cluster.address) as instance:
-        queue = MessageQueue(TOPIC, "broker-a", 0)
-        assert await instance.routes.publish_address(queue) == cluster.broker.address
-        assert await instance.routes.subscribe_address(queue, 1) == cluster.broker.address
-        for ask in (instance.routes.publish_address, instance.routes.subscribe_address):
-            with pytest.raises(ClientError, match=r"CODE: 10003  DESC: The broker\[elsewhere\] not exist"):
-                await ask(MessageQueue(TOPIC, "elsewhere", 0))
+async def test_an_unknown_broker_is_asked_for_once_and_then_named(
+    cluster: FakeCluster, instance: ClientInstance
+) -> None:
+    queue = MessageQueue(TOPIC, "broker-a", 0)
+    assert await instance.routes.publish_address(queue) == cluster.broker.address
+    assert await instance.routes.subscribe_address(queue, 1) == cluster.broker.address
+    for ask in (instance.routes.publish_address, instance.routes.subscribe_address):
+        with pytest.raises(ClientError, match=r"CODE: 10003  DESC: The broker\[elsewhere\] not exist"):
+            await ask(MessageQueue(TOPIC, "elsewhere", 0))
 
 
-async def test_a_slave_is_pulled_from_and_never_sent_to(cluster: FakeCluster) -> None:
+async def test_a_slave_is_pulled_from_and_never_sent_to(cluster: FakeCluster, instance: ClientInstance) -> None:
     cluster.name_server.routes["Slaves"] = TopicRouteData(
         queue_datas=[QueueData("broker-s", 1, 1, 6)],
         broker_datas=[BrokerData("cluster", "broker-s", {1: "127.0.0.1:3"})],
     )
-    async with opened(cluster.address) as instance:
-        (queue,) = await instance.routes.subscribe_queues("Slaves")
-        assert await instance.routes.subscribe_address(queue) == "127.0.0.1:3"
-        with pytest.raises(ClientError, match="not exist"):
-            await instance.routes.publish_address(queue)
+    (queue,) = await instance.routes.subscribe_queues("Slaves")
+    assert await instance.routes.subscribe_address(queue) == "127.0.0.1:3"
+    with pytest.raises(ClientError, match="not exist"):
+        await instance.routes.publish_address(queue)

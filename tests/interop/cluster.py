@@ -47,14 +47,6 @@ class Cluster:
         with Wire(self.namesrv) as wire:
             wait_until(lambda: wire.brokers_of(topic) == set(self.brokers), lambda: f"no route to {topic}")
 
-    def wait_read_queues(self, topic: str, wanted: Mapping[str, int]) -> None:
-        """Wait until the nameserver knows the topic with so many queues at these brokers, and no others."""
-        with Wire(self.namesrv) as wire:
-            wait_until(
-                lambda: wire.read_queues_of(topic) == wanted,
-                lambda: f"{topic} has {wire.read_queues_of(topic)}, expected {wanted}",
-            )
-
     def wait_producer(self, group: str) -> None:
         """Wait until every broker has had a heartbeat of a producer of the group."""
         for address in self.brokers.values():

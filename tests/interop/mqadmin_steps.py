@@ -25,16 +25,6 @@ NOT_RUN = {
 }
 """Commands that are not run, and why."""
 
-SHOWS_CONTENTS = frozenset(
-    {
-        *("brokerStatus", "consumeMessage", "consumerStatus", "getBrokerConfig", "getNamesrvConfig", "printMsg"),
-        *("printMsgByQueue", "queryCq", "queryMsgById", "queryMsgByOffset", "queryMsgByUniqueKey", "statsAll"),
-        *("cloneGroupOffset", "topicList", "topicStatus", "topicRoute", "updateTopic", "consumerProgress"),
-        "consumerConnection",
-    }
-)
-"""Commands whose lines have names, settings and messages in them."""
-
 
 @attrs.frozen
 class Step:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import trio
 
@@ -22,8 +23,11 @@ from rocketpy.client import (
     SendResult,
     open_client,
 )
+from rocketpy.errors import RocketpyError
 from tests.interop.clients import Received, Sent, ToSend
 from tests.patience import PATIENCE_MS, PATIENCE_SECONDS
+
+T = TypeVar("T")
 
 PATIENT_PRODUCER = ProducerConfig(send_msg_timeout=PATIENCE_MS)
 FROM_FIRST = ConsumerConfig(
@@ -39,6 +43,19 @@ async def open_our_client(namesrv: str, **settings: object) -> AsyncIterator[Cli
     )  # type: ignore[arg-type]
     async with open_client(namesrv, config=config) as client:
         yield client
+
+
+async def eventually(call: Callable[[], Awaitable[T]], what: str) -> T:
+    """Return what a call gives once that is true. A refusal is not: a topic or a group may have no route yet."""
+    with trio.move_on_after(PATIENCE_SECONDS):
+        while True:
+            try:
+                if found := await call():
+                    return found
+            except RocketpyError:
+                pass
+            await trio.sleep(0.05)
+    raise AssertionError(f"never: {what}")
 
 
 class Collected:

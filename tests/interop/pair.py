@@ -5,7 +5,6 @@ A member keeps its port and its store over all its lives. What it has stored is 
 
 from __future__ import annotations
 
-import os
 import signal
 import struct
 import time
@@ -25,7 +24,6 @@ from tests.patience import PATIENCE_MS, wait_until
 
 NAME = "pair"
 FILE_SIZE = 65_536
-_BLANK_HEAD_SIZE = 8
 _UNIT = struct.Struct(">qiq")
 
 FAST_TIMERS: Mapping[str, object] = {"haSendHeartbeatInterval": 200}
@@ -295,8 +293,3 @@ def queue_units(store: Path) -> dict[str, list[tuple[int, int, int]]]:
         if units:
             queues.setdefault(str(path.parent.relative_to(base)), []).extend(units)
     return queues
-
-
-def log_file_count(store: Path) -> int:
-    """Return how many files its log has."""
-    return len(os.listdir(store / "commitlog"))

@@ -11,7 +11,7 @@ import attrs
 import pytest
 import trio
 
-from rocketpy.client.client import open_admin_client, open_producer, open_pull_consumer
+from rocketpy.client.client import open_admin_client, open_producer
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.results import SendStatus
 from rocketpy.errors import BrokerError, RocketpyError
@@ -123,18 +123,6 @@ def test_an_unknown_account_may_do_nothing(guarded: Cluster, tmp_path: Path, who
     assert why in batch
 
 
-def test_another_group_gets_nothing(guarded: Cluster, tmp_path: Path) -> None:
-    who = {"access": "an-account", "secret": "a-secret", "group": "other-group"}
-    assert outcomes(guarded, tmp_path, {"consume": "allowed", "count": 1, "within_s": 5}, **who) == ["0"]
-
-
-def test_a_white_address_needs_no_signature(guarded: Cluster, tmp_path: Path) -> None:
-    who = {"access": "white-account", "secret": "wrong-secret"}
-    sent, batch = outcomes(guarded, tmp_path, {"send": "denied"}, {"batch": "denied"}, **who)
-    assert len(sent) >= 32
-    assert batch == "SEND_OK"
-
-
 OPERATOR = "accessKey: the-admin\nsecretKey: another-secret\n"
 
 
@@ -200,29 +188,11 @@ def guarded_java(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> I
         cluster.stop()
 
 
-def test_our_client_signs_for_javas_broker(guarded_java: Cluster) -> None:
-    trio.run(_use, guarded_java)
-
-
 def test_the_example_is_refused_without_a_signature_only(guarded_java: Cluster, tmp_path: Path) -> None:
     printed = run_example("acl", guarded_java.namesrv, ADMIN.access_key, ADMIN.secret_key, home=tmp_path)
     refusal, message = printed.splitlines()
     assert "No accessKey is configured" in refusal
     assert message == "signed"
-
-
-async def _use(cluster: Cluster) -> None:
-    config = ClientConfig(credentials=ADMIN)
-    async with open_producer(cluster.namesrv, group="a-group", config=config) as producer:
-        result = await producer.send(Message("allowed", b"signed"))
-        assert result.status is SendStatus.SEND_OK
-    async with open_producer(cluster.namesrv, group="a-group") as producer:
-        with pytest.raises(RocketpyError, match="No accessKey is configured"):
-            await producer.send(Message("allowed", b"unsigned"))
-    async with open_pull_consumer(cluster.namesrv, group="a-group", config=config) as consumer:
-        (queue,) = await consumer.queues("allowed")
-        pulled = await consumer.pull(queue, 0)
-        assert [each.body for each in pulled.messages] == [b"signed"]
 
 
 async def outcome_of(call: Awaitable[object]) -> object:

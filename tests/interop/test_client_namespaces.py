@@ -9,7 +9,7 @@ import attrs
 import pytest
 import trio
 
-from rocketpy.client import Client, LitePullConfig, LocalTransactionState, Message, MessageBatch, MessageExt, reply_to
+from rocketpy.client import Client, Message, MessageBatch, reply_to
 from tests.interop.clients import ToSend
 from tests.interop.cluster import Cluster
 from tests.interop.conftest import BROKERS, chosen_cluster
@@ -99,30 +99,6 @@ async def wait_dead_letter(cluster: Cluster, group: str) -> None:
     await trio.to_thread.run_sync(cluster.wait_route, f"%DLQ%{NAMESPACE}%{group}")
 
 
-async def test_a_transaction_of_each_reaches_a_consumer_of_the_other(
-    cluster: Cluster, java: Roles, ours: Client
-) -> None:
-    topic, namesrv = new_topic(cluster, "transactions"), cluster.namesrv
-    checked: list[str] = []
-
-    async def check(message: MessageExt) -> LocalTransactionState:
-        checked.append(message.topic)
-        return LocalTransactionState.COMMIT_MESSAGE
-
-    async with (
-        ours.transaction_producer("our_t", check=check) as producer,
-        java.producer(namesrv, "their_t", namespace=NAMESPACE) as foreign,
-        open_our_consumer(ours, "our_tc", topic) as (_, collected),
-        java.consumer(namesrv, "their_tc", topic, namespace=NAMESPACE) as theirs,
-    ):
-        async with producer.transaction(Message(topic, b"ours")) as transaction:
-            await transaction.commit()
-        await foreign.send([ToSend(topic=topic, body=b"theirs", properties={"first": "commit"})], "transaction")
-        assert [each.topic for each in await collected.wait(2)] == [topic, topic]
-        assert collected.bodies == sorted(each.body for each in await theirs.wait_messages(2)) == [b"ours", b"theirs"]
-    assert set(checked) <= {topic}
-
-
 async def test_each_answers_the_requests_of_the_other(cluster: Cluster, java: Roles, ours: Client) -> None:
     mine, theirs = new_topic(cluster, "asked_ours"), new_topic(cluster, "asked_java")
     namesrv = cluster.namesrv
@@ -144,25 +120,3 @@ async def test_each_answers_the_requests_of_the_other(cluster: Cluster, java: Ro
         (line,) = await foreign.request([ToSend(topic=mine, body=b"hello")])
         assert b64decode(str(line["body"])) == b"olleh"
         nursery.cancel_scope.cancel()
-
-
-async def test_lite_pull_consumers_of_one_group_share_its_queues(cluster: Cluster, java: Roles, ours: Client) -> None:
-    topic, namesrv = new_topic(cluster, "lite"), cluster.namesrv
-    config = LitePullConfig(consume_from_where=FROM_FIRST.consume_from_where)
-    async with (
-        ours.lite_pull_consumer("lite_c", topic, config=config) as consumer,
-        java.consumer(namesrv, "lite_c", topic, namespace=NAMESPACE, kind="lite") as theirs,
-        ours.producer("lite_p", config=PATIENT_PRODUCER) as producer,
-    ):
-        with trio.fail_after(PATIENCE_SECONDS):
-            while len(consumer.assigned) != 2:
-                await trio.sleep(0.05)
-        for queue in await producer.publish_queues(topic):
-            await producer.send(Message(topic, b"%d" % queue.queue_id), queue=queue)
-        found: list[MessageExt] = []
-        with trio.fail_after(PATIENCE_SECONDS):
-            while len(found) < 2:
-                found += await consumer.poll()
-        bodies = [each.body for each in (*found, *(await theirs.wait_messages(2)))]
-    assert sorted(bodies) == [b"0", b"1", b"2", b"3"]
-    assert {each.topic for each in found} == {each.topic for each in theirs.messages()} == {topic}

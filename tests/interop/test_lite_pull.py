@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import trio
@@ -20,7 +20,7 @@ from rocketpy.client import (
 from rocketpy.errors import BrokerError
 from tests.interop.cluster import Cluster
 from tests.interop.conftest import BROKERS, chosen_cluster
-from tests.interop.our_client import PATIENT_PRODUCER
+from tests.interop.our_client import PATIENT_PRODUCER, eventually
 from tests.interop.roles import Roles
 from tests.patience import PATIENCE_SECONDS
 
@@ -45,15 +45,6 @@ async def send(client: Client, topic: str, count: int, *, first: int = 0) -> Non
         queues = sorted(await producer.publish_queues(topic))
         for number in range(first, first + count):
             await producer.send(Message(topic, b"%d" % number), queue=queues[number % len(queues)])
-
-
-async def eventually(condition: Callable[[], Awaitable[object]], what: str) -> None:
-    """Wait until something is so that others bring about."""
-    with trio.move_on_after(PATIENCE_SECONDS):
-        while not await condition():
-            await trio.sleep(0.05)
-        return
-    raise AssertionError(f"never: {what}")
 
 
 async def has_queues(consumer: LitePullConsumer | PullConsumer, count: int) -> None:
@@ -140,55 +131,6 @@ async def test_what_is_polled_is_committed_by_a_later_poll_as_by_one_of_java(
         # not committed when it ends: they come again
     async with java.consumer(cluster.namesrv, group, topic, kind="lite") as theirs:
         assert numbers(await theirs.wait_messages(4)) == [8, 9, 10, 11]
-
-
-async def test_queues_that_are_assigned_are_sought_paused_and_looked_up(
-    cluster: Cluster, ours: Client, topic: str, group: str
-) -> None:
-    await send(ours, topic, 40)
-    (broker,) = cluster.brokers
-    one, other = MessageQueue(topic, broker, 0), MessageQueue(topic, broker, 3)
-    async with ours.lite_pull_consumer(group, config=BY_HAND) as mine:
-        assert len(await mine.fetch_message_queues(topic)) == 4
-        await mine.assign([one, other])
-        assert numbers(await poll(mine, 20)) == sorted([*range(0, 40, 4), *range(3, 40, 4)])
-        stored_at = (await read(ours, one, 6)).store_timestamp
-        assert (await mine.min_offset(one), await mine.max_offset(one)) == (0, 10)
-        found = await mine.offset_for_timestamp(one, stored_at)
-        assert (await read(ours, one, found)).store_timestamp == stored_at, "several may have the same time"
-        await mine.seek(one, 8)
-        assert numbers(await poll(mine, 2)) == [32, 36]
-        await mine.seek_to_begin(one)
-        assert numbers(await poll(mine, 10)) == list(range(0, 40, 4))
-        await mine.seek(one, 4)
-        await mine.seek_to_end(one)
-        await mine.seek_to_end(other)
-        assert await mine.poll(0.2) == []
-        await mine.commit()
-        assert await mine.committed(one) == 10
-
-        mine.pause([one])
-        await mine.poll(0.2)
-        await send(ours, topic, 4, first=40)
-        polled = await poll(mine, 1)
-        with trio.move_on_after(0.3):
-            polled += await poll(mine, 1)  # a pull that was on its way
-        mine.resume([one])
-        while len(polled) < 2:
-            polled += await poll(mine, 1)
-        assert numbers(polled) == [40, 43]
-
-        await mine.assign([other])
-        await send(ours, topic, 4, first=44)
-        assert numbers(await poll(mine, 1)) == [47]
-        changes = mine.queue_changes(topic)
-        assert len(await anext(changes)) == 4
-
-
-async def read(client: Client, queue: MessageQueue, queue_offset: int) -> MessageExt:
-    """Return a message."""
-    async with client.pull_consumer("reader") as reader:
-        return (await reader.pull(queue, queue_offset, max_msg_nums=1)).messages[0]
 
 
 async def test_pull_tasks_share_a_group_with_a_member_of_java(

@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
-import attrs
 import pytest
 import trio
 
 from rocketpy.client import (
     AdminClient,
-    ConsumeFromWhere,
-    Consumer,
-    ConsumerConfig,
     Message,
-    MessageBatch,
-    MessageExt,
     MessageQueue,
     open_admin_client,
-    open_client,
     open_producer,
 )
-from rocketpy.errors import BrokerError
 from tests.interop.clients import Program
 from tests.interop.cluster import Cluster
+from tests.interop.conftest import BROKERS, chosen_cluster
 from tests.interop.mqadmin_session import MqadminSession
-from tests.patience import PATIENCE_SECONDS
+from tests.interop.our_client import eventually, open_our_client, open_our_consumer
 
 pytestmark = pytest.mark.java
 
 COUNT = 6
 BEGINNING = 0
+
+
+@pytest.fixture(scope="module", params=BROKERS)
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The cluster under test, and then Java's."""
+    return chosen_cluster(request)
 
 
 async def send(cluster: Cluster, topic: str) -> list[str]:
@@ -58,14 +56,9 @@ def java_consumer(cluster: Cluster, topic: str, group: str, tmp_path: Path) -> I
 
 async def client_id_of(admin: AdminClient, group: str) -> str:
     """Return the id of the group's only member, once the broker knows it."""
-    with trio.fail_after(PATIENCE_SECONDS):
-        while True:
-            try:
-                (connection,) = (await admin.clients.consumers(group)).connection_set
-            except BrokerError:
-                await trio.sleep(0.05)
-            else:
-                return connection.client_id
+    connection = await eventually(lambda: admin.clients.consumers(group), "the group is online")
+    (member,) = connection.connection_set
+    return member.client_id
 
 
 async def wait_messages(program: Program, count: int) -> None:
@@ -74,12 +67,12 @@ async def wait_messages(program: Program, count: int) -> None:
 
 async def wait_committed(admin: AdminClient, topic: str, group: str) -> None:
     """Wait until the broker has the group's offsets: without any it resets nothing. Consumers commit every 5 s."""
-    with trio.fail_after(PATIENCE_SECONDS):
-        while True:
-            table = (await admin.offsets.progress(group, topic)).offset_table
-            if sum(each.consumer_offset for each in table.values()) == COUNT:
-                return
-            await trio.sleep(0.05)
+
+    async def is_committed() -> bool:
+        table = (await admin.offsets.progress(group, topic)).offset_table
+        return sum(each.consumer_offset for each in table.values()) == COUNT
+
+    await eventually(is_committed, "all is committed")
 
 
 async def test_our_admin_asks_a_consumer_of_java(
@@ -117,58 +110,6 @@ async def test_our_admin_asks_a_consumer_of_java(
     assert sorted(each.body for each in again) == [b"%d" % number for number in range(COUNT)]
 
 
-async def test_our_admin_hands_a_message_to_an_orderly_consumer_of_java(
-    cluster: Cluster, topic: str, group: str, tmp_path: Path
-) -> None:
-    arguments = {"namesrv": cluster.namesrv, "group": group, "topic": topic, "listener": "orderly"}
-    with Program("java", "consume", tmp_path, **arguments) as program:
-        ids = await send(cluster, topic)
-        await wait_messages(program, COUNT)
-        (broker,) = cluster.brokers
-        async with open_admin_client(cluster.namesrv) as admin:
-            client_id = await client_id_of(admin, group)
-            info = await admin.clients.running_info(group, client_id)
-            assert info.properties["PROP_CONSUMEORDERLY"] == "true"
-            assert info.mq_table[MessageQueue(topic, broker, 0)].locked
-            result = await admin.messages.consume_directly(group, client_id, ids[0])
-            assert (result.consume_result, result.order) == ("CR_SUCCESS", True)
-        await wait_messages(program, COUNT + 1)
-
-
-@attrs.define(eq=False)
-class OurConsumer:
-    """A consumer of ours that runs, and what its handler has had."""
-
-    client_id: str
-    consumer: Consumer
-    received: list[MessageExt] = attrs.field(factory=list)
-
-    async def handle(self, batch: MessageBatch) -> None:
-        await trio.lowlevel.checkpoint()
-        self.received += batch
-
-    async def wait_messages(self, count: int) -> None:
-        with trio.fail_after(PATIENCE_SECONDS):
-            while len(self.received) < count:
-                await trio.sleep(0.02)
-
-
-@asynccontextmanager
-async def our_consumer(cluster: Cluster, topic: str, group: str) -> AsyncIterator[OurConsumer]:
-    config = ConsumerConfig(
-        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, persist_consumer_offset_interval=100
-    )
-    async with (
-        open_client(cluster.namesrv) as client,
-        client.consumer(group, topic, config=config) as consumer,
-        trio.open_nursery() as nursery,
-    ):
-        ours = OurConsumer(client.client_id, consumer)
-        await nursery.start(consumer.run, ours.handle)
-        yield ours
-        nursery.cancel_scope.cancel()
-
-
 async def test_mqadmin_asks_a_consumer_of_ours(cluster: Cluster, topic: str, group: str, tmp_path: Path) -> None:
     ids = await send(cluster, topic)
     with MqadminSession(cluster, tmp_path / "tool") as session:
@@ -177,11 +118,14 @@ async def test_mqadmin_asks_a_consumer_of_ours(cluster: Cluster, topic: str, gro
             words = [*command.split(), "-n", cluster.namesrv]
             return (await trio.to_thread.run_sync(session.run, words)).text
 
-        async with our_consumer(cluster, topic, group) as ours:
-            await ours.wait_messages(COUNT)
+        async with (
+            open_our_client(cluster.namesrv) as client,
+            open_our_consumer(client, group, topic) as (_, collected),
+        ):
+            await collected.wait(COUNT)
             listed = await mqadmin(f"consumerStatus -g {group}")
-            assert ours.client_id in listed
-            shown = await mqadmin(f"consumerStatus -g {group} -i {ours.client_id}")
+            assert client.client_id in listed
+            shown = await mqadmin(f"consumerStatus -g {group} -i {client.client_id}")
             for expected in (
                 "#Consumer Properties#",
                 "#Consumer Subscription#",
@@ -193,15 +137,16 @@ async def test_mqadmin_asks_a_consumer_of_ours(cluster: Cluster, topic: str, gro
             progress = re.findall(rf"{re.escape(topic)}\s+broker-0\s+(\d)\s+(\d)\s*$", shown, re.MULTILINE)
             assert progress == [("0", "2"), ("1", "2"), ("2", "1"), ("3", "1")], shown
 
-            consumed = await mqadmin(f"queryMsgById -i {ids[3]} -g {group} -d {ours.client_id}")
+            consumed = await mqadmin(f"queryMsgById -i {ids[3]} -g {group} -d {client.client_id}")
             assert "CR_SUCCESS" in consumed, consumed
-            await ours.wait_messages(COUNT + 1)
-            assert ours.received[-1].body == b"3"
+            await collected.wait(COUNT + 1)
+            assert collected.messages[-1].body == b"3"
 
-            async with open_admin_client(cluster.namesrv) as admin:
-                await wait_committed(admin, topic, group)
+            await wait_committed(client.admin(), topic, group)
+            (offsets,) = (await client.admin().clients.offsets(topic, group)).values()
+            assert {queue.queue_id: offset for queue, offset in offsets.items()} == {0: 2, 1: 2, 2: 1, 3: 1}
             reset = await mqadmin(f"resetOffsetByTime -g {group} -t {topic} -s 0")
             assert "Exception" not in reset, reset
             assert len(re.findall(r"broker-0\s+\d\s+0\s*$", reset, re.MULTILINE)) == 4, reset
-            await ours.wait_messages(2 * COUNT + 1)
-    assert sorted(each.body for each in ours.received[COUNT + 1 :]) == [b"%d" % number for number in range(COUNT)]
+            await collected.wait(2 * COUNT + 1)
+    assert sorted(each.body for each in collected.messages[COUNT + 1 :]) == [b"%d" % number for number in range(COUNT)]

@@ -145,15 +145,3 @@ def test_a_queue_is_received_in_its_order_without_a_gap(traffic: Traffic, receiv
     assert {queue_id: sorted(each) for queue_id, each in offsets.items()} == {
         queue_id: list(range(len(each))) for queue_id, each in offsets.items()
     }
-
-
-@pytest.mark.parametrize("receiver", [pytest.param(each, marks=getattr(pytest.mark, each)) for each in LANGUAGES])
-def test_store_timestamps_do_not_fall_along_a_queue(traffic: Traffic, receiver: str) -> None:
-    for queue_id in range(4):
-        along = sorted(
-            (each for each in traffic.received[receiver] if each.queue_id == queue_id),
-            key=lambda each: each.queue_offset,
-        )
-        stamps = [each.store_timestamp for each in along]
-        assert stamps == sorted(stamps)
-        assert all(0 < each.born_timestamp <= each.store_timestamp + 1000 for each in along)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import attrs
 import pytest
@@ -13,11 +13,11 @@ from rocketpy.client.admin import TO_END, SubscriptionGroupConfig, TopicConfig, 
 from rocketpy.client.diagnosis.doctor import Doctor
 from rocketpy.client.diagnosis.finding import Severity
 from rocketpy.clock import ManualClock, SystemClock
-from rocketpy.errors import BrokerError, ClientError, RocketpyError
+from rocketpy.errors import BrokerError, ClientError
 from rocketpy.protocol.codes import ResponseCode
 from tests.interop.cluster import Cluster
 from tests.interop.conftest import unique_name
-from tests.patience import PATIENCE_SECONDS
+from tests.interop.our_client import eventually
 
 pytestmark = pytest.mark.java
 
@@ -43,22 +43,10 @@ async def java(java_cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIt
         await admin.topics.create(topic, queue_nums=2)
         name, address = next(iter(sorted(java_cluster.brokers.items())))
         scene = Scene(admin, java_cluster.namesrv, name, address, topic)
-        await eventually(lambda: admin.topics.publish_queues(topic))
+        await eventually(lambda: admin.topics.publish_queues(topic), "a route")
         # Java's broker has no figures, and refuses to tell them, until it has counted for a second.
-        await eventually(lambda: admin.brokers.runtime_info(address))
+        await eventually(lambda: admin.brokers.runtime_info(address), "figures")
         yield scene
-
-
-async def eventually(call: Callable[[], Awaitable[object]]) -> object:
-    """Wait until a call succeeds and returns something."""
-    with trio.fail_after(PATIENCE_SECONDS):
-        while True:
-            try:
-                if result := await call():
-                    return result
-            except RocketpyError:
-                pass
-            await trio.sleep(0.05)
 
 
 async def test_topics_and_groups(java: Scene) -> None:
@@ -95,7 +83,7 @@ async def test_messages_and_progress(java: Scene, group: str) -> None:
             await trio.sleep(0.002)  # Java finds any of the messages of a millisecond
         assert [each.client_id for each in (await admin.clients.producers(group, topic)).connection_set]
         assert group in (await admin.clients.all_producers(java.broker)).data
-    await eventually(lambda: admin.messages.query(topic, "both3"))
+    await eventually(lambda: admin.messages.query(topic, "both3"), "the index has the last message")
     assert (await admin.messages.view(sent[1].offset_msg_id)).body == b"1"
     assert (await admin.messages.find(topic, sent[2].offset_msg_id)).body == b"2"
     message = await admin.messages.find(topic, sent[3].msg_id)
@@ -112,7 +100,7 @@ async def test_messages_and_progress(java: Scene, group: str) -> None:
         async with consumer.open_messages(topic, start="beginning", until_end=True) as messages:
             assert len([each async for each in messages]) == 4
             await messages.commit()
-        await eventually(lambda: admin.clients.consumers(group))
+        await eventually(lambda: admin.clients.consumers(group), "the group is online")
         assert (await admin.offsets.progress(group, topic)).offset_table[java.queue()].consumer_offset == 4
         assert [each.track_type for each in await admin.track(message)] == [TrackType.PULL]
         assert len(await admin.offsets.time_spans(topic, group)) == 2

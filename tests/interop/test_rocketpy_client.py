@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
@@ -13,12 +12,13 @@ import trio
 from rocketpy.client.client import open_admin_client, open_producer, open_pull_consumer
 from rocketpy.client.consumer.pull_consumer import PullConsumer
 from rocketpy.client.producer.config import ProducerConfig
-from rocketpy.client.results import PullStatus, SendStatus
+from rocketpy.client.results import PullStatus
 from rocketpy.errors import BrokerError, ClientError
 from rocketpy.protocol.message import Message, MessageQueue
 from tests.interop.clients import RUN_S
 from tests.interop.cluster import Cluster
 from tests.interop.conftest import unique_name
+from tests.interop.our_client import eventually
 from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.java
@@ -30,7 +30,7 @@ async def java_topic(java_cluster: Cluster, request: pytest.FixtureRequest) -> s
     topic = unique_name(request)
     async with open_admin_client(java_cluster.namesrv) as admin:
         assert await admin.create_topic(topic, queue_nums=4) == sorted(java_cluster.brokers.values())
-        await _eventually(lambda: _is_routed(java_cluster, topic))
+        await eventually(lambda: _is_routed(java_cluster, topic), "a route")
     return topic
 
 
@@ -39,19 +39,13 @@ async def _is_routed(cluster: Cluster, topic: str) -> bool:
         return await admin.route(topic) is not None
 
 
-async def _eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    with trio.fail_after(PATIENCE_SECONDS):
-        while not await condition():
-            await trio.sleep(0.05)
-
-
 async def _await_queued(consumer: PullConsumer, topic: str, count: int) -> None:
     """Wait until the queues have so many messages: those of Java's broker follow its log a little later."""
 
     async def are_queued() -> bool:
         return sum([await consumer.max_offset(queue) for queue in await consumer.queues(topic)]) == count
 
-    await _eventually(are_queued)
+    await eventually(are_queued, f"{count} messages in the queues")
 
 
 async def _bodies(consumer: PullConsumer, topic: str, **options: object) -> list[bytes]:
@@ -61,47 +55,12 @@ async def _bodies(consumer: PullConsumer, topic: str, **options: object) -> list
     return found
 
 
-async def test_topics_routes_and_clusters(java_cluster: Cluster, java_topic: str) -> None:
-    async with open_admin_client(java_cluster.namesrv) as admin:
-        assert java_topic in await admin.topics.names()
-        route = await admin.route(java_topic)
-        assert route is not None
-        assert {each.broker_name: each.write_queue_nums for each in route.queue_datas} == dict.fromkeys(
-            java_cluster.brokers, 4
-        )
-        info = await admin.cluster_info()
-        assert set(info.broker_addr_table) == set(java_cluster.brokers)
-        with pytest.raises(BrokerError, match="conflict with system topic"):
-            await admin.create_topic("TBW102")
-
-
-async def test_single_messages_and_batches_arrive(java_cluster: Cluster, java_topic: str, group: str) -> None:
-    large = os.urandom(50) * 200
-    async with open_producer(java_cluster.namesrv, group=group) as producer:
-        one = await producer.send(Message(java_topic, b"one", {"TAGS": "a", "KEYS": "k", "farbe": "grün"}, flag=7))
-        await producer.send(Message(java_topic, large))
-        many = await producer.send_batch([Message(java_topic, b"%d" % number) for number in range(40)])
-    assert one.status is many.status is SendStatus.SEND_OK
-    async with open_pull_consumer(java_cluster.namesrv, group=group) as consumer:
-        await _await_queued(consumer, java_topic, 42)
-        async with consumer.open_messages(java_topic, start="beginning", until_end=True) as messages:
-            found = {message.msg_id: message async for message in messages}
-    assert len(found) == 42
-    stored = found[one.msg_id]
-    assert (stored.body, stored.flag, stored.tags, stored.keys) == (b"one", 7, "a", "k")
-    assert stored.properties["farbe"] == "grün"
-    assert (stored.offset_msg_id, stored.queue_offset) == (one.offset_msg_id, one.queue_offset)
-    assert MessageQueue(java_topic, stored.broker_name, stored.queue_id) == one.message_queue
-    assert [found[each].body for each in many.msg_id.split(",")] == [b"%d" % number for number in range(40)]
-    assert large in [message.body for message in found.values()]
-
-
 async def test_a_new_topic_is_created_by_sending(java_cluster: Cluster, group: str) -> None:
     topic = f"{group}_by_sending"
     async with open_producer(java_cluster.namesrv) as producer:
         await producer.send(Message(topic, b"first"))
         await producer.send(Message(topic, b"second"))
-    await _eventually(lambda: _is_routed(java_cluster, topic))
+    await eventually(lambda: _is_routed(java_cluster, topic), "a route")
     async with open_pull_consumer(java_cluster.namesrv, group=group) as consumer:
         await _await_queued(consumer, topic, 2)
         assert sorted(await _bodies(consumer, topic, start="beginning")) == [b"first", b"second"]

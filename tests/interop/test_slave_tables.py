@@ -22,8 +22,8 @@ from tests.interop.pair import Member, open_pair
 pytestmark = pytest.mark.java
 
 Kinds = tuple[str, str]
-KINDS: Sequence[Kinds] = [("java", "rocketpy"), ("rocketpy", "java"), ("rocketpy", "rocketpy")]
-"""Of which make master and slave are."""
+KINDS: Sequence[Kinds] = [("java", "rocketpy"), ("rocketpy", "java")]
+"""Of which make master and slave are. Of ours alone: ``tests/broker/replication``."""
 
 TOPIC, GROUP = "tables", "readers"
 COMMIT, DELAY_OFFSETS = 15, 45

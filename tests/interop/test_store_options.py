@@ -1,14 +1,12 @@
 """Our store and Java's on the same directories, with what is off unless it is asked for (extensions of queues, dispatch
-to several queues, a pool before the log); and on stores of many queues that lost their first files, or were repaired.
+to several queues, a pool before the log); and on stores of many queues that lost their first files.
 
-Logs in several directories are also in ``test_store_deletion.py``.
+Logs in several directories are also in ``test_store_directories.py``.
 """
 
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -33,7 +31,6 @@ from tests.interop.store_contents import (
     expected_of_key,
     key_questions,
     play_to_ours,
-    record_size,
     scripts,
     time_questions,
 )
@@ -307,43 +304,3 @@ def test_we_open_a_store_whose_first_files_java_deleted(java_stores: JavaStores,
         assert with_messages(ours) == with_messages(theirs)
     stored += PLAIN.ours(copy, broad_script(20), clock=WallClock())[0]
     check_kept(PLAIN.view_of_java(java_stores, copy), stored)
-
-
-# ---- a store that was repaired --------------------------------------------------------------------------------------
-
-
-def repair(root: Path) -> str:
-    command = [sys.executable, "-m", "rocketpy.cli", "store", "repair", "--yes", str(root)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_SECONDS, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def test_java_serves_the_placeholders_of_a_store_that_was_repaired(java_stores: JavaStores, tmp_path: Path) -> None:
-    root = tmp_path / "store"
-    stored, _ = PLAIN.ours(root, broad_script(150))
-    lost = [stored[20], stored[60], stored[61]]
-    for each in lost:
-        path = root / "commitlog" / f"{each.physical_offset // PLAIN.sizes.log_file * PLAIN.sizes.log_file:020d}"
-        with path.open("r+b") as file:
-            file.seek(each.physical_offset % PLAIN.sizes.log_file)
-            file.write(b"\xff" * (record_size(each.put, each.item) // 2))
-    print(repair(root))
-    shutil.copytree(root, tmp_path / "ours")
-    theirs = PLAIN.view_of_java(java_stores, root)
-    assert theirs == PLAIN.view_of_ours(tmp_path / "ours")
-    places = {each.physical_offset for each in lost}
-    found = {}
-    for name, queue in theirs.queues.items():
-        assert queue.min_offset == 0
-        for offset, record in enumerate(queue.records):
-            message = decode_message(record)
-            assert (message.topic, message.queue_id, message.queue_offset) == (*name, offset)
-            found[message.physical_offset] = message
-    assert found.keys() == {each.physical_offset for each in stored}
-    for each in stored:
-        message = found[each.physical_offset]
-        if each.physical_offset in places:
-            assert message.properties["ROCKETPY_DAMAGED"] == str(each.physical_offset)
-        else:
-            assert message.body == each.item.body

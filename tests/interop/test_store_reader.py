@@ -11,7 +11,6 @@ import pytest
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_message
 from tests.blackbox.wire import SUCCESS, Wire
-from tests.interop.clients import ToSend, produce
 from tests.interop.cluster import Cluster, start_cluster
 from tests.interop.conftest import TARGET
 from tests.interop.java_store import JavaStores, KeyQuestion, StoreSizes, StoreView
@@ -86,18 +85,3 @@ def stored_messages(view: StoreView) -> list[MessageExt]:
     return [
         decode_message(record) for name, queue in view.queues.items() if name[0] == "stored" for record in queue.records
     ]
-
-
-def test_java_reads_what_java_sent(fresh_cluster: Cluster, java_stores: JavaStores, tmp_path: Path) -> None:
-    topic = fresh_cluster.create_topic("stored", queues=4)
-    asked = [ToSend(topic=topic, body=b"%d" % index, tags="T", keys=f"k{index}") for index in range(32)]
-    sent = produce("java", fresh_cluster.namesrv, asked, tmp_path / "single")
-    batch = produce("java", fresh_cluster.namesrv, asked, tmp_path / "batch", mode="batch")
-    fresh_cluster.stop()
-    view = read_store(
-        java_stores, fresh_cluster.store_path("broker-0"), tmp_path / "copy", [KeyQuestion("stored", "k7")]
-    )
-    messages = {each.properties["UNIQ_KEY"]: each for each in stored_messages(view)}
-    ids = [each.msg_id or "" for each in sent] + (batch[0].msg_id or "").split(",")
-    assert [messages[each].body for each in ids] == [each.body for each in [*asked, *asked]]
-    assert [len(places) for places in view.keys] == [2]

@@ -18,7 +18,7 @@ from tests.interop.clients import Program, ToSend, produce
 from tests.interop.cluster import Cluster
 from tests.interop.conftest import unique_name
 from tests.patience import PATIENCE_SECONDS
-from tests.remoting.certificate_files import client_config, crt, key
+from tests.remoting.certificate_files import crt, key
 
 pytestmark = pytest.mark.java
 
@@ -103,10 +103,3 @@ async def test_our_client_sends_and_pulls_over_tls_from_java(
     ):
         with trio.fail_after(PATIENCE_SECONDS):
             assert (await anext(messages)).body == large
-
-
-async def test_our_client_is_known_to_our_broker(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    known = ClientConfig(use_tls=True, tls=client_config(cert_path=crt("client"), key_path=key("client")))
-    for cluster in _running(tmp_path, MUTUAL):
-        async with open_admin_client(cluster.namesrv, config=known) as admin:
-            assert await admin.create_topic(unique_name(request), queue_nums=1) == list(cluster.brokers.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
@@ -18,30 +18,9 @@ from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.remoting.task_pool import TaskKind
 from rocketpy.runner import RunBlocking, run_inline
 from rocketpy.store.disk.os_disk import OsDisk
-
-
-class Transport:
-    """A driver of nothing: keeps tasks until they are run, ends connections as a socket would."""
-
-    def __init__(self, on_close: Callable[[Connection], None]) -> None:
-        self.tasks: list[tuple[Callable[..., Awaitable[None]], tuple[object, ...]]] = []
-        self._on_close = on_close
-
-    def flush(self, connection: Connection) -> None:
-        pass
-
-    def end(self, connection: Connection) -> None:
-        connection.mark_closed()
-        self._on_close(connection)
-
-    def start_task(
-        self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object
-    ) -> bool:
-        self.tasks.append((function, arguments))
-        return True
+from tests.broker.broker_on_bytes import Transport
 
 
 class NameserverOnBytes:

@@ -9,23 +9,19 @@ from pathlib import Path
 import pytest
 import trio
 
-from rocketpy.errors import StartError
 from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig
-from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.route import TopicList, TopicRouteData
 from rocketpy.protocol.bodies.topic import (
-    DataVersion,
-    RegisterBrokerBody,
     TopicConfig,
-    TopicConfigSerializeWrapper,
 )
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader, PutKVConfigRequestHeader
-from rocketpy.protocol.headers.registration import RegisterBrokerRequestHeader
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.store.disk.os_disk import OsDisk
+from tests.nameserver.namesrv_requests import MASTER, registration
 from tests.patience import PATIENCE_SECONDS
 from tests.remoting.patient_client import open_patient_client
 
@@ -51,25 +47,15 @@ async def running(directory: Path, port: int = 0, **settings: object) -> AsyncIt
         nursery.cancel_scope.cancel()
 
 
-def registration(topic: str) -> tuple[RegisterBrokerRequestHeader, bytes]:
-    header = RegisterBrokerRequestHeader(
-        broker_name="a", broker_addr="127.0.0.1:1", cluster_name="c", ha_server_addr="127.0.0.1:2", broker_id=0
-    )
-    wrapper = TopicConfigSerializeWrapper(
-        topic_config_table={topic: TopicConfig(topic)}, data_version=DataVersion(timestamp=1, counter=1)
-    )
-    return header, encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[]))
-
-
 async def test_a_broker_is_routed_while_it_is_connected(tmp_path: Path) -> None:
     route = make_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic="t"))
     with trio.fail_after(PATIENCE_SECONDS):
         async with running(tmp_path) as address, open_patient_client() as client:
             async with open_patient_client() as broker:
-                reply = await broker.request(address, make_request(RequestCode.REGISTER_BROKER, *registration("t")))
+                reply = await broker.request(address, registration(TopicConfig("t")))
                 assert reply.code == ResponseCode.SUCCESS
                 reply = await client.request(address, route)
-                assert decode_body(reply.body, TopicRouteData).broker_datas[0].broker_addrs == {0: "127.0.0.1:1"}
+                assert decode_body(reply.body, TopicRouteData).broker_datas[0].broker_addrs == {0: MASTER}
             while (await client.request(address, route)).code == ResponseCode.SUCCESS:
                 await trio.lowlevel.checkpoint()
             reply = await client.request(address, make_request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
@@ -79,7 +65,7 @@ async def test_a_broker_is_routed_while_it_is_connected(tmp_path: Path) -> None:
 async def test_a_nameserver_that_stops_warns_of_no_broker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with trio.fail_after(PATIENCE_SECONDS):
         async with open_patient_client() as broker, running(tmp_path) as address:
-            reply = await broker.request(address, make_request(RequestCode.REGISTER_BROKER, *registration("t")))
+            reply = await broker.request(address, registration(TopicConfig("t")))
             assert reply.code == ResponseCode.SUCCESS
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
 
@@ -116,31 +102,10 @@ async def test_several_nameservers_in_one_process_know_nothing_of_each_other(tmp
             running(tmp_path / "2") as second,
             open_patient_client() as client,
         ):
-            await client.request(first, make_request(RequestCode.REGISTER_BROKER, *registration("t")))
+            await client.request(first, registration(TopicConfig("t")))
             topics = []
             for address in (first, second):
                 request = make_request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
                 reply = await client.request(address, request)
                 topics.append(decode_body(reply.body, TopicList).topic_list)
             assert topics == [["t"], []]
-
-
-async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with running(tmp_path) as address:
-            port = int(address.rpartition(":")[2])
-            with pytest.raises(StartError, match=str(port)):
-                await run_nameserver(
-                    NamesrvConfig(kv_config_path=str(tmp_path / "kv.json")),
-                    NettyServerConfig(listen_port=port),
-                    host=LOOPBACK,
-                    disk=OsDisk(),
-                )
-
-
-async def test_a_damaged_kv_file_stops_the_start(tmp_path: Path) -> None:
-    (tmp_path / "kvConfig.json").write_text("{")
-    with trio.fail_after(PATIENCE_SECONDS), pytest.raises(BaseExceptionGroup) as caught:
-        async with running(tmp_path):
-            pass
-    assert caught.group_contains(StartError, match=r"kvConfig\.json")

@@ -1,31 +1,26 @@
-"""The settings of a nameserver, their file, and changing them while it runs."""
+"""The settings of a nameserver, and changing them and their file while it runs."""
 
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pytest
 import trio
 
-from rocketpy.errors import SettingsError, StoreError
+from rocketpy.errors import SettingsError
 from rocketpy.nameserver.config import (
     NAMESRV_PORT,
     NamesrvConfig,
     NamesrvConfiguration,
     default_server_config,
 )
-from rocketpy.properties_text import format_properties
-from rocketpy.remoting.config import NettyServerConfig, TlsServerConfig
+from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.limits.allow_list import networks
-from rocketpy.settings import format_settings, load_settings, setting_rows, settings_from_text
+from rocketpy.settings import load_settings, settings_from_text
 from rocketpy.store.disk.os_disk import OsDisk
 
-ROOT = Path(__file__).parents[2]
-CONF = ROOT / "conf" / "namesrv.conf"
-ALL = (NamesrvConfig(), default_server_config(), TlsServerConfig())
-GOLDEN = ROOT / "tests" / "golden" / "config" / "namesrv.properties"
+GOLDEN = Path(__file__).parents[1] / "golden" / "config" / "namesrv.properties"
 
 
 LEVELS: list[NamesrvConfig] = []
@@ -51,43 +46,6 @@ async def test_a_new_log_level_is_notified(tmp_path: Path) -> None:
     assert LEVELS == []
     await settings.update("logLevel=DEBUG")
     assert [each.log_level for each in LEVELS] == ["DEBUG"]
-
-
-def test_the_conf_file_documents_every_key_with_its_default_and_unit() -> None:
-    text = CONF.read_text()
-    blocks: dict[str, tuple[str, str]] = {}  # key -> value, the comment above it
-    comment = ""
-    for line in text.splitlines():
-        match = re.match(r"#([A-Za-z0-9.]+)=(.*)$", line)
-        if match:
-            assert match.group(1) not in blocks, f"{match.group(1)} is there twice"
-            blocks[match.group(1)] = (match.group(2), comment)
-        elif line.startswith("#"):
-            comment += line.removeprefix("#")
-        else:
-            comment = ""
-    rows = [*setting_rows(NamesrvConfig), *setting_rows(NettyServerConfig), *setting_rows(TlsServerConfig)]
-    assert sorted(blocks) == sorted(row.key for row in rows)
-    defaults = dict(line.split("=", 1) for line in format_settings(*ALL))
-    assert {key: value for key, (value, _) in blocks.items()} == defaults
-    for row in rows:
-        comment = re.sub(r"\s+", " ", blocks[row.key][1])
-        assert comment, f"{row.key} is not explained"
-        assert not row.unit or f"Unit: {row.unit}." in comment, f"the unit of {row.key} is {row.unit}"
-        assert (f"No effect here: {row.ignored}." in comment) == (row.ignored is not None), row.key
-
-
-def test_the_conf_file_as_it_is_changes_nothing() -> None:
-    loaded = load_settings(str(CONF), *ALL)
-    assert loaded.values == ALL
-    assert loaded.warnings == ()
-
-
-def test_the_conf_file_with_every_line_uncommented_is_the_default_too() -> None:
-    text = re.sub(r"^#([A-Za-z0-9.]+=)", r"\1", CONF.read_text(), flags=re.MULTILINE)
-    loaded = settings_from_text(text, "namesrv.conf", *ALL)
-    assert loaded.values == (NamesrvConfig(rocketmq_home=""), default_server_config(), TlsServerConfig())
-    assert loaded.warnings == ()
 
 
 def test_the_default_port_is_the_nameservers_own() -> None:
@@ -127,17 +85,6 @@ async def test_a_file_written_by_java_is_rewritten_to_equal_values(tmp_path: Pat
     assert sorted(path.read_text().splitlines()) == sorted(before.splitlines())
 
 
-async def test_an_update_keeps_comments_and_changes_known_keys_only(tmp_path: Path) -> None:
-    path = tmp_path / "n.conf"
-    path.write_text("# mine\norderMessageEnable = false\nforeign=1\n")
-    now = configuration(path, text=path.read_text())
-    assert await now.update("orderMessageEnable=true\nforeign=2") == []
-    assert now.namesrv.order_message_enable
-    assert path.read_text() == "# mine\norderMessageEnable=true\nforeign=2\n"
-    assert now.values()["foreign"] == "2"
-    assert now.values()["listenPort"] == "9876"
-
-
 async def test_a_latin1_file_is_not_spoilt_by_an_update(tmp_path: Path) -> None:
     path = tmp_path / "n.conf"
     path.write_bytes("# für alle\nforeign=é\n".encode("iso-8859-1"))
@@ -172,32 +119,6 @@ async def test_a_wrong_value_changes_nothing_at_all(tmp_path: Path, text: str) -
     assert not (tmp_path / "n.conf").exists()
 
 
-async def test_an_accepted_value_is_shown_with_the_one_in_force(tmp_path: Path) -> None:
-    """A get after a change shows the change, as Java's does; the value in force is another key of the same text."""
-    path = tmp_path / "n.conf"
-    now = configuration(path)
-    before = now.values()
-    assert await now.update("serverSocketBacklog=1\nclusterTest=true") == ["serverSocketBacklog"]
-    shown = now.values()
-    assert (shown["serverSocketBacklog"], shown["serverSocketBacklog.inForce"]) == ("1", "1024")
-    assert shown["clusterTest"] == "true"
-    assert shown.keys() - before.keys() == {"serverSocketBacklog.inForce"}
-    keys = list(shown)
-    assert keys.index("serverSocketBacklog.inForce") == keys.index("serverSocketBacklog") + 1
-    # But for the black list, of which RocketMQ refuses every mention.
-    whole = format_properties({key: value for key, value in shown.items() if key not in now.namesrv.black_list})
-    assert now.refused_key(whole) is None
-    assert await now.update(whole) == ["serverSocketBacklog"]
-    assert now.values() == shown
-    assert "inForce" not in path.read_text()
-    with pytest.raises(SettingsError, match=r"unknown key serverSocketBacklog\.inForce"):
-        await now.update("serverSocketBacklog.inForce=2")
-    await now.update("serverSocketBacklog=1024\nclusterTest=false")
-    assert now.values() == before
-    with pytest.raises(SettingsError, match=r"unknown key serverSocketBacklog\.inForce"):
-        await now.update("serverSocketBacklog.inForce=1024")
-
-
 @pytest.mark.parametrize("text", ["x", "10.0.0.1/8", "10.0.0.1;y", "10.0.0.0/33"])
 def test_an_allow_list_names_addresses_and_networks(text: str) -> None:
     allowed = NamesrvConfig(route_change_allow_list="10.0.0.1; 192.168.0.0/16 ;::1;").route_change_allow_list
@@ -222,15 +143,6 @@ async def test_no_request_changes_a_path_or_an_address(tmp_path: Path, key: str)
         await now.update(f"clusterTest=true\n{key}=1")
     assert now.values() == before
     assert not os.listdir(tmp_path)
-
-
-async def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    now = configuration(tmp_path / "file" / "n.conf")
-    before = now.values()
-    with pytest.raises(StoreError):
-        await now.update("clusterTest=true")
-    assert now.values() == before
 
 
 def test_the_refused_key_is_named(tmp_path: Path) -> None:

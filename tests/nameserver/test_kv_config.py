@@ -69,22 +69,6 @@ async def test_what_a_caller_gets_is_his(tmp_path: Path) -> None:
     assert kv_config.get("ns", "k") == "v"
 
 
-async def test_changes_at_the_same_time_all_survive(tmp_path: Path) -> None:
-    kv_config = manager(tmp_path / "kv.json")
-    async with trio.open_nursery() as nursery:
-        for number in range(20):
-            nursery.start_soon(kv_config.put, "ns", f"k{number}", "v")
-    assert len(loaded(tmp_path / "kv.json").namespace("ns") or {}) == 20
-
-
-async def test_a_file_that_cannot_be_written_leaves_the_table_as_it_was(tmp_path: Path) -> None:
-    kv_config = manager(tmp_path / "file" / "kv.json")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="file"):
-        await kv_config.put("ns", "k", "v")
-    assert kv_config.namespace("ns") is None
-
-
 def test_no_file_is_an_empty_table_and_so_is_null(tmp_path: Path) -> None:
     assert loaded(tmp_path / "none.json").statistics().namespaces == 0
     (tmp_path / "null.json").write_text("null\n")

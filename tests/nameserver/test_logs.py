@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.errors import StartError
 from rocketpy.nameserver.config import NamesrvConfig
 from rocketpy.nameserver.logs import CONCERNS, apply_log_level, configure_logging
 from tests.quiet_logs import restored_loggers
@@ -40,9 +39,3 @@ def test_the_level_may_change(capsys: pytest.CaptureFixture[str]) -> None:
     apply_log_level(NamesrvConfig(log_level="ERROR"))
     logging.getLogger("rocketpy.nameserver").warning("unheard")
     assert capsys.readouterr().err == ""
-
-
-def test_a_directory_that_cannot_be_is_an_error_of_the_start(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StartError, match="logDirectory"):
-        configure_logging(NamesrvConfig(log_directory=str(tmp_path / "file" / "logs")))

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,27 +49,11 @@ def process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
                 running.kill()
 
 
-def test_the_ready_file_has_the_port_while_it_serves(conf: Path, tmp_path: Path) -> None:
-    ready = tmp_path / "ready.json"
-    with process("-c", str(conf), "--ready-file", str(ready)) as running:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not ready.exists():
-            assert running.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        found = json.loads(ready.read_text())
-        assert (found["pid"], found["role"], found["bindAddress"]) == (running.pid, "nameserver", "127.0.0.1")
-        socket.create_connection(("127.0.0.1", found["listenPort"])).close()
-        running.terminate()
-        running.communicate(timeout=PATIENCE_SECONDS)
-    assert not ready.exists()
-
-
 def test_the_ready_line_is_alone_on_standard_output(conf: Path) -> None:
     with process("-c", str(conf), "--ready-file", "-") as running:
         assert running.stdout is not None
         found = json.loads(running.stdout.readline())
-        assert (found["pid"], found["role"]) == (running.pid, "nameserver")
+        assert (found["pid"], found["role"], found["bindAddress"]) == (running.pid, "nameserver", "127.0.0.1")
         socket.create_connection(("127.0.0.1", found["listenPort"])).close()
         running.terminate()
         stdout, stderr = running.communicate(timeout=PATIENCE_SECONDS)
@@ -79,8 +62,8 @@ def test_the_ready_line_is_alone_on_standard_output(conf: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_that_it_is_up_and_ends_cleanly(conf: Path, number: signal.Signals) -> None:
-    with process("-c", str(conf), "-n", "ignored:1") as running:
+def test_it_says_that_it_is_up_and_ends_cleanly(conf: Path, tmp_path: Path, number: signal.Signals) -> None:
+    with process("-c", str(conf), "-n", "ignored:1", "--log-directory", str(tmp_path / "logs")) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "The Name Server boot success. serializeType=JSON\n"
         line = running.stdout.readline()
@@ -90,6 +73,7 @@ def test_it_says_that_it_is_up_and_ends_cleanly(conf: Path, number: signal.Signa
             stdout, stderr = running.communicate(timeout=PATIENCE_SECONDS)
     assert (running.returncode, stdout) == (0, "")
     assert "Traceback" not in stderr
+    assert f"build: {BUILD}\n" in (tmp_path / "logs" / "namesrv.log").read_text()
 
 
 @pytest.mark.parametrize(
@@ -218,15 +202,6 @@ def test_a_build_that_is_not_there_is_one_sentence_and_status_2(
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", f"{build.fault}\n")
     assert build.fault.startswith("ROCKETPY_PURE")
-
-
-def test_the_log_says_which_build_runs(conf: Path, tmp_path: Path) -> None:
-    with process("-c", str(conf), "--log-directory", str(tmp_path / "logs")) as running:
-        assert running.stdout is not None
-        running.stdout.readline()
-        running.send_signal(signal.SIGTERM)
-        running.communicate(timeout=PATIENCE_SECONDS)
-    assert f"build: {BUILD}\n" in (tmp_path / "logs" / "namesrv.log").read_text()
 
 
 def test_tls_is_read_from_the_same_file_and_not_printed(conf: Path, capsys: pytest.CaptureFixture[str]) -> None:

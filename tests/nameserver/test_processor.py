@@ -149,13 +149,3 @@ async def test_random_bytes_as_a_body_are_answered_and_change_nothing(
     assert reply.remark is not None
     assert reply.remark.startswith("body: ")
     assert nameserver.everything() == before
-
-
-@pytest.mark.parametrize("code", [9998, 0, -1, 32767, RequestCode.SEND_MESSAGE])
-async def test_an_unknown_code_is_answered_and_noted_once(nameserver: NameserverOnBytes, code: int) -> None:
-    """Java's nameserver is silent, and its caller times out."""
-    for _ in range(2):
-        reply = await asked(nameserver, code)
-        assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        assert reply.remark == f" request type {int(code)} not supported"
-    assert nameserver.unsupported == [code]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import struct
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,8 +12,8 @@ from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.batch import BatchItem, decode_batch_body, encode_batch_body, split_batch_body
 from rocketpy.protocol.message import Message
 from rocketpy.protocol.properties import decode_properties, encode_properties
+from tests.recorded import VECTORS
 
-VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
 TEXTS = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1, max_size=20)
 MESSAGES = st.builds(
     Message,

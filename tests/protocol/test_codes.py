@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 from rocketpy.protocol.codes import (
     MQ_VERSION,
     PERM_INHERIT,
@@ -16,8 +13,7 @@ from rocketpy.protocol.codes import (
     ResponseCode,
     SerializeType,
 )
-
-VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
+from tests.recorded import VECTORS
 
 # 4.9.8 took this request away (it answered with every secret key); 4.9.7, where the vectors come from, still has it.
 ONLY_IN_4_9_7 = {"GET_BROKER_CLUSTER_ACL_CONFIG": 54}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import zlib
-from pathlib import Path
 
 import lz4.frame
 import pytest
@@ -21,8 +19,8 @@ from rocketpy.protocol.compression import (
     compression_type,
     decompress,
 )
+from tests.recorded import VECTORS
 
-VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
 ALL = list(CompressionType)
 BODY = b"compress me " * 300
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,12 +13,11 @@ from rocketpy.protocol.fast_path_headers import (
     decode_fast_pull,
     decode_fast_send,
 )
-from rocketpy.protocol.frame import FrameReader, decode_command
+from rocketpy.protocol.frame import decode_command
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader
 from rocketpy.protocol.headers.send import SendMessageRequestHeaderV2
-
-GOLDEN = Path(__file__).parents[1] / "golden" / "frames.jsonl.gz"
+from tests.recorded import requests_with_fields
 
 SEND_FIELDS = (
     *("producer_group", "topic", "default_topic", "default_topic_queue_nums", "queue_id"),
@@ -33,24 +29,9 @@ PULL_FIELDS = (
 )
 
 
-def headers(code: int) -> Iterator[bytes]:
-    """The JSON headers of recorded requests of a code that carry fields at all."""
-    with gzip.open(GOLDEN, "rt") as lines:
-        for line in lines:
-            frame = json.loads(line)
-            if frame["kind"] == "response" or frame["code"] != code or frame["serialize"] != "JSON":
-                continue
-            reader = FrameReader()
-            reader.receive(bytes.fromhex(frame["frame_hex"]))
-            parts = reader.next_frame()
-            assert parts is not None
-            if b'"extFields"' in parts[1]:
-                yield parts[1]
-
-
 def test_sends_agree() -> None:
     count = 0
-    for header in headers(RequestCode.SEND_MESSAGE_V2):
+    for header in requests_with_fields(RequestCode.SEND_MESSAGE_V2):
         fast = decode_fast_send(header)
         command = decode_command(0, header, None)
         generic = read_header(command, SendMessageRequestHeaderV2)
@@ -65,7 +46,7 @@ def test_sends_agree() -> None:
 
 def test_pulls_agree() -> None:
     count = 0
-    for header in headers(RequestCode.PULL_MESSAGE):
+    for header in requests_with_fields(RequestCode.PULL_MESSAGE):
         fast = decode_fast_pull(header)
         generic = read_header(decode_command(0, header, None), PullMessageRequestHeader)
         for name in PULL_FIELDS:

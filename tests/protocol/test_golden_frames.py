@@ -6,14 +6,9 @@ control) writes the fields of its two most frequent headers twice in a binary fr
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
-import attrs
 import pytest
 
 from rocketpy.errors import RequestError
@@ -33,9 +28,7 @@ from rocketpy.protocol.headers import (
     topic,
 )
 from rocketpy.protocol.headers.codec import read_header, wire_names, write_header
-
-GOLDEN = Path(__file__).parents[1] / "golden"
-VECTORS = json.loads((GOLDEN / "vectors.json").read_text())
+from tests.recorded import VECTORS, RecordedFrame, recorded_frames
 
 FRAMES = 4413
 WRITTEN_TWICE = {RequestCode.PULL_MESSAGE: 38, RequestCode.SEND_MESSAGE_V2: 4, RequestCode.SEND_BATCH_MESSAGE: 2}
@@ -138,53 +131,18 @@ SEND_CODES = {
 }
 
 
-@attrs.frozen
-class Recorded:
-    """One line of the recording."""
-
-    scenario: str
-    kind: str
-    code: int
-    code_name: str | None
-    request_code: int
-    serialize: str
-    frame: bytes
-
-    @property
-    def command(self) -> RemotingCommand:
-        return decode_frame(self.frame)
+def requests() -> Iterator[tuple[RecordedFrame, RemotingCommand]]:
+    return ((each, decode_frame(each.content)) for each in recorded_frames() if each.kind != "response")
 
 
-@cache
-def recorded() -> tuple[Recorded, ...]:
-    with gzip.open(GOLDEN / "frames.jsonl.gz", "rt") as lines:
-        rows = [json.loads(line) for line in lines]
-    return tuple(
-        Recorded(
-            row["scenario"],
-            row["kind"],
-            row["code"],
-            row["code_name"],
-            row["request_code"],
-            row["serialize"],
-            bytes.fromhex(row["frame_hex"]),
-        )
-        for row in rows
-    )
-
-
-def requests() -> Iterator[tuple[Recorded, RemotingCommand]]:
-    return ((row, row.command) for row in recorded() if row.kind != "response")
-
-
-def responses() -> Iterator[tuple[Recorded, RemotingCommand]]:
-    return ((row, row.command) for row in recorded() if row.kind == "response")
+def responses() -> Iterator[tuple[RecordedFrame, RemotingCommand]]:
+    return ((each, decode_frame(each.content)) for each in recorded_frames() if each.kind == "response")
 
 
 def test_every_frame_decodes_to_what_was_recorded_of_it() -> None:
-    assert len(recorded()) == FRAMES
-    for row in recorded():
-        command = row.command
+    assert len(recorded_frames()) == FRAMES
+    for row in recorded_frames():
+        command = decode_frame(row.content)
         assert command.code == row.code
         assert command.serialize_type.name == row.serialize
         assert command.is_response == (row.kind == "response")
@@ -198,13 +156,13 @@ def test_every_frame_decodes_to_what_was_recorded_of_it() -> None:
 
 def test_every_frame_is_written_again_byte_for_byte() -> None:
     written_twice: Counter[int] = Counter()
-    for row in recorded():
-        command = row.command
+    for row in recorded_frames():
+        command = decode_frame(row.content)
         again = encode_frame(command)
-        if again != row.frame:
+        if again != row.content:
             written_twice[row.code] += 1
             assert command.serialize_type == SerializeType.ROCKETMQ
-            assert len(again) < len(row.frame)
+            assert len(again) < len(row.content)
             assert decode_frame(again) == command
     assert written_twice == WRITTEN_TWICE
 

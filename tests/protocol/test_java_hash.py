@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy.protocol.java_hash import index_key_hash, java_hash, tags_code
+from tests.recorded import VECTORS
 
-VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
 STRINGS = [each for each in VECTORS["strings"] if each["string"] is not None]
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -20,8 +18,7 @@ from rocketpy.protocol.message_id import (
     month_of,
     uniq_key_timestamp_ms,
 )
-
-VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
+from tests.recorded import VECTORS
 
 
 def milliseconds(*date: int, zone: timezone | ZoneInfo = UTC) -> int:  # type: ignore[assignment]

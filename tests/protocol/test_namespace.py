@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from rocketpy.protocol.namespace import (
@@ -15,13 +12,12 @@ from rocketpy.protocol.namespace import (
     wrap_namespace,
     wrap_namespace_and_retry,
 )
-
-VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())["namespace"]
+from tests.recorded import VECTORS
 
 
 def test_every_recorded_answer_is_ours() -> None:
     compared = 0
-    for vector in VECTORS:
+    for vector in VECTORS["namespace"]:
         namespace, resource = vector["namespace"], vector["resource"]
         if resource is None:  # Java returns null for null
             continue
@@ -34,7 +30,7 @@ def test_every_recorded_answer_is_ours() -> None:
         if resource:
             assert wrap_namespace_and_retry(namespace, resource) == vector["wrap_and_retry"], vector
         compared += 1
-    assert (len(VECTORS), compared) == (80, 75)
+    assert (len(VECTORS["namespace"]), compared) == (80, 75)
 
 
 @pytest.mark.parametrize(

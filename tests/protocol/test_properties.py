@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +16,8 @@ from rocketpy.protocol.properties import (
     index_keys,
     index_keys_of,
 )
+from tests.recorded import VECTORS
 
-VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
 # What survives: neither separator, and something in name and value.
 PARTS = st.text(alphabet=st.characters(exclude_characters="\x01\x02"), min_size=1)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import json
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +15,7 @@ from rocketpy.protocol.signature import (
     signed_content,
 )
 from rocketpy.protocol.signing_key import SigningKey
-
-VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
+from tests.recorded import VECTORS
 
 
 def body_of(vector: dict[str, object]) -> bytes | None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from rocketpy.protocol.sysflag import (
@@ -19,8 +16,7 @@ from rocketpy.protocol.sysflag import (
     transaction_type,
     with_transaction_type,
 )
-
-VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "vectors.json").read_text())
+from tests.recorded import VECTORS
 
 
 @pytest.mark.parametrize("vector", VECTORS["pull_sys_flag"], ids=lambda vector: str(vector["flag"]))

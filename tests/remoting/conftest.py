@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import attrs
 import pytest
@@ -84,19 +85,21 @@ def server_config() -> NettyServerConfig:
 @pytest.fixture
 async def running(use_hub: bool, server_config: NettyServerConfig) -> AsyncIterator[Running]:
     program = Program()
-    listeners = await SocketNetwork().listen("127.0.0.1", 0)
-    server = RemotingServer(
-        listeners=listeners,
-        dispatcher=program.dispatcher,
-        config=server_config,
-        on_close=program.on_close,
-        use_hub=use_hub,
-    )
+    server = await bound_server(program.dispatcher, config=server_config, on_close=program.on_close, use_hub=use_hub)
     async with trio.open_nursery() as nursery:
-        await nursery.start(_run, server)
+        await nursery.start(server.run)
         yield Running(program, server, f"127.0.0.1:{server.port}")
         nursery.cancel_scope.cancel()
 
 
-async def _run(server: RemotingServer, *, task_status: trio.TaskStatus[None]) -> None:
-    await server.run(task_status=task_status)
+async def bound_server(
+    dispatcher: Dispatcher, *, use_hub: bool, config: NettyServerConfig | None = None, **options: Any
+) -> RemotingServer:
+    """Return a server that listens on a port of its own, and does not run yet."""
+    return RemotingServer(
+        listeners=await SocketNetwork().listen("127.0.0.1", 0),
+        dispatcher=dispatcher,
+        config=config or NettyServerConfig(),
+        use_hub=use_hub,
+        **options,
+    )

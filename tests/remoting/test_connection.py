@@ -73,6 +73,12 @@ def make_connection(
     return connection, transport
 
 
+@pytest.fixture
+def connection() -> Connection:
+    """A connection whose requests are echoed."""
+    return make_connection()[0]
+
+
 def sent(connection: Connection) -> list[RemotingCommand]:
     reader = FrameReader()
     reader.receive(connection.take_outgoing())
@@ -82,8 +88,7 @@ def sent(connection: Connection) -> list[RemotingCommand]:
     return commands
 
 
-def test_it_says_who_the_peer_is() -> None:
-    connection, _ = make_connection()
+def test_it_says_who_the_peer_is(connection: Connection) -> None:
     assert connection.peer == "10.1.2.3:4567"
     assert connection.born_host == bytes([10, 1, 2, 3]) + (4567).to_bytes(4, "big")
     assert repr(connection) == "<Connection 10.1.2.3:4567>"
@@ -101,9 +106,8 @@ def test_serving_stops_at_the_budget_and_says_that_more_may_wait() -> None:
     assert [c.opaque for c in sent(connection)] == [0, 1, 2, 3, 4]
 
 
-def test_slow_requests_leave_the_rest_for_the_next_slice() -> None:
+def test_slow_requests_leave_the_rest_for_the_next_slice(connection: Connection) -> None:
     """64 requests of a millisecond each must not be one turn: what was cut from the stream is kept, in order."""
-    connection, _ = make_connection()
     for number in range(6):
         connection.receive(encode_frame(RemotingCommand(code=ECHO, opaque=number)))
     time_is_up = iter([False, True, True, False])
@@ -119,20 +123,7 @@ def test_slow_requests_leave_the_rest_for_the_next_slice() -> None:
     assert connection.frames_received == 7
 
 
-def test_few_frames_that_a_slice_cuts_off_do_not_wait_for_the_peers_next_bytes() -> None:
-    """The budget was not reached, time was: there is more to serve all the same."""
-    connection, _ = make_connection()
-    for number in range(3):
-        connection.receive(encode_frame(RemotingCommand(code=ECHO, opaque=number)))
-    assert connection.serve(5, lambda: True)
-    assert [each.opaque for each in sent(connection)] == [0]
-    assert connection.serve(5, lambda: True)
-    connection.serve(5, lambda: False)
-    assert [each.opaque for each in sent(connection)] == [1, 2]
-
-
-def test_pieces_go_out_in_order_and_are_joined_up_to_a_size() -> None:
-    connection, _ = make_connection()
+def test_pieces_go_out_in_order_and_are_joined_up_to_a_size(connection: Connection) -> None:
     for frame in (b"aaa", b"bb", b"c" * 10, b"d"):
         connection.reply_frame(frame)
     assert connection.outgoing_size == 16
@@ -227,8 +218,7 @@ def test_a_fast_path_that_fails_is_answered_and_the_connection_lives() -> None:
         connection.serve(10)
 
 
-def test_what_the_socket_did_not_take_goes_out_first() -> None:
-    connection, _ = make_connection()
+def test_what_the_socket_did_not_take_goes_out_first(connection: Connection) -> None:
     connection.reply_frame(b"abcdef")
     connection.put_back_outgoing(connection.take_outgoing()[4:])
     connection.reply_frame(b"gh")
@@ -286,8 +276,7 @@ async def test_a_request_is_matched_by_opaque_and_flag() -> None:
     assert remarks == {39: "zero", 40: "one"}
 
 
-async def test_a_request_times_out(autojump_clock: trio.testing.MockClock) -> None:
-    connection, _ = make_connection()
+async def test_a_request_times_out(connection: Connection, autojump_clock: trio.testing.MockClock) -> None:
     with pytest.raises(RemotingTimeoutError, match=r"no answer from 10\.1\.2\.3:4567 to request code 40 in 3 s"):
         await connection.request(make_request(40), 3)
     connection.complete_request(RemotingCommand(code=0, flag=1, opaque=0))  # late

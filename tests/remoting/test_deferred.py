@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from rocketpy.protocol.codes import SerializeType
 from rocketpy.protocol.command import ONEWAY_FLAG, RemotingCommand
-from rocketpy.remoting.deferred import DEFERRED, Deferred, Owed
+from rocketpy.remoting.deferred import Owed
 from rocketpy.remoting.dispatch import Dispatcher
 from tests.remoting.test_connection import make_connection, sent
-
-
-def test_the_result_is_one_object_that_says_what_it_is() -> None:
-    assert isinstance(DEFERRED, Deferred)
-    assert repr(DEFERRED) == "DEFERRED"
-    assert not hasattr(DEFERRED, "__dict__")
 
 
 async def test_an_answer_that_comes_later_repeats_opaque_and_encoding_of_its_request() -> None:

@@ -6,12 +6,20 @@ import pytest
 
 from rocketpy.errors import DescriptorShortageError, DiskFullError, RequestError, ShortageError, StoreError
 from rocketpy.protocol.codes import ResponseCode
-from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.command import ONEWAY_FLAG, RemotingCommand, make_response
 from rocketpy.protocol.frame import FRAME_LENGTH_MAX, encode_frame
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED
 from rocketpy.remoting.dispatch import REMARK_LENGTH_MAX, Dispatcher, FastPath
 from tests.remoting.test_connection import make_connection, sent
+
+
+def dispatch(dispatcher: Dispatcher, *requests: RemotingCommand) -> tuple[list[RemotingCommand], Connection]:
+    """Dispatch requests of one connection; return the answers so far, and the connection."""
+    connection, _ = make_connection()
+    for request in requests:
+        dispatcher.dispatch(connection, 0, encode_frame(request)[8:], None)
+    return sent(connection), connection
 
 
 def test_a_code_has_one_processor() -> None:
@@ -28,10 +36,7 @@ def test_the_vip_port_refuses_the_configured_codes_and_shares_the_rest() -> None
     dispatcher.register_fast_path(310, lambda c, h, b: True)
     fast = dispatcher.without([11])
     assert list(fast.fast_paths) == [b'{"code":310,']
-    connection, _ = make_connection()
-    for code in (10, 11):
-        fast.dispatch(connection, 0, encode_frame(RemotingCommand(code=code, opaque=code))[8:], None)
-    ten, eleven = sent(connection)
+    (ten, eleven), _ = dispatch(fast, RemotingCommand(code=10), RemotingCommand(code=11))
     assert ten.code == 0
     assert eleven.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
@@ -40,12 +45,11 @@ def test_unknown_codes_are_cached_up_to_a_bound() -> None:
     """A peer that counts through all codes neither fills the log nor the memory."""
     seen: list[int] = []
     dispatcher = Dispatcher(unsupported_log=seen.append)
-    connection, _ = make_connection()
-    for code in (*range(2000, 4000), *range(2000, 4000)):
-        dispatcher.dispatch(connection, 0, encode_frame(RemotingCommand(code=code, flag=2))[8:], None)
+    codes = (*range(2000, 4000), *range(2000, 4000))
+    answers, _ = dispatch(dispatcher, *(RemotingCommand(code=code, flag=ONEWAY_FLAG) for code in codes))
     assert seen[:2000] == [*range(2000, 4000)]
     assert seen[2000:] == [*range(2000 + 1024, 4000)], "as many as the bound are remembered, and not reported again"
-    assert connection.outgoing_size == 0
+    assert answers == []
 
 
 def test_too_many_slow_commands_are_refused_as_busy() -> None:
@@ -102,20 +106,16 @@ async def test_a_shortage_refuses_one_request_with_its_cause(
 
 
 def test_a_deferral_is_counted() -> None:
-    connection, _ = make_connection()
     dispatcher = Dispatcher()
     dispatcher.register(10, lambda c, r: DEFERRED)
-    dispatcher.dispatch(connection, 0, encode_frame(RemotingCommand(code=10))[8:], None)
+    _, connection = dispatch(dispatcher, RemotingCommand(code=10))
     assert connection.deferred_count == 1
-    assert repr(DEFERRED) == "DEFERRED"
 
 
 def test_an_answer_that_no_frame_can_hold_is_an_error_answer() -> None:
-    connection, _ = make_connection()
     dispatcher = Dispatcher()
     dispatcher.register(10, lambda c, r: make_response(r, body=bytes(FRAME_LENGTH_MAX)))
-    dispatcher.dispatch(connection, 0, encode_frame(RemotingCommand(code=10, opaque=7))[8:], None)
-    (answer,) = sent(connection)
+    (answer,), _ = dispatch(dispatcher, RemotingCommand(code=10, opaque=7))
     assert (answer.opaque, answer.code) == (7, ResponseCode.SYSTEM_ERROR)
     assert answer.remark is not None
     assert "expected at most 16777216 bytes" in answer.remark
@@ -130,11 +130,10 @@ def test_a_request_that_is_not_allowed_reaches_nothing() -> None:
     """Unknown codes are refused too: an unknown peer does not even learn what is served."""
     dispatcher = Dispatcher(authorize=refuse_secrets)
     dispatcher.register(10, lambda c, r: make_response(r))
-    connection, _ = make_connection()
-    for code in (10, 9999):
-        for fields in (None, {"who": "friend"}):
-            dispatcher.dispatch(connection, 0, encode_frame(RemotingCommand(code, fields))[8:], None)
-    assert [(each.code, each.remark) for each in sent(connection)] == [
+    answers, _ = dispatch(
+        dispatcher, *(RemotingCommand(code, fields) for code in (10, 9999) for fields in (None, {"who": "friend"}))
+    )
+    assert [(each.code, each.remark) for each in answers] == [
         (1, "not for you"),
         (0, None),
         (1, "not for you"),
@@ -167,9 +166,8 @@ def test_a_fast_path_is_taken_only_after_its_guard() -> None:
 def test_the_vip_port_asks_the_same_questions() -> None:
     dispatcher = Dispatcher(authorize=refuse_secrets)
     dispatcher.register(10, lambda c, r: make_response(r))
-    connection, _ = make_connection()
-    dispatcher.without([11]).dispatch(connection, 0, encode_frame(RemotingCommand(10))[8:], None)
-    assert [each.remark for each in sent(connection)] == ["not for you"]
+    (answer,), _ = dispatch(dispatcher.without([11]), RemotingCommand(10))
+    assert answer.remark == "not for you"
 
 
 class Recorder:
@@ -197,9 +195,7 @@ def test_a_hook_sees_every_request_and_its_answer() -> None:
     dispatcher.register_rpc_hook(recorder)
     dispatcher.register_fast_path(311, lambda c, h, b: True)
     assert not dispatcher.fast_paths
-    connection, _ = make_connection()
-    for code in (10, 11, 12):
-        dispatcher.without([]).dispatch(connection, 0, encode_frame(RemotingCommand(code))[8:], None)
+    answers, _ = dispatch(dispatcher.without([]), *map(RemotingCommand, (10, 11, 12)))
     assert recorder.seen == [
         ("before", 10, None),
         ("after", 10, 0),
@@ -208,7 +204,7 @@ def test_a_hook_sees_every_request_and_its_answer() -> None:
         ("before", 12, None),
         ("after", 12, ResponseCode.NO_PERMISSION),
     ]
-    assert [each.code for each in sent(connection)] == [0, ResponseCode.NO_PERMISSION]
+    assert [each.code for each in answers] == [0, ResponseCode.NO_PERMISSION]
 
 
 async def test_a_hook_sees_the_answer_of_a_slow_command() -> None:
@@ -233,8 +229,5 @@ def test_a_remark_that_repeats_megabytes_is_cut() -> None:
 
     dispatcher = Dispatcher()
     dispatcher.register(310, refuse)
-    connection, _ = make_connection(dispatcher=dispatcher)
-    connection.receive(encode_frame(RemotingCommand(code=310)))
-    connection.serve(1)
-    (answer,) = sent(connection)
+    (answer,), _ = dispatch(dispatcher, RemotingCommand(code=310))
     assert answer.remark == "found " + "x" * (REMARK_LENGTH_MAX - 6) + "..."

@@ -12,13 +12,12 @@ import trio
 from rocketpy.errors import StoreError
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.frame import encode_frame
-from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.remoting.network import SocketNetwork
 from rocketpy.remoting.server import RemotingServer
 from tests.patience import PATIENCE_SECONDS
+from tests.remoting.conftest import bound_server
 from tests.remoting.test_server import Peer, ask
 
 SEND, DEFER, NOTIFY = 310, 11, 40
@@ -62,19 +61,6 @@ class Log:
         self.notify()
 
 
-async def open_servers(log: Log, *, use_hub: bool) -> list[RemotingServer]:
-    return [
-        RemotingServer(
-            listeners=await SocketNetwork().listen("127.0.0.1", 0),
-            dispatcher=dispatcher,
-            config=NettyServerConfig(),
-            on_close=log.on_close,
-            use_hub=use_hub,
-        )
-        for dispatcher in (log.dispatcher, log.dispatcher.without([DEFER]))
-    ]
-
-
 async def connect(server: RemotingServer) -> Peer:
     return Peer(await trio.open_tcp_stream("127.0.0.1", server.port))
 
@@ -88,10 +74,12 @@ async def answers_of(peer: Peer) -> list[int]:
     return opaques
 
 
-@pytest.mark.parametrize("use_hub", [True, False], ids=["hub", "stream"])
 async def test_no_peer_of_any_listener_is_answered_for_a_message_that_was_never_written(use_hub: bool) -> None:
     log = Log()
-    servers = await open_servers(log, use_hub=use_hub)
+    servers = [
+        await bound_server(dispatcher, on_close=log.on_close, use_hub=use_hub)
+        for dispatcher in (log.dispatcher, log.dispatcher.without([DEFER]))
+    ]
     heard: dict[str, list[int]] = {}
 
     async def listen(name: str, peer: Peer) -> None:

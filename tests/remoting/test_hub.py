@@ -19,7 +19,6 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.errors import StoreError
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting import hub as hub_module
@@ -35,6 +34,9 @@ from rocketpy.remoting.lull import LULL_SECONDS, SPIN_SECONDS
 from tests.forgotten import is_forgotten
 from tests.patience import PATIENCE_SECONDS, until, until_blocked
 from tests.remoting.stepping_clock import SteppingClock
+
+Allows = Callable[[bytes, tuple[str, int]], bool]
+"""Whether a connection is served, by its first byte and the address of its peer."""
 
 ECHO, DEFER = 1001, 1004
 SIZE = 1002
@@ -107,7 +109,7 @@ def a_world(
     limits: ConnectionLimits | None = None,
     *,
     end_burst: Callable[[], None] = no_hook,
-    allows: Callable[[bytes, tuple[str, int]], bool] | None = None,
+    allows: Allows | None = None,
     lull_seconds: float = 0.0,
     spin_seconds: float = 0.0,
     monotonic: Callable[[], float] = time.perf_counter,
@@ -150,6 +152,22 @@ async def running(world: World) -> AsyncIterator[World]:
         nursery.cancel_scope.cancel()
 
 
+@contextlib.asynccontextmanager
+async def a_running_world(
+    limits: ConnectionLimits | None = None, *, end_burst: Callable[[], None] = no_hook, allows: Allows | None = None
+) -> AsyncIterator[World]:
+    with a_world(limits, end_burst=end_burst, allows=allows) as world:
+        async with running(world):
+            yield world
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """A hub that runs, with the limits that it has by default."""
+    async with a_running_world() as running_world:
+        yield running_world
+
+
 def ask(code: int, opaque: int = 1, body: bytes | None = None) -> bytes:
     request = make_request(code, body=body)
     request.opaque = opaque
@@ -181,79 +199,54 @@ def is_at_end(peer: socket.socket) -> bool:
         return True
 
 
-def test_it_needs_epoll() -> None:
-    assert Hub.is_supported() == hasattr(select, "epoll")
-
-
-async def test_what_a_socket_does_not_take_waits_until_it_takes_more() -> None:
+async def test_what_a_socket_does_not_take_waits_until_it_takes_more(world: World) -> None:
     """Parts of a frame, nothing at all, and the rest: in order, and no send in between without a reason."""
-    with a_world() as world:
-        async with running(world):
-            peer, sock = world.connect(5, BlockingIOError(), 7)
-            peer.send(ask(ECHO, 1, b"first"))
-            (first,) = await answers(peer, 1)
-            assert first.body == b"first"
-            assert sock.given == sorted(sock.given, reverse=True)
-            assert len(sock.given) == 4
-            peer.send(ask(ECHO, 2, b"second"))
-            assert (await answers(peer, 1))[0].body == b"second"
+    peer, sock = world.connect(5, BlockingIOError(), 7)
+    peer.send(ask(ECHO, 1, b"first"))
+    (first,) = await answers(peer, 1)
+    assert first.body == b"first"
+    assert sock.given == sorted(sock.given, reverse=True)
+    assert len(sock.given) == 4
+    peer.send(ask(ECHO, 2, b"second"))
+    assert (await answers(peer, 1))[0].body == b"second"
 
 
-async def test_many_replies_to_a_peer_that_does_not_read_cost_no_send_and_no_copy_each() -> None:
+async def test_many_replies_to_a_peer_that_does_not_read_cost_no_send_and_no_copy_each(world: World) -> None:
     """Before, every one of them joined and gave the kernel all that waited: quadratic for one stalled consumer."""
-    with a_world() as world:
-        async with running(world):
-            peer, sock = world.connect(buffer=8192)
-            peer.send(ask(DEFER))
-            await until(lambda: world.deferred)
-            connection, _ = world.deferred[0]
-            frame = ask(40, body=bytes(50_000))
-            for _ in range(400):
-                connection.reply_frame(frame)
-                connection.flush()
-            assert len(sock.given) <= 3
-            assert sum(sock.given) < 4 * len(frame)
-            assert connection.outgoing_size > 390 * len(frame)
-            assert len(await answers(peer, 400)) == 400
-            # What is left of a piece is given again without a copy, but it is never more than a piece.
-            assert max(sock.given) <= hub_module.SEND_SIZE
+    peer, sock = world.connect(buffer=8192)
+    peer.send(ask(DEFER))
+    await until(lambda: world.deferred)
+    connection, _ = world.deferred[0]
+    frame = ask(40, body=bytes(50_000))
+    for _ in range(400):
+        connection.reply_frame(frame)
+        connection.flush()
+    assert len(sock.given) <= 3
+    assert sum(sock.given) < 4 * len(frame)
+    assert connection.outgoing_size > 390 * len(frame)
+    assert len(await answers(peer, 400)) == 400
+    # What is left of a piece is given again without a copy, but it is never more than a piece.
+    assert max(sock.given) <= hub_module.SEND_SIZE
 
 
-async def test_a_reply_longer_than_a_piece_arrives_whole() -> None:
-    with a_world() as world:
-        async with running(world):
-            peer, _ = world.connect(buffer=8192)
-            size = 3 * hub_module.SEND_SIZE
-            peer.send(ask(SIZE, 1, b"%d" % size) + ask(ECHO, 2, b"next"))
-            large, small = await answers(peer, 2)
-            assert large.body == bytes(size)
-            assert small.body == b"next"
+async def test_a_reply_longer_than_a_piece_arrives_whole(world: World) -> None:
+    peer, _ = world.connect(buffer=8192)
+    size = 3 * hub_module.SEND_SIZE
+    peer.send(ask(SIZE, 1, b"%d" % size) + ask(ECHO, 2, b"next"))
+    large, small = await answers(peer, 2)
+    assert large.body == bytes(size)
+    assert small.body == b"next"
 
 
 async def test_a_peer_that_does_not_read_is_not_served_further_and_goes_on_when_it_reads() -> None:
     """One chunk of requests may ask for a hundred times its size: only a slice of it is answered ahead."""
-    with a_world(ConnectionLimits(outgoing_bytes_pause=200_000, outgoing_bytes_max=20_000_000)) as world:
-        async with running(world):
-            peer, _ = world.connect(buffer=8192)
-            peer.send(b"".join(ask(SIZE, opaque, b"100000") for opaque in range(400)))
-            await until(lambda: not world.hub.connections[0].wants_reading)
-            await trio.testing.wait_all_tasks_blocked(0.01)
-            assert world.hub.connections[0].outgoing_size < 7_500_000
-            assert [each.opaque for each in await answers(peer, 400)] == list(range(400))
-
-
-async def test_a_failing_send_ends_its_connection_and_calls_nothing() -> None:
-    with a_world() as world:
-        async with running(world):
-            peer, _ = world.connect(ConnectionResetError())
-            good, _ = world.connect()
-            peer.send(ask(ECHO))
-            good.send(ask(ECHO, 2))
-            assert (await answers(good, 1))[0].opaque == 2
-            await until(lambda: is_at_end(peer))
-            assert [each.peer for each in world.ended] == ["10.0.0.1:1"]
-            world.hub.end(world.ended[0])  # again: nothing happens
-            assert len(world.ended) == 1
+    async with a_running_world(ConnectionLimits(outgoing_bytes_pause=200_000, outgoing_bytes_max=20_000_000)) as world:
+        peer, _ = world.connect(buffer=8192)
+        peer.send(b"".join(ask(SIZE, opaque, b"100000") for opaque in range(400)))
+        await until(lambda: not world.hub.connections[0].wants_reading)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert world.hub.connections[0].outgoing_size < 7_500_000
+        assert [each.opaque for each in await answers(peer, 400)] == list(range(400))
 
 
 @pytest.mark.parametrize("step", ["looking at the first byte", "reading", "watching"])
@@ -265,75 +258,32 @@ async def test_an_unforeseen_failure_ends_its_connection_only(step: str, caplog:
             raise KeyError("a bug")
         return True
 
-    with a_world(allows=allows) as world:
-        async with running(world):
-            bad, sock = world.connect(*([BlockingIOError()] if step == "watching" else []))
-            good, _ = world.connect()
-            if step == "reading":
-                sock.fails_to_read = True
-            elif step == "watching":
-                sock.before_send = sock.close  # epoll no longer knows the descriptor that is to wait for EPOLLOUT
-            bad.send(ask(ECHO))
-            good.send(ask(ECHO, 2))
-            assert (await answers(good, 1))[0].opaque == 2
-            await until(lambda: is_at_end(bad))
-            assert [each.peer for each in world.ended] == ["10.0.0.1:1"]
-            assert "failed unexpectedly" in caplog.text
+    async with a_running_world(allows=allows) as world:
+        bad, sock = world.connect(*([BlockingIOError()] if step == "watching" else []))
+        good, _ = world.connect()
+        if step == "reading":
+            sock.fails_to_read = True
+        elif step == "watching":
+            sock.before_send = sock.close  # epoll no longer knows the descriptor that is to wait for EPOLLOUT
+        bad.send(ask(ECHO))
+        good.send(ask(ECHO, 2))
+        assert (await answers(good, 1))[0].opaque == 2
+        await until(lambda: is_at_end(bad))
+        assert [each.peer for each in world.ended] == ["10.0.0.1:1"]
+        assert "failed unexpectedly" in caplog.text
 
 
-async def test_a_store_failure_in_any_step_ends_the_hub() -> None:
-    with a_world() as world:
-
-        def fail(connection: Connection, request: RemotingCommand) -> None:
-            raise StoreError("gone", path="p")
-
-        world.dispatcher.register(7, fail)
-        peer, _ = world.connect()
-        peer.send(ask(7))
-        with pytest.raises(BaseExceptionGroup) as caught:
-            async with running(world):
-                await trio.sleep_forever()
-        assert caught.group_contains(StoreError)
-        assert is_at_end(peer)
-
-
-async def test_garbage_after_whole_requests_is_refused_after_they_are_answered() -> None:
-    with a_world() as world:
-        async with running(world):
-            peer, _ = world.connect()
-            peer.send(ask(ECHO, 1) + ask(ECHO, 2) + b"\xff\xff\xff\xff\xff\xff\xff\xff")
-            assert [each.opaque for each in await answers(peer, 2)] == [1, 2]
-            await until(lambda: is_at_end(peer))
-
-
-async def test_a_peer_that_ends_before_its_first_byte_is_forgotten() -> None:
-    with a_world() as world:
-        async with running(world):
-            peer, sock = world.connect()
-            reference = weakref.ref(sock)
-            del sock
-            await until(lambda: world.hub.connections)
-            assert not is_forgotten(reference)
-            peer.close()
-            await until(lambda: len(world.ended) == 1)
-            world.ended.clear()
-            assert world.hub.connections == []
-            await until(lambda: is_forgotten(reference))
-
-
-async def test_the_first_byte_decides_what_serves_a_connection() -> None:
-    with a_world() as world:
-        async with running(world):
-            tls, taken = world.connect()
-            refused, _ = world.connect()
-            world.refused_bytes.add(b"G")
-            tls.send(b"\x16\x03\x01")
-            refused.send(b"GET / HTTP/1.1\r\n\r\n")
-            await until(lambda: world.taken_for_tls and len(world.ended) == 1)
-            assert world.taken_for_tls == [taken]
-            assert taken.recv(3) == b"\x16\x03\x01", "the byte was looked at and left where it is"
-            assert [each.peer for each in world.ended] == ["10.0.0.1:2"], "what goes to TLS has not ended"
-            assert world.hub.connections == []
+async def test_a_peer_that_ends_before_its_first_byte_is_forgotten(world: World) -> None:
+    peer, sock = world.connect()
+    reference = weakref.ref(sock)
+    del sock
+    await until(lambda: world.hub.connections)
+    assert not is_forgotten(reference)
+    peer.close()
+    await until(lambda: len(world.ended) == 1)
+    world.ended.clear()
+    assert world.hub.connections == []
+    await until(lambda: is_forgotten(reference))
 
 
 async def test_ready_peers_that_had_to_wait_come_first_in_the_next_turn() -> None:
@@ -365,56 +315,37 @@ async def test_ready_peers_that_had_to_wait_come_first_in_the_next_turn() -> Non
 
 
 async def test_a_send_between_turns_counts_as_activity_of_its_own_time(
-    mock_clock: trio.testing.MockClock,
+    world: World, mock_clock: trio.testing.MockClock
 ) -> None:
     """The hub may have slept for long when a service sends: the connection was active then, not at the last turn."""
-    with a_world() as world:
-        async with running(world):
-            mock_clock.jump(50)
-            peer, _ = world.connect()
-            peer.send(ask(DEFER))
-            await until_blocked(lambda: world.deferred)
-            (connection,) = world.hub.connections
-            assert connection.last_active == 50
-            mock_clock.jump(100)
-            connection.reply_frame(b"late")
-            connection.flush()
-            assert connection.last_active == 150
-            mock_clock.jump(100)
-            connection.flush()
-            assert connection.last_active == 150, "nothing was sent"
+    mock_clock.jump(50)
+    peer, _ = world.connect()
+    peer.send(ask(DEFER))
+    await until_blocked(lambda: world.deferred)
+    (connection,) = world.hub.connections
+    assert connection.last_active == 50
+    mock_clock.jump(100)
+    connection.reply_frame(b"late")
+    connection.flush()
+    assert connection.last_active == 150
+    mock_clock.jump(100)
+    connection.flush()
+    assert connection.last_active == 150, "nothing was sent"
 
 
 # ---- events of a socket ----------------------------------------------------------------------------------------------
 
 
-async def test_a_full_socket_is_not_sent_to_again_before_epoll_reports_it_writable() -> None:
+async def test_a_full_socket_is_not_sent_to_again_before_epoll_reports_it_writable(world: World) -> None:
     """EPOLLOUT is what resumes a partial send: without it there is one attempt, however often a service flushes."""
-    with a_world() as world:
-        async with running(world):
-            peer, sock = world.connect(1000, BlockingIOError(), BlockingIOError())
-            peer.send(ask(SIZE, 1, b"5000"))
-            (answer,) = await answers(peer, 1)
-            assert answer.body == bytes(5000)
-            assert len(sock.given) == 4, "one send per EPOLLOUT: 1000 bytes, twice nothing, the rest"
-            (connection,) = world.hub.connections
-            connection.flush()
-            assert len(sock.given) == 4, "nothing is queued, so nothing is sent"
-
-
-async def test_a_peer_waits_for_epollout_while_others_are_served() -> None:
-    with a_world() as world:
-        async with running(world):
-            slow, _ = world.connect(buffer=8192)
-            fast, _ = world.connect()
-            slow.send(ask(SIZE, 1, b"500000"))
-            await until(lambda: world.hub.connections[0].outgoing_size)
-            for opaque in range(5):
-                fast.send(ask(ECHO, opaque))
-                assert (await answers(fast, 1))[0].opaque == opaque
-            assert world.hub.connections[0].outgoing_size > 0
-            assert (await answers(slow, 1))[0].body == bytes(500_000)
-            assert world.hub.connections[0].outgoing_size == 0
+    peer, sock = world.connect(1000, BlockingIOError(), BlockingIOError())
+    peer.send(ask(SIZE, 1, b"5000"))
+    (answer,) = await answers(peer, 1)
+    assert answer.body == bytes(5000)
+    assert len(sock.given) == 4, "one send per EPOLLOUT: 1000 bytes, twice nothing, the rest"
+    (connection,) = world.hub.connections
+    connection.flush()
+    assert len(sock.given) == 4, "nothing is queued, so nothing is sent"
 
 
 async def test_requests_sent_just_before_the_peer_closes_are_served() -> None:
@@ -434,15 +365,25 @@ async def test_requests_sent_just_before_the_peer_closes_are_served() -> None:
         assert seen == [1, 2]
 
 
-async def test_half_a_request_at_the_end_of_a_connection_is_dropped() -> None:
-    with a_world() as world:
+async def test_what_a_connection_had_left_to_serve_when_it_ended_is_not_served() -> None:
+    """Its owner has been told that it has ended: a heartbeat served now would keep a client that is gone."""
+    served: list[int] = []
+
+    def note(connection: Connection, request: RemotingCommand) -> None:
+        served.append(request.opaque)
+
+    def end_all() -> None:
+        for connection in world.hub.connections if served else ():
+            connection.close()
+
+    with a_world(end_burst=end_all, monotonic=lambda: 0.0) as world:
+        world.dispatcher.register(9, note)
+        peer, _ = world.connect()
+        peer.send(ask(9) * (2 * hub_module.SLICE_FRAMES))
         async with running(world):
-            peer, _ = world.connect()
-            peer.send(ask(ECHO, 1) + ask(ECHO, 2)[:-1])
-            assert [each.opaque for each in await answers(peer, 1)] == [1]
-            peer.shutdown(socket.SHUT_WR)
-            await until(lambda: is_at_end(peer))
-            assert len(world.ended) == 1
+            await until(lambda: world.ended)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+    assert len(served) == hub_module.SLICE_FRAMES
 
 
 async def test_ending_the_hub_closes_every_connection() -> None:
@@ -485,77 +426,68 @@ async def test_a_socket_that_takes_bytes_again_takes_no_answer_of_the_open_burst
 @pytest.mark.parametrize(
     "failure", [ConnectionResetError(104, "reset"), BrokenPipeError(32, "pipe"), OSError(110, "timed out")], ids=repr
 )
-async def test_a_write_that_fails_after_part_of_a_reply_ends_the_connection(failure: OSError) -> None:
+async def test_a_write_that_fails_after_part_of_a_reply_ends_the_connection(world: World, failure: OSError) -> None:
     """The reset is found by EPOLLOUT, in a turn that serves another peer: that one's reply still leaves."""
-    with a_world() as world:
-        async with running(world):
-            peer, sock = world.connect(10, failure)
-            good, _ = world.connect()
-            peer.send(ask(SIZE, 1, b"1000"))
-            good.send(ask(ECHO, 2))
-            assert (await answers(good, 1))[0].opaque == 2
-            await until(lambda: world.ended)
-            assert world.ended[0].is_closed
-            assert world.ended[0].outgoing_size == 0
-            assert len(sock.given) == 2
-            world.ended[0].reply_frame(b"late")
-            assert world.ended[0].dropped_replies == 1
-            good.send(ask(ECHO, 3))
-            assert (await answers(good, 1))[0].opaque == 3
+    peer, sock = world.connect(10, failure)
+    good, _ = world.connect()
+    peer.send(ask(SIZE, 1, b"1000"))
+    good.send(ask(ECHO, 2))
+    assert (await answers(good, 1))[0].opaque == 2
+    await until(lambda: world.ended)
+    assert world.ended[0].is_closed
+    assert world.ended[0].outgoing_size == 0
+    assert len(sock.given) == 2
+    world.ended[0].reply_frame(b"late")
+    assert world.ended[0].dropped_replies == 1
+    good.send(ask(ECHO, 3))
+    assert (await answers(good, 1))[0].opaque == 3
 
 
-async def test_a_reset_found_by_a_service_between_turns_ends_the_connection_once() -> None:
+async def test_a_reset_found_by_a_service_between_turns_ends_the_connection_once(world: World) -> None:
     """A notification flushes outside a burst; the hub's own turn then must not meet the closed socket."""
-    with a_world() as world:
-        async with running(world):
-            peer, _ = world.connect(ConnectionResetError())
-            peer.send(ask(DEFER))
-            await until(lambda: world.deferred)
-            connection, _ = world.deferred[0]
-            connection.oneway(make_request(40))
-            assert connection.is_closed
-            assert world.ended == [connection]
-            connection.oneway(make_request(40))
-            connection.close()
-            await trio.testing.wait_all_tasks_blocked(0.01)
-            assert world.ended == [connection]
+    peer, _ = world.connect(ConnectionResetError())
+    peer.send(ask(DEFER))
+    await until(lambda: world.deferred)
+    connection, _ = world.deferred[0]
+    connection.oneway(make_request(40))
+    assert connection.is_closed
+    assert world.ended == [connection]
+    connection.oneway(make_request(40))
+    connection.close()
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert world.ended == [connection]
 
 
 # ---- a peer that does not read ---------------------------------------------------------------------------------------
 
 
-async def test_above_the_limit_of_unread_bytes_the_connection_is_closed(caplog: pytest.LogCaptureFixture) -> None:
-    """Only deferred replies get past the pause: they answer requests that were read long before."""
-    with a_world(ConnectionLimits(outgoing_bytes_pause=50_000, outgoing_bytes_max=300_000)) as world:
-        async with running(world):
-            peer, _ = world.connect(buffer=8192)
-            peer.send(ask(DEFER))
-            await until(lambda: world.deferred)
-            connection, _ = world.deferred[0]
-            frame = ask(40, body=bytes(100_000))
-            while not connection.is_closed:
-                assert connection.outgoing_size <= 300_000
-                connection.reply_frame(frame)
-                connection.flush()
-            assert world.ended == [connection]
-            assert "10.0.0.1:1 does not read its replies" in caplog.text
-
-
 async def test_a_paused_peer_is_not_read_and_read_again_once_it_reads() -> None:
     """Between pause and limit nothing ends: a request sent meanwhile is only served later."""
-    with a_world(ConnectionLimits(outgoing_bytes_pause=50_000)) as world:
-        async with running(world):
-            peer, _ = world.connect(buffer=8192)
-            peer.send(ask(SIZE, 1, b"500000"))
-            await until(lambda: world.hub.connections[0].outgoing_size)
-            (connection,) = world.hub.connections
-            peer.send(ask(ECHO, 2))
-            await trio.testing.wait_all_tasks_blocked(0.01)
-            assert connection.frames_received == 1
-            assert not connection.wants_reading
-            assert [each.opaque for each in await answers(peer, 2)] == [1, 2]
-            assert connection.frames_received == 2
-            assert connection.wants_reading
+    async with a_running_world(ConnectionLimits(outgoing_bytes_pause=50_000)) as world:
+        peer, _ = world.connect(buffer=8192)
+        peer.send(ask(SIZE, 1, b"500000"))
+        await until(lambda: world.hub.connections[0].outgoing_size)
+        (connection,) = world.hub.connections
+        peer.send(ask(ECHO, 2))
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert connection.frames_received == 1
+        assert not connection.wants_reading
+        assert [each.opaque for each in await answers(peer, 2)] == [1, 2]
+        assert connection.frames_received == 2
+        assert connection.wants_reading
+
+
+async def test_a_peer_over_the_pause_is_served_on_when_one_send_takes_all_its_replies() -> None:
+    """Its socket never was full, so no EPOLLOUT comes that could resume it."""
+    async with a_running_world(ConnectionLimits(outgoing_bytes_pause=100)) as world:
+        peer, sock = world.connect()
+        count = 2 * hub_module.SLICE_FRAMES
+        peer.send(b"".join(ask(ECHO, opaque) for opaque in range(count)))
+        await until(lambda: world.hub.connections)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert world.hub.connections[0].frames_received == count
+        assert [each.opaque for each in await answers(peer, count)] == list(range(count))
+        assert len(sock.given) > 1, "a send for each slice"
 
 
 # ---- fair slices -----------------------------------------------------------------------------------------------------
@@ -752,25 +684,21 @@ async def test_a_tls_hello_is_handed_over_unread_however_little_of_it_has_arrive
             assert world.ended == []
 
 
-async def test_a_refused_first_byte_gets_no_answer() -> None:
-    with a_world() as world:
-        async with running(world):
-            peer, sock = world.connect()
-            world.refused_bytes.add(b"\0")
-            peer.send(ask(ECHO))
-            await until(lambda: is_at_end(peer))
-            assert sock.given == []
-            assert len(world.ended) == 1
+async def test_a_refused_first_byte_gets_no_answer(world: World) -> None:
+    peer, sock = world.connect()
+    world.refused_bytes.add(b"\0")
+    peer.send(ask(ECHO))
+    await until(lambda: is_at_end(peer))
+    assert sock.given == []
+    assert len(world.ended) == 1
 
 
-async def test_the_first_byte_is_looked_at_once() -> None:
+async def test_the_first_byte_is_looked_at_once(world: World) -> None:
     """A later 0x16 is a byte of a frame: only a new connection is asked."""
-    with a_world() as world:
-        async with running(world):
-            peer, _ = world.connect()
-            peer.send(ask(ECHO, 1))
-            assert (await answers(peer, 1))[0].opaque == 1
-            world.refused_bytes.add(b"\0")  # the first byte of every frame
-            peer.send(ask(ECHO, 2, b"\x16\x03\x01"))
-            assert (await answers(peer, 1))[0].body == b"\x16\x03\x01"
-            assert world.taken_for_tls == []
+    peer, _ = world.connect()
+    peer.send(ask(ECHO, 1))
+    assert (await answers(peer, 1))[0].opaque == 1
+    world.refused_bytes.add(b"\0")  # the first byte of every frame
+    peer.send(ask(ECHO, 2, b"\x16\x03\x01"))
+    assert (await answers(peer, 1))[0].body == b"\x16\x03\x01"
+    assert world.taken_for_tls == []

@@ -70,8 +70,9 @@ class TestIdleConnections:
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert running.server.statistics().idle_closed_count == 0
         mock_clock.jump(21)
-        assert await peer.stream.receive_some(1) == b""
+        await trio.testing.wait_all_tasks_blocked(0.01)
         assert running.server.statistics().idle_closed_count == 1
+        assert await peer.stream.receive_some(1) == b""
 
 
 class TestDeferredReplies:
@@ -103,7 +104,9 @@ class TestUnreadReplies:
             server_socket_snd_buf_size=4096,
         )
 
-    async def test_a_peer_that_does_not_read_is_not_read_and_then_closed(self, running: Running) -> None:
+    async def test_a_peer_that_does_not_read_is_not_read_and_then_closed(
+        self, running: Running, caplog: pytest.LogCaptureFixture
+    ) -> None:
         peer = await connect(running)
         await peer.send(make_request(DEFER), make_request(ECHO))
         await peer.answer()
@@ -119,6 +122,7 @@ class TestUnreadReplies:
             assert connection.wants_reading == (connection.outgoing_size <= 10_000)
         assert connection.is_closed
         assert 40_000 < largest <= 50_000
+        assert f"{connection.peer} does not read its replies" in caplog.text
 
 
 async def test_how_long_connecting_may_take(

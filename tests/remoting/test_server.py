@@ -16,16 +16,15 @@ import trio.testing
 
 from rocketpy.errors import StoreError
 from rocketpy.protocol.codes import ResponseCode, SerializeType
-from rocketpy.protocol.command import RemotingCommand, make_request, make_response
+from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.config import NettyServerConfig, TlsMode, TlsServerConfig
-from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.limits.connection_budget import ConnectionBudget
-from rocketpy.remoting.network import Address, SocketNetwork
+from rocketpy.remoting.network import Address
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls.contexts import ServerTls
 from tests.patience import PATIENCE_SECONDS, until, until_blocked
-from tests.remoting.conftest import BUG, DEFER, ECHO, REFUSE, SLOW, STORE_FAILURE, Program, Running
+from tests.remoting.conftest import BUG, DEFER, ECHO, REFUSE, SLOW, STORE_FAILURE, Program, Running, bound_server
 
 
 class Peer:
@@ -280,20 +279,10 @@ class TestSharedBudget:
         await served(running)
 
 
-@pytest.mark.parametrize("use_hub", [True, False])
 async def test_two_listeners_of_a_program_share_their_connections(use_hub: bool) -> None:
     program = Program()
     budget = ConnectionBudget(2, 2)
-    servers = [
-        RemotingServer(
-            listeners=await SocketNetwork().listen("127.0.0.1", 0),
-            dispatcher=program.dispatcher,
-            config=NettyServerConfig(),
-            budget=budget,
-            use_hub=use_hub,
-        )
-        for _ in range(2)
-    ]
+    servers = [await bound_server(program.dispatcher, budget=budget, use_hub=use_hub) for _ in range(2)]
     async with trio.open_nursery() as nursery:
         both = [Running(program, server, f"127.0.0.1:{server.port}") for server in servers]
         for server in servers:
@@ -426,16 +415,10 @@ class TestSlowFrames:
         assert (await busy.answer()).opaque == 1
 
 
-@pytest.mark.parametrize("use_hub", [True, False])
 async def test_without_a_descriptor_peers_are_refused_and_the_server_goes_on(use_hub: bool) -> None:
     """Waiting peers are closed at once, and the listener, which stays readable, does not cause a busy loop."""
     program = Program()
-    server = RemotingServer(
-        listeners=await SocketNetwork().listen("127.0.0.1", 0),
-        dispatcher=program.dispatcher,
-        config=NettyServerConfig(),
-        use_hub=use_hub,
-    )
+    server = await bound_server(program.dispatcher, use_hub=use_hub)
     running = Running(program, server, f"127.0.0.1:{server.port}")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.ExitStack() as sockets:
@@ -560,16 +543,10 @@ async def test_without_sockets_a_server_that_demands_tls_refuses_all_and_keeps_n
         assert server.statistics().refused_count == 0
 
 
-@pytest.mark.parametrize("use_hub", [True, False])
 async def test_a_store_failure_ends_the_server(use_hub: bool) -> None:
     """It is not answered: a broker whose disk fails stops, it does not carry on."""
     program = Program()
-    server = RemotingServer(
-        listeners=await SocketNetwork().listen("127.0.0.1", 0),
-        dispatcher=program.dispatcher,
-        config=NettyServerConfig(),
-        use_hub=use_hub,
-    )
+    server = await bound_server(program.dispatcher, use_hub=use_hub)
     port = server.port
 
     async def provoke() -> None:
@@ -582,129 +559,3 @@ async def test_a_store_failure_ends_the_server(use_hub: bool) -> None:
             nursery.start_soon(server.run)
             nursery.start_soon(provoke)
     assert caught.group_contains(StoreError)
-
-
-async def test_fairness_a_timer_is_on_time_while_one_peer_floods(running: Running) -> None:
-    """Frames of one connection are served in slices, with other tasks in between."""
-    peer = await connect(running)
-    flood = b"".join(encode_frame(ask(ECHO, opaque)) for opaque in range(20_000))
-    late: list[float] = []
-
-    async def drain() -> None:
-        for _ in range(20_000):
-            await peer.answer()
-
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(drain)
-            nursery.start_soon(peer.stream.send_all, flood)
-            await until(lambda: running.server.connections)
-            while running.server.connections and running.server.connections[0].frames_received < 20_000:
-                due = trio.current_time() + 0.001
-                await trio.sleep_until(due)
-                late.append(trio.current_time() - due)
-    assert len(late) > 10
-
-
-class TestIdle:
-    """Nothing in either direction for the idle time closes a connection."""
-
-    @pytest.fixture
-    def server_config(self) -> NettyServerConfig:
-        return NettyServerConfig(server_channel_max_idle_time_seconds=120)
-
-    async def test_an_idle_connection_is_closed_after_its_time(
-        self, running: Running, mock_clock: trio.testing.MockClock
-    ) -> None:
-        peer = await connect(running)
-        await peer.send(ask(ECHO, 1))
-        assert await peer.stream.receive_some(65536)
-        await trio.testing.wait_all_tasks_blocked(0.01)
-        for seconds, connections in ((60, 1), (59, 1), (12, 0)):
-            mock_clock.jump(seconds)
-            await trio.testing.wait_all_tasks_blocked(0.01)
-            assert len(running.server.connections) == connections
-        assert running.server.statistics().idle_closed_count == 1
-
-
-async def test_fairness_no_connection_waits_while_others_keep_the_hub_busy(running: Running) -> None:
-    """Each flooding peer alone fills a slice; the others must move on all the same."""
-    peers = [await connect(running) for _ in range(4)]
-    flood = b"".join(encode_frame(ask(ECHO, opaque, body=b"x" * 500)) for opaque in range(4000))
-    answered = [0] * len(peers)
-    when_first_was_done: list[int] = []
-
-    async def use(index: int) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(peers[index].stream.send_all, flood)
-            for _ in range(4000):
-                await peers[index].answer()
-                answered[index] += 1
-        if not when_first_was_done:
-            when_first_was_done.extend(answered)
-
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with trio.open_nursery() as nursery:
-            for index in range(len(peers)):
-                nursery.start_soon(use, index)
-    assert min(when_first_was_done) > 2000
-
-
-@pytest.mark.parametrize("use_hub", [True, False], ids=["hub", "stream"])
-async def test_a_thousand_members_that_reset_at_once_end_nothing_else(use_hub: bool) -> None:
-    """The end of one notifies the others, whose sockets are gone too: that was a recursion, and the end of a broker."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    count = min(1000, (hard - 200) // 2)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2 * count + 200)), hard))
-    members: dict[Connection, None] = {}
-    ended: list[Connection] = []
-    notified = 0
-    depth = deepest = 0
-
-    def register(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        members[connection] = None
-        return make_response(request)
-
-    def on_close(connection: Connection) -> None:
-        nonlocal depth, deepest, notified
-        depth += 1
-        deepest = max(deepest, depth)
-        ended.append(connection)
-        members.pop(connection, None)
-        for member in list(members):
-            if not member.is_closed:
-                notified += 1
-                member.oneway(make_request(40, oneway=True))
-        depth -= 1
-
-    program = Program()
-    program.dispatcher.register(34, register)
-    server = RemotingServer(
-        listeners=await SocketNetwork().listen("127.0.0.1", 0),
-        dispatcher=program.dispatcher,
-        config=NettyServerConfig(),
-        on_close=on_close,
-        use_hub=use_hub,
-    )
-    running = Running(program, server, f"127.0.0.1:{server.port}")
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server.run)
-        bystander = await served(running)
-        peers = [await connect(running) for _ in range(count)]
-        for peer in peers:
-            await peer.send(ask(34, 1))
-        await until(lambda: len(members) == count)
-        for peer in peers:
-            assert (await peer.answer()).opaque == 1
-            peer.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        for peer in peers:
-            peer.stream.socket.close()
-        await until(lambda: len(ended) == count)
-        await bystander.send(ask(ECHO, 7))
-        assert (await bystander.answer()).opaque == 7
-        nursery.cancel_scope.cancel()
-    assert deepest == 1
-    assert len(set(ended[:count])) == count
-    if use_hub:
-        assert notified < 3 * count, "a dead member is found once, and is not notified again"
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

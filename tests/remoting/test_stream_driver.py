@@ -10,7 +10,6 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.errors import StoreError
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.frame import FrameReader, decode_command, decode_frame, encode_frame
 from rocketpy.remoting.config import ConnectionLimits
@@ -21,7 +20,7 @@ from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.stream_driver import FAREWELL_SECONDS, SLICE_FRAMES, WRITE_SIZE, StreamDriver
 
-ECHO, SIZE, DEFER, NOTE, STORE_FAILURE, BUG = 1, 2, 4, 5, 7, 8
+ECHO, SIZE, DEFER, NOTE, BUG = 1, 2, 4, 5, 8
 GARBAGE = b"\xff" * 8
 
 
@@ -84,12 +83,6 @@ class World:
 
 
 def a_dispatcher(deferred: list[tuple[Connection, RemotingCommand]], noted: list[str]) -> Dispatcher:
-    breaks: list[bool] = []
-
-    def end_burst() -> None:
-        if breaks:
-            raise StoreError("the disk is gone", path="commitlog/0")
-
     def defer(connection: Connection, request: RemotingCommand) -> Deferred:
         deferred.append((connection, request))
         return DEFERRED
@@ -97,15 +90,11 @@ def a_dispatcher(deferred: list[tuple[Connection, RemotingCommand]], noted: list
     def note(connection: Connection, request: RemotingCommand) -> None:
         noted.append(connection.peer)
 
-    def fail(connection: Connection, request: RemotingCommand) -> None:
-        breaks.append(True)
-
-    dispatcher = Dispatcher(end_burst=end_burst)
+    dispatcher = Dispatcher()
     dispatcher.register(ECHO, lambda c, r: make_response(r, body=r.body))
     dispatcher.register(SIZE, lambda c, r: make_response(r, body=bytes(int(r.body or b"0"))))
     dispatcher.register(DEFER, defer)
     dispatcher.register(NOTE, note)
-    dispatcher.register(STORE_FAILURE, fail)
     dispatcher.register(BUG, lambda c, r: make_response(r, remark=5))  # type: ignore[arg-type]
     return dispatcher
 
@@ -129,6 +118,13 @@ async def a_world(limits: ConnectionLimits | None = None, incoming_max: int = 1 
         nursery.cancel_scope.cancel()
 
 
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """A driver with the limits that it has by default."""
+    async with a_world() as opened:
+        yield opened
+
+
 def ask(code: int, opaque: int = 1, body: bytes | None = None) -> bytes:
     request = make_request(code, body=body)
     request.opaque = opaque
@@ -147,18 +143,17 @@ async def answers(peer: trio.abc.ReceiveStream, count: int) -> list[RemotingComm
     return found
 
 
-async def test_a_memory_stream_is_served_and_closing_it_ends_the_connection() -> None:
-    async with a_world() as world:
-        peer, connection = await world.connect()
-        await peer.send_all(ask(ECHO, 3, b"x"))
-        answer = decode_frame(bytes(await peer.receive_some(65_536)))
-        assert (answer.opaque, answer.body) == (3, b"x")
-        assert world.driver.connections == [connection]
-        await peer.aclose()
-        await trio.testing.wait_all_tasks_blocked()
-        assert world.ended == [connection]
-        assert connection.is_closed
-        assert world.driver.connections == []
+async def test_a_memory_stream_is_served_and_closing_it_ends_the_connection(world: World) -> None:
+    peer, connection = await world.connect()
+    await peer.send_all(ask(ECHO, 3, b"x"))
+    answer = decode_frame(bytes(await peer.receive_some(65_536)))
+    assert (answer.opaque, answer.body) == (3, b"x")
+    assert world.driver.connections == [connection]
+    await peer.aclose()
+    await trio.testing.wait_all_tasks_blocked()
+    assert world.ended == [connection]
+    assert connection.is_closed
+    assert world.driver.connections == []
 
 
 async def test_a_request_in_pieces_of_any_size_is_served() -> None:
@@ -172,61 +167,48 @@ async def test_a_request_in_pieces_of_any_size_is_served() -> None:
             assert [each.opaque for each in await answers(peer, 1)] == [5]
 
 
-async def test_requests_before_a_malformed_frame_are_answered() -> None:
-    async with a_world() as world:
-        peer, _ = await world.connect()
-        await peer.send_all(ask(ECHO, 1) + ask(ECHO, 2) + GARBAGE)
-        assert [each.opaque for each in await answers(peer, 2)] == [1, 2]
-        assert await peer.receive_some(1) == b""
-        assert len(world.ended) == 1
-
-
-async def test_replies_of_a_peer_that_has_ended_its_side_are_sent() -> None:
+async def test_replies_of_a_peer_that_has_ended_its_side_are_sent(world: World) -> None:
     """A client may shut down its sending side and read what is left."""
-    async with a_world() as world:
-        peer, _ = await world.connect_slowly()
-        assert isinstance(peer, trio.StapledStream)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(peer.send_all, ask(SIZE, 1, b"300000"))
-            found = await answers(peer, 1)
-        await peer.send_stream.aclose()
-        assert len(found[0].body or b"") == 300_000
-        assert await peer.receive_some(1) == b""
+    peer, _ = await world.connect_slowly()
+    assert isinstance(peer, trio.StapledStream)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(peer.send_all, ask(SIZE, 1, b"300000"))
+        found = await answers(peer, 1)
+    await peer.send_stream.aclose()
+    assert len(found[0].body or b"") == 300_000
+    assert await peer.receive_some(1) == b""
 
 
 async def test_a_peer_that_sent_garbage_and_does_not_read_is_closed_in_time(
-    autojump_clock: trio.testing.MockClock,
+    world: World, autojump_clock: trio.testing.MockClock
 ) -> None:
     """The replies have FAREWELL_SECONDS to leave: a peer that does not read must not hold its connection open."""
-    async with a_world() as world:
-        peer, _ = await world.connect_slowly()
-        await peer.send_all(ask(SIZE, 1, b"300000") + GARBAGE)
-        await trio.sleep(FAREWELL_SECONDS / 2)
-        assert world.ended == []
-        await trio.sleep(FAREWELL_SECONDS)
-        assert len(world.ended) == 1
+    peer, _ = await world.connect_slowly()
+    await peer.send_all(ask(SIZE, 1, b"300000") + GARBAGE)
+    await trio.sleep(FAREWELL_SECONDS / 2)
+    assert world.ended == []
+    await trio.sleep(FAREWELL_SECONDS)
+    assert len(world.ended) == 1
 
 
-async def test_a_failing_write_ends_the_connection_and_closes_its_stream() -> None:
-    async with a_world() as world:
-        stream = FailingStream(ask(ECHO))
-        connection = await world.serve(stream)
-        good, _ = await world.connect()
-        await good.send_all(ask(ECHO, 2))
-        assert (await answers(good, 1))[0].opaque == 2
-        await trio.testing.wait_all_tasks_blocked()
-        assert world.ended == [connection]
-        assert stream.is_closed
+async def test_a_failing_write_ends_the_connection_and_closes_its_stream(world: World) -> None:
+    stream = FailingStream(ask(ECHO))
+    connection = await world.serve(stream)
+    good, _ = await world.connect()
+    await good.send_all(ask(ECHO, 2))
+    assert (await answers(good, 1))[0].opaque == 2
+    await trio.testing.wait_all_tasks_blocked()
+    assert world.ended == [connection]
+    assert stream.is_closed
 
 
-async def test_a_read_that_fails_ends_the_connection() -> None:
-    async with a_world() as world:
-        peer, theirs = trio.testing.memory_stream_pair()
-        connection = await world.serve(theirs)
-        await theirs.aclose()
-        await trio.testing.wait_all_tasks_blocked()
-        assert world.ended == [connection]
-        await peer.aclose()
+async def test_a_read_that_fails_ends_the_connection(world: World) -> None:
+    peer, theirs = trio.testing.memory_stream_pair()
+    connection = await world.serve(theirs)
+    await theirs.aclose()
+    await trio.testing.wait_all_tasks_blocked()
+    assert world.ended == [connection]
+    await peer.aclose()
 
 
 async def test_a_large_reply_is_written_in_pieces() -> None:
@@ -262,43 +244,27 @@ async def test_a_peer_that_does_not_read_is_not_read_either_until_it_does(mock_c
             assert [each.opaque for each in await answers(peer, 3)] == [1, 2, 3]
 
 
-async def test_above_the_limit_of_unread_bytes_the_connection_is_closed(caplog: pytest.LogCaptureFixture) -> None:
-    async with a_world(ConnectionLimits(outgoing_bytes_max=100_000)) as world:
-        peer, connection = await world.connect_slowly()
-        await peer.send_all(ask(DEFER))
-        await trio.testing.wait_all_tasks_blocked()
-        assert world.deferred
-        for _ in range(3):
-            connection.reply_frame(bytes(60_000))
-            connection.flush()
-        assert connection.is_closed
-        assert world.ended == [connection]
-        assert "does not read its replies" in caplog.text
+async def test_closing_a_connection_ends_its_two_tasks_and_once_only(world: World) -> None:
+    peer, connection = await world.connect()
+    connection.close()
+    connection.close()
+    world.driver.end(connection)
+    assert world.ended == [connection]
+    assert await peer.receive_some(1) == b""
+    connection.flush()  # nothing is left to wake
 
 
-async def test_closing_a_connection_ends_its_two_tasks_and_once_only() -> None:
-    async with a_world() as world:
-        peer, connection = await world.connect()
-        connection.close()
-        connection.close()
-        world.driver.end(connection)
-        assert world.ended == [connection]
-        assert await peer.receive_some(1) == b""
-        connection.flush()  # nothing is left to wake
+async def test_others_are_served_between_two_slices_of_a_flood(world: World) -> None:
+    flood, _ = await world.connect()
+    other, _ = await world.connect()
+    await flood.send_all(ask(NOTE) * (8 * SLICE_FRAMES))
+    await other.send_all(ask(NOTE))
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(world.noted) == 8 * SLICE_FRAMES + 1
+    assert world.noted.index("10.0.0.1:2") <= 3 * SLICE_FRAMES
 
 
-async def test_others_are_served_between_two_slices_of_a_flood() -> None:
-    async with a_world() as world:
-        flood, _ = await world.connect()
-        other, _ = await world.connect()
-        await flood.send_all(ask(NOTE) * (8 * SLICE_FRAMES))
-        await other.send_all(ask(NOTE))
-        await trio.testing.wait_all_tasks_blocked()
-        assert len(world.noted) == 8 * SLICE_FRAMES + 1
-        assert world.noted.index("10.0.0.1:2") <= 3 * SLICE_FRAMES
-
-
-async def test_unfinished_frames_are_counted_over_all_connections(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unfinished_frames_are_counted_over_all_connections() -> None:
     async with a_world(incoming_max=1000) as world:
         small, _ = await world.connect()
         large, connection = await world.connect()
@@ -311,26 +277,14 @@ async def test_unfinished_frames_are_counted_over_all_connections(caplog: pytest
         assert len(await answers(small, 1)) == 1
 
 
-async def test_an_unexpected_failure_in_serving_ends_its_connection_only(caplog: pytest.LogCaptureFixture) -> None:
-    async with a_world() as world:
-        bad, connection = await world.connect()
-        good, _ = await world.connect()
-        await bad.send_all(ask(BUG))
-        await good.send_all(ask(ECHO, 2))
-        assert (await answers(good, 1))[0].opaque == 2
-        assert await bad.receive_some(1) == b""
-        assert world.ended == [connection]
-        assert "serving 10.0.0.1:1, whose connection is closed" in caplog.text
-
-
-async def test_no_reply_leaves_after_a_failed_write_of_the_store() -> None:
-    with pytest.raises(BaseExceptionGroup) as caught:
-        async with a_world() as world:
-            first, connection = await world.connect()
-            connection.reply_frame(encode_frame(make_request(40)))  # queued, not flushed
-            second, _ = await world.connect()
-            await second.send_all(ask(ECHO) + ask(STORE_FAILURE))
-            await trio.sleep_forever()
-    assert caught.group_contains(StoreError)
-    for peer in (first, second):
-        assert await peer.receive_some(1) == b""
+async def test_an_unexpected_failure_in_serving_ends_its_connection_only(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad, connection = await world.connect()
+    good, _ = await world.connect()
+    await bad.send_all(ask(BUG))
+    await good.send_all(ask(ECHO, 2))
+    assert (await answers(good, 1))[0].opaque == 2
+    assert await bad.receive_some(1) == b""
+    assert world.ended == [connection]
+    assert "serving 10.0.0.1:1, whose connection is closed" in caplog.text

@@ -9,25 +9,21 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from rocketpy.client import Message, MessageQueue, blocking
 from rocketpy.spark.failures import explain_error
 from rocketpy.testing.fixture.in_thread import BrokerInThread
 from tests.spark.files.built_store import BuiltStore, Spec, build_store
 from tests.spark.files.test_reader import open_reader, rows
-from tests.spark.live.fake_cluster import FakeNameServer, served
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def sentence_of(spark: SparkSession, path: str | Path | None = None, **options: str) -> str:
@@ -77,18 +73,6 @@ def test_files_that_are_wrong_are_named(spark: SparkSession, store: BuiltStore, 
     sentence = sentence_of(spark, tmp_path / "foreign")
     assert "no CommitLog file" in sentence
     assert str(foreign) in sentence
-
-
-@pytest.mark.spark
-def test_clusters_that_are_not_as_they_should_be_are_named(spark: SparkSession, rocketmq: BrokerInThread) -> None:
-    name_server = rocketmq.name_server
-    sentence = sentence_of(spark, nameServer=name_server, topic="Nowhere")
-    assert f"topic Nowhere is not known to nameserver {name_server}" in sentence
-    with ExitStack() as exits:
-        other = exits.enter_context(served(FakeNameServer({0: "127.0.0.1:1"}, queues=1).answer))
-        sentence = sentence_of(spark, nameServer=other, topic="T")
-    assert "connect to 127.0.0.1:1 failed" in sentence
-    assert f"the address of broker b that nameserver {other} advertises, from brokerIP1 of the broker" in sentence
 
 
 @pytest.mark.rocketmq(mappedFileSizeCommitLog=65536)

@@ -7,13 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from rocketpy.errors import StartError
 from rocketpy.spark.session import (
@@ -25,9 +26,6 @@ from rocketpy.spark.session import (
 )
 
 REPOSITORY = Path(__file__).parents[2]
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize(

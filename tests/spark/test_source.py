@@ -8,20 +8,17 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from rocketpy.spark.schema import SPARK_SCHEMA
 from tests.loaded_modules import loaded_after
 from tests.store.golden_store import unpack_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -131,19 +128,6 @@ def test_a_schema_of_the_users_own_reads_those_columns(spark: SparkSession, stor
     assert topics[0] == topics[1]
 
 
-def test_topic_and_time_choose_messages(spark: SparkSession, store: Path, expected: list[dict[str, object]]) -> None:
-    times = sorted(int(str(record["storeTimestamp"])) for record in expected)
-    start, end = times[len(times) // 4], times[len(times) // 2]
-    options = {"topic": "GoldA,GoldB", "startTimestamp": str(start), "endTimestamp": _iso(end)}
-    rows = spark.read.format("rocketmq").options(**options).load(str(store)).collect()
-    assert sorted(row.physical_offset for row in rows) == [
-        record["offset"]
-        for record in expected
-        if record["topic"] in ("GoldA", "GoldB") and start <= int(str(record["storeTimestamp"])) < end
-    ]
-    assert rows
-
-
 def test_a_store_without_messages_is_an_empty_frame(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     assert spark.read.format("rocketmq").load(str(tmp_path)).count() == 0
@@ -161,14 +145,3 @@ def test_a_store_without_messages_is_an_empty_frame(spark: SparkSession, tmp_pat
 def test_errors_reach_the_user(spark: SparkSession, options: dict[str, str], words: str) -> None:
     with pytest.raises(PySparkException, match=words):
         spark.read.format("rocketmq").options(**options).load().count()
-
-
-def test_a_schema_of_the_users_own_chooses_columns(spark: SparkSession, store: Path) -> None:
-    frame = spark.read.format("rocketmq").schema("queue_id int, topic string").load(str(store))
-    assert {(type(row.queue_id), type(row.topic)) for row in frame.take(5)} == {(int, str)}
-    with pytest.raises(PySparkException, match="unknown column 'topik' of format rocketmq, did you mean topic"):
-        spark.read.format("rocketmq").schema("topik string").load(str(store)).count()
-
-
-def _iso(timestamp_ms: int) -> str:
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat()

@@ -17,16 +17,13 @@ from trio.testing import MockClock
 
 from rocketpy.clock import ManualClock
 from rocketpy.errors import RocketpyError, StartError, StoreError, single_failures
-from rocketpy.store.config import FlushDiskType, MessageStoreConfig
+from rocketpy.store.config import FlushDiskType
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.opening import open_message_store
 from rocketpy.store.recovery.recovery import RecoveryReport
 from rocketpy.store.results import GetMessageStatus
-from rocketpy.store.status import NO_REPORTS, StoreReports
 from rocketpy.testing.sim.disk import SimDisk
-from tests.store.opened_store import config_for, send
-from tests.store.parts import STORE_HOST, Place
-from tests.turns import run_in_turn
+from tests.store.opened_store import opened, send
+from tests.store.parts import Place
 
 T = TypeVar("T")
 Queue = tuple[str, int]
@@ -35,6 +32,14 @@ ROOT = "/store"
 QUEUES: tuple[Queue, ...] = (("Orders", 0), ("Orders", 1), ("%RETRY%group", 0))
 LOG_FILE_SIZE = 8192
 QUEUE_FILE_SIZE = 400
+SIZES: Mapping[str, object] = {
+    "mapped_file_size_commit_log": LOG_FILE_SIZE,
+    "mapped_file_size_consume_queue": QUEUE_FILE_SIZE,
+    "max_hash_slot_num": 20,
+    "max_index_num": 40,
+}
+"""Settings that the stores here are made and opened with."""
+
 ROUNDS = 30
 _IN_MEMORY_ONLY = 10  # so many of the rounds are not durable when the broker is killed
 _INDEX_SECONDS = 60
@@ -71,20 +76,6 @@ class Seen:
     keys: Mapping[str, bytes]
     damages: list[str]  # what was said of messages that cannot be served
     report: RecoveryReport
-
-
-def config_of(place: Place, **changes: object) -> MessageStoreConfig:
-    """Return the settings that the stores here are made and opened with."""
-    return config_for(
-        place,
-        **{
-            "mapped_file_size_commit_log": LOG_FILE_SIZE,
-            "mapped_file_size_consume_queue": QUEUE_FILE_SIZE,
-            "max_hash_slot_num": 20,
-            "max_index_num": 40,
-            **changes,
-        },
-    )
 
 
 def look(place: Place, **changes: object) -> Seen | RocketpyError:
@@ -152,23 +143,9 @@ async def _build_killed() -> Snapshot:
     return Snapshot(files, records, keys, durable_end)
 
 
-def open_again(
-    place: Place,
-    *,
-    clock: ManualClock | None = None,
-    reports: StoreReports = NO_REPORTS,
-    **changes: object,
-) -> AbstractAsyncContextManager[MessageStore]:
-    """Open a store as it is."""
-    return open_message_store(
-        config_of(place, **changes),
-        disk=place.disk,
-        clock=clock or ManualClock(),
-        run_blocking=run_in_turn,
-        store_host=STORE_HOST,
-        reports=reports,
-        memory_bytes=1 << 40,
-    )
+def open_again(place: Place, **more: object) -> AbstractAsyncContextManager[MessageStore]:
+    """Open a store as it is; ``more`` as of :func:`~tests.store.opened_store.opened`."""
+    return opened(place, **{**SIZES, **more})  # type: ignore[arg-type]
 
 
 async def _send(store: MessageStore, clock: ManualClock, rounds: range) -> None:
@@ -183,7 +160,7 @@ async def _send(store: MessageStore, clock: ManualClock, rounds: range) -> None:
 
 async def _look(place: Place, changes: Mapping[str, object]) -> Seen:
     reports: list[RecoveryReport] = []
-    async with open_again(place, reports=StoreReports(recovered=reports.append), **changes) as store:
+    async with open_again(place, reports=reports, **changes) as store:
         damages: list[str] = []
         return Seen(await _records(store, damages), await _keys(store), damages, reports[0])
 

@@ -21,6 +21,7 @@ from tests.store.parts import BORN_HOST, STORE_HOST, Place
 from tests.turns import run_in_turn
 
 Reports = list[RecoveryReport]
+_SETTINGS = attrs.fields_dict(MessageStoreConfig).keys()
 
 
 def config_for(place: Place, **changes: object) -> MessageStoreConfig:
@@ -40,19 +41,22 @@ async def opened(
     place: Place,
     *,
     clock: ManualClock | None = None,
-    reports: Reports | None = None,
-    memory_bytes: int = 1 << 40,
-    **changes: object,
+    reports: Reports | StoreReports = NO_REPORTS,
+    config: MessageStoreConfig | None = None,
+    **more: object,
 ) -> AsyncIterator[MessageStore]:
-    async with open_message_store(
-        config_for(place, **changes),
-        disk=place.disk,
-        clock=clock or ManualClock(),
-        run_blocking=run_in_turn,
-        store_host=STORE_HOST,
-        reports=NO_REPORTS if reports is None else StoreReports(recovered=reports.append),
-        memory_bytes=memory_bytes,
-    ) as store:
+    """Open a store; ``more`` are its settings, and what :func:`open_message_store` is given besides them."""
+    given: dict[str, object] = {
+        "disk": place.disk,
+        "clock": clock or ManualClock(),
+        "run_blocking": run_in_turn,
+        "store_host": STORE_HOST,
+        "reports": StoreReports(recovered=reports.append) if isinstance(reports, list) else reports,
+        "memory_bytes": 1 << 40,
+        **{name: value for name, value in more.items() if name not in _SETTINGS},
+    }
+    config = config or config_for(place, **{name: value for name, value in more.items() if name in _SETTINGS})
+    async with open_message_store(config, **given) as store:  # type: ignore[arg-type]
         yield store
 
 

@@ -22,7 +22,7 @@ from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.index.kernels import IndexKernels
 from rocketpy.store.log.commit_log import CommitLog
 from rocketpy.store.log.directories import LogDirectories
-from rocketpy.store.queue.extension import ExtLocation
+from rocketpy.store.queue.extension import BitMapOf, ExtLocation
 from rocketpy.store.queue.multi_dispatch import MultiDispatch
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.read.message_reader import MessageReader
@@ -176,6 +176,7 @@ class Parts:
         corrects_offsets: bool = True,
         ext_location: ExtLocation | None = None,
         unit_extensions: UnitExtensions | None = None,
+        bit_map_of: BitMapOf | None = None,
         has_multi_dispatch: bool = False,
         pool: TransientStorePool | None = None,
         hands_over_to_index: bool = True,
@@ -205,6 +206,7 @@ class Parts:
             commit_log=self.commit_log,
             queues=self.queues,
             tags_code=_tags_code,
+            bit_map_of=bit_map_of,
             last_stop=LastStop(seems_clean=is_clean, durable_before_ms=durable_before_ms, ends=durable_ends, note=None),
             check_crc=True,
             rewrite=rewrite,
@@ -276,13 +278,13 @@ class Parts:
 
     def put_all(self, bodies: Sequence[bytes], topic: str = "TopicTest", queue_id: int = 0) -> list[int]:
         """Put messages in one burst and end it; return their physical offsets."""
-        places = []
+        physical_offsets = []
         for body in bodies:
             status, physical_offset, _ = self.put(body, topic, queue_id)
             assert status is PutMessageStatus.PUT_OK
-            places.append(physical_offset)
+            physical_offsets.append(physical_offset)
         self.appender.end_burst()
-        return places
+        return physical_offsets
 
     def get(
         self,
@@ -313,21 +315,32 @@ class Parts:
         """Return the bodies of everything in a queue."""
         return [message.body for message in self.messages(topic, queue_id)]
 
-    def close(self) -> None:
-        """Stop in order: everything durable, every descriptor closed."""
+    def flush(self) -> None:
+        """End the burst, and make log and queues durable."""
         self.appender.end_burst()
-        flush_range = self.commit_log.begin_flush()
-        if flush_range is not None:
+        if (flush_range := self.commit_log.begin_flush()) is not None:
             flush_range.sync()
             self.commit_log.end_flush(flush_range, is_synced=True)
-        while (queue_range := self.queues.begin_flush()) is not None:
-            queue_range.sync()
-            self.queues.end_flush(queue_range, is_synced=True)
+        flush_queues(self.queues)
+
+    def close(self) -> None:
+        """Shut down cleanly: everything durable, every descriptor closed."""
+        self.flush()
         self.open_files.close_all()
 
     def kill(self) -> None:
         """End as SIGKILL does: what was not written in an ended burst is gone."""
         self.open_files.close_all()
+
+
+def flush_queues(queues: ConsumeQueueTable) -> list[int]:
+    """Make all queues durable; return how many were in each range."""
+    counts = []
+    while (flush_range := queues.begin_flush()) is not None:
+        flush_range.sync()
+        queues.end_flush(flush_range, is_synced=True)
+        counts.append(len(flush_range.queues))
+    return counts
 
 
 def _tags_code(topic: str, properties: Mapping[str, str], store_timestamp_ms: int) -> int:

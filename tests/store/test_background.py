@@ -11,7 +11,6 @@ import trio
 import trio.testing
 
 from rocketpy.clock import ManualClock
-from rocketpy.errors import StoreError
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.background import StoreServices
@@ -107,17 +106,6 @@ async def test_a_failure_leaves_the_abort_file() -> None:
         assert not bench.disk.exists("/store/orderly-end")
 
 
-async def test_a_service_that_fails_ends_the_block(autojump_clock: trio.testing.MockClock) -> None:
-    async with bench_with() as bench:
-        with pytest.RaisesGroup(StoreError):
-            async with bench.services.running():
-                bench.put()
-                bench.appender.end_burst()
-                bench.disk.fail_call("sync", bench.disk.calls["sync"] + 1)
-                await trio.sleep(60)
-        assert bench.has_abort_file
-
-
 async def test_whatever_runs_beside_them_ends_with_them() -> None:
     ended: list[str] = []
 
@@ -143,17 +131,6 @@ async def test_an_index_that_could_not_be_completed_is_left_to_the_next_start() 
         assert bench.services.index_behind > 0
         assert bench.has_abort_file
         assert bench.files.commit_log.flushed_offset == bench.appender.wrote_offset, "the log is durable all the same"
-
-
-@pytest.mark.parametrize("settings", [{}, SYNC])
-async def test_the_log_is_flushed_on_request(
-    settings: dict[str, object], autojump_clock: trio.testing.MockClock
-) -> None:
-    async with bench_with(**settings) as bench, bench.services.running():
-        bench.put()
-        bench.services.end_burst()
-        await bench.services.flush_log(bench.appender.wrote_offset)
-        assert bench.files.commit_log.flushed_offset == bench.appender.wrote_offset
 
 
 async def test_what_the_index_lacks_is_said_and_can_be_waited_for(autojump_clock: trio.testing.MockClock) -> None:

@@ -8,24 +8,12 @@ import attrs
 import pytest
 
 from rocketpy.errors import SettingsError
-from rocketpy.settings import setting_rows, settings_from_text
+from rocketpy.settings import settings_from_text
 from rocketpy.store.config import BrokerRole, FlushDiskType, MessageStoreConfig
 
 
 def loaded(text: str) -> MessageStoreConfig:
     return settings_from_text(text, "broker.conf", MessageStoreConfig).of(MessageStoreConfig)
-
-
-def test_rocketmq_s_keys_are_known() -> None:
-    keys = {row.key for row in setting_rows(MessageStoreConfig)}
-    assert {
-        "storePathRootDir", "storePathCommitLog", "mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue",
-        "flushDiskType", "brokerRole", "checkCRCOnRecover", "maxHashSlotNum", "maxIndexNum", "deleteWhen",
-        "fileReservedTime", "enableDLegerCommitLog", "dLegerGroup", "storePathDLedgerCommitLog",
-        "putMsgIndexHightWater", "destroyMapedFileIntervalForcibly", "osPageCacheBusyTimeOutMills",
-        "scheduleAsyncDeliverMaxResendNum2Blocked",
-        "haListenPort", "messageDelayLevel", "syncFlushTimeout", "transientStorePoolEnable",
-    } <= keys  # fmt: skip
 
 
 def test_defaults_are_rocketmq_s() -> None:

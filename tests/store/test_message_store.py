@@ -5,18 +5,14 @@ from __future__ import annotations
 import pytest
 import trio
 
-from rocketpy.clock import ManualClock
 from rocketpy.errors import StoreError
-from rocketpy.protocol.stored_message import decode_message
 from rocketpy.store.config import FlushDiskType
-from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.worker_thread import open_worker_thread
 from rocketpy.testing.sim.disk import SimDisk
 from tests.patience import PATIENCE_SECONDS
-from tests.store.opened_store import Reports, bodies, config_for, kill, opened, send
-from tests.store.parts import STORE_HOST, Place
-from tests.turns import run_in_turn
+from tests.store.opened_store import Reports, bodies, kill, opened, send
+from tests.store.parts import Place
 
 
 async def test_what_is_sent_is_read_back_now_and_after_a_restart(place: Place) -> None:
@@ -91,35 +87,6 @@ async def test_a_deletion_does_not_reach_past_the_end_of_the_log(is_log_empty: b
         assert bodies(store) == [b"new", b"newer"]
 
 
-async def test_single_records_and_times(place: Place) -> None:
-    clock = ManualClock()
-    async with opened(place, clock=clock) as store:
-        begin_ms = clock.timestamp_ms()
-        places = []
-        for number in range(20):
-            places.append(send(store, b"%d" % number)[0])
-            store.end_burst()
-            clock.advance_ms(100)
-        record = await store.look_message_by_offset(places[7])
-        assert record is not None
-        assert decode_message(record).body == b"7"
-        assert await store.look_message_by_offset(places[7] + 1) is None
-        assert await store.look_message_by_offset(store.max_physical_offset) is None
-        assert await store.look_message_by_offset(-5) is None
-        assert await store.store_timestamp_of("T", 0, 3) == begin_ms + 300
-        assert await store.store_timestamp_of("T", 0, 20) == -1
-        assert await store.store_timestamp_of("None", 0, 0) == -1
-        assert await store.offset_in_queue_by_time("T", 0, begin_ms + 730) == 7
-        assert await store.offset_in_queue_by_time("T", 0, begin_ms + 770) == 8
-        assert await store.offset_in_queue_by_time("T", 0, 0) == 0
-        assert await store.offset_in_queue_by_time("T", 0, begin_ms * 2) == 19
-        assert await store.offset_in_queue_by_time("None", 0, begin_ms) == 0
-        assert (store.min_offset_in_queue("T", 0), store.max_offset_in_queue("T", 0)) == (0, 20)
-        assert (store.min_offset_in_queue("None", 0), store.max_offset_in_queue("None", 0)) == (0, 0)
-        assert store.check_in_disk_by_consume_offset_nowait("T", 0, 0) is False
-        assert store.check_in_disk_by_consume_offset_nowait("None", 0, 0) is False
-
-
 async def test_the_record_of_a_deleted_queue_is_there_for_the_store_and_for_no_peer(place: Place) -> None:
     async with opened(place) as store:
         physical_offset, _ = send(store, b"one")
@@ -133,15 +100,10 @@ async def test_the_record_of_a_deleted_queue_is_there_for_the_store_and_for_no_p
 
 @pytest.mark.parametrize("has_own_thread", [False, True])
 async def test_sync_flush_calls_back_when_the_disk_has_the_message(has_own_thread: bool) -> None:
-    disk = SimDisk()
-    place = Place(disk, "/store")
     flushed = trio.Event()
-    async with open_message_store(
-        config_for(place, flush_disk_type=FlushDiskType.SYNC_FLUSH),
-        disk=disk,
-        clock=ManualClock(),
-        run_blocking=run_in_turn,
-        store_host=STORE_HOST,
+    async with opened(
+        Place(SimDisk(), "/store"),
+        flush_disk_type=FlushDiskType.SYNC_FLUSH,
         flush_replies=flushed.set,
         open_runner=open_worker_thread if has_own_thread else None,
     ) as store:
@@ -195,22 +157,6 @@ async def test_without_an_index_nothing_is_kept_for_it(place: Place) -> None:
         assert store.index_behind == 0
         assert (await store.query_message("T", "k", 32, 0, 1 << 62)).body == b""
     assert not place.disk.exists(f"{place.root}/index")
-
-
-async def test_a_burst_that_takes_milliseconds_is_seen(place: Place) -> None:
-    clock = ManualClock()
-    async with open_message_store(
-        config_for(place), disk=place.disk, clock=clock, run_blocking=run_in_turn, store_host=STORE_HOST
-    ) as store:
-        for number in range(16):
-            send(store, b"one")
-            send(store, b"two")
-            clock.advance_ms(12 if number == 8 else 0)
-            store.end_burst()
-        store.figures.sample()
-        info = store.runtime_info()
-        assert info["putMessageDistributeTime"].startswith("[<=0ms]:16 [0~10ms]:0 [10~50ms]:16 ")
-        assert info["putMessageEntireTimeMax"] == "12"
 
 
 @pytest.mark.parametrize("has_pool", [False, True])

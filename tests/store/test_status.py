@@ -6,13 +6,10 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.clock import ManualClock
-from rocketpy.store.opening import open_message_store
 from rocketpy.store.status import NO_REPORTS, RunningFlag, RunningFlags, StoreReports
 from rocketpy.testing.sim.disk import SimDisk
-from tests.store.opened_store import config_for, send
-from tests.store.parts import STORE_HOST, Place
-from tests.turns import run_in_turn
+from tests.store.opened_store import opened, send
+from tests.store.parts import Place
 
 
 def test_a_new_store_serves_everything() -> None:
@@ -54,14 +51,7 @@ def place() -> Place:
 async def test_recovery_is_reported_before_the_store_is_yielded(place: Place) -> None:
     events: list[str] = []
     reports = StoreReports(recovered=lambda report: events.append(f"recovered up to {report.end_offset}"))
-    async with open_message_store(
-        config_for(place),
-        disk=place.disk,
-        clock=ManualClock(),
-        run_blocking=run_in_turn,
-        store_host=STORE_HOST,
-        reports=reports,
-    ) as store:
+    async with opened(place, reports=reports) as store:
         events.append("open")
         send(store, b"one")
     assert events == ["recovered up to 0", "open"]
@@ -72,14 +62,7 @@ async def test_a_full_disk_is_reported_once_and_so_is_its_end(
 ) -> None:
     assert isinstance(place.disk, SimDisk)
     events: list[str | None] = []
-    async with open_message_store(
-        config_for(place),
-        disk=place.disk,
-        clock=ManualClock(),
-        run_blocking=run_in_turn,
-        store_host=STORE_HOST,
-        reports=StoreReports(full=events.append),
-    ):
+    async with opened(place, reports=StoreReports(full=events.append)):
         await trio.sleep(120)
         assert events == []
         capacity = place.disk.capacity_bytes

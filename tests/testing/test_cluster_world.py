@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
@@ -16,7 +15,7 @@ from rocketpy.client.client import open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.results import SendStatus
-from rocketpy.errors import RemotingError, RocketpyError, SettingsError, StoreError
+from rocketpy.errors import RocketpyError, SettingsError, StoreError
 from rocketpy.protocol.message import Message
 from rocketpy.store.config import BrokerRole, FlushDiskType
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, environment_of, simulate
@@ -198,50 +197,6 @@ def test_a_group_does_not_get_what_takes_the_place_of_lost_messages_that_it_had(
     simulate(scene, seed=13)
 
 
-def test_a_killed_broker_keeps_everything_and_a_stopped_one_too() -> None:
-    async def scene(world: ClusterWorld) -> None:
-        await started(world)
-        broker = world.brokers["broker-a"]
-        ends: list[Callable[[], Awaitable[None]]] = [broker.host.kill, broker.host.stop]
-        for number, end in enumerate(ends):
-            assert await send(world, b"%d" % number) == [SendStatus.SEND_OK]
-            await end()
-            assert await broker.start()
-        assert sorted(await receive(world)) == [b"0", b"1"]
-
-    simulate(scene, seed=3)
-
-
-def test_a_paused_broker_answers_later_what_it_was_asked() -> None:
-    async def scene(world: ClusterWorld) -> None:
-        await started(world)
-        broker = world.brokers["broker-a"]
-        assert await send(world, b"1") == [SendStatus.SEND_OK]
-        broker.host.pause()
-        assert await send(world, b"2") == [None]
-        broker.host.resume()
-        await trio.sleep(1)
-        assert sorted(await receive(world)) == [b"1", b"2"]
-
-    simulate(scene, seed=4)
-
-
-def test_a_broker_with_a_full_disk_refuses_and_serves_again_when_there_is_space() -> None:
-    async def scene(world: ClusterWorld) -> None:
-        await started(world, clean_file_forcibly_enable=False)
-        broker = world.brokers["broker-a"]
-        assert await send(world, b"1") == [SendStatus.SEND_OK]
-        broker.host.disk.capacity_bytes = broker.host.disk.used_bytes("/")
-        assert None in await send(world, *[b"x" * 30_000] * 8)
-        assert broker.host.is_running
-        broker.host.disk.capacity_bytes *= 10
-        await trio.sleep(60)
-        assert await send(world, b"2") == [SendStatus.SEND_OK]
-        assert {b"1", b"2"} <= set(await receive(world))
-
-    simulate(scene, seed=5)
-
-
 def test_a_broker_whose_disk_fails_ends_and_says_why() -> None:
     async def scene(world: ClusterWorld) -> None:
         await started(world, **SYNC)
@@ -253,55 +208,6 @@ def test_a_broker_whose_disk_fails_ends_and_says_why() -> None:
         assert isinstance(broker.host.failure, StoreError)
 
     simulate(scene, seed=6)
-
-
-def test_a_broker_with_a_wiped_disk_begins_anew() -> None:
-    async def scene(world: ClusterWorld) -> None:
-        await started(world)
-        broker = world.brokers["broker-a"]
-        assert await send(world, b"1") == [SendStatus.SEND_OK]
-        await broker.host.stop()
-        broker.host.wipe()
-        assert await broker.start()
-        assert await send(world, b"2") == [SendStatus.SEND_OK]
-        assert await receive(world) == [b"2"]
-
-    simulate(scene, seed=7)
-
-
-def test_without_a_nameserver_clients_find_no_broker_and_with_it_again_they_do() -> None:
-    async def scene(world: ClusterWorld) -> None:
-        await started(world)
-        nameserver = world.nameservers[0]
-        await nameserver.host.kill()
-        assert await send(world, b"1") == [None]
-        await nameserver.start()
-        await trio.sleep(30)  # brokers register again by themselves
-        assert await send(world, b"2") == [SendStatus.SEND_OK]
-
-    simulate(scene, seed=8)
-
-
-def test_a_cut_between_a_client_and_a_broker_is_found_by_the_clients_timeouts() -> None:
-    async def scene(world: ClusterWorld) -> None:
-        await started(world)
-        broker = world.brokers["broker-a"]
-
-        async def run(process: SimProcess) -> None:
-            address = process.network.local_address()
-            async with open_producer(
-                world.name_servers, config=QUICK, producer=QUICK_SENDS, environment=environment_of(process)
-            ) as producer:
-                await producer.send(Message("T", b"1"))
-                world.network.cut(address, broker.host.address)
-                with pytest.raises(RemotingError):
-                    await producer.send(Message("T", b"2"))
-                world.network.heal(address, broker.host.address)
-                await producer.send(Message("T", b"3"))
-
-        await world.run_client(run)
-
-    simulate(scene, seed=9)
 
 
 async def started_pair(world: ClusterWorld, **store: object) -> tuple[SimBroker, SimBroker]:

@@ -34,15 +34,6 @@ def test_a_cut_holds_the_log_back_until_it_is_healed() -> None:
         assert world.model.logs["b"] == world.model.logs["a"]
 
 
-def test_a_one_way_cut_holds_back_the_reports_only() -> None:
-    with a_pair() as world:
-        world.cut("b", "a", one_way=True)
-        put(world, b"body")
-        world.pass_time(1)
-        assert world.model.logs["b"] == world.model.logs["a"]
-        assert world.producers.answers == []
-
-
 def test_a_slow_link_is_slow() -> None:
     with a_pair() as world:
         world.slow_down("a", "b", Link(delay_s=0.5))

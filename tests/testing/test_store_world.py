@@ -118,16 +118,6 @@ def test_a_process_dies_at_the_chosen_call(world: StoreWorld) -> None:
     assert world.open().log in ([], messages)
 
 
-def test_a_process_dies_in_the_background(world: StoreWorld) -> None:
-    world.open()
-    messages = put(world)
-    world.end_burst()
-    world.disk.die_at_call(3)
-    with pytest.raises(LifeEnded):
-        world.pass_time(100_000)
-    assert world.open().log == messages
-
-
 def test_a_process_dies_while_it_recovers_and_while_it_stops(world: StoreWorld) -> None:
     world.open()
     messages = put(world)
@@ -182,11 +172,6 @@ def test_a_batch_is_accepted_as_a_whole(world: StoreWorld) -> None:
     assert world.contents() == ({("T", 3): messages}, messages)
 
 
-def test_a_message_that_is_too_long_is_refused(world: StoreWorld) -> None:
-    world.open()
-    assert world.put("T", 0, b"x" * 1001) is PutMessageStatus.MESSAGE_ILLEGAL
-
-
 def test_the_unit_of_a_delayed_message_says_when_it_is_to_be_delivered(world: StoreWorld) -> None:
     world.open()
     message = world.put("T", 1, b"later", delay_level=2)
@@ -217,25 +202,6 @@ def test_with_a_pool_a_burst_is_written_later() -> None:
         assert world.written_end == 0
         world.pass_time(1_000)
         assert world.written_end == world.store.wrote_offset > 0
-
-
-def test_what_a_person_removes_may_come_back_with_the_power(world: StoreWorld) -> None:
-    world.open()
-    put(world)
-    world.stop()
-    world.remove("/store/consumequeue")
-    world.remove("/store/no such file")
-    assert not world.disk.exists("/store/consumequeue")
-    world.lose_power(nothing)
-    assert world.disk.exists("/store/consumequeue/T/0/00000000000000000000")
-
-
-def test_power_may_be_lost_while_the_store_is_closed(world: StoreWorld) -> None:
-    world.open()
-    messages = put(world)
-    world.stop()
-    world.lose_power(nothing)
-    assert world.open().log == messages
 
 
 def test_what_cannot_be_flushed_in_time_is_said(world: StoreWorld) -> None:

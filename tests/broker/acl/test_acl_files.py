@@ -13,12 +13,9 @@ from rocketpy.broker.acl.acl_files import (
     FILE_SIZE_MAX,
     FILES_MAX,
     AclFiles,
-    AclTable,
     FileStamp,
-    make_table,
 )
 from rocketpy.errors import StoreError
-from rocketpy.protocol.bodies.acl import AclConfig
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.testing.sim.disk import ProcessDied, SimDisk
@@ -169,44 +166,3 @@ def test_a_file_that_a_request_creates_is_for_its_owner_alone(tmp_path: Path) ->
     finally:
         os.umask(before)
     assert (tmp_path / "plain_acl.yml").stat().st_mode & 0o777 == 0o600
-
-
-OTHER = f"{DIRECTORY}/acl/other.yml"
-OTHERS = "globalWhiteRemoteAddresses: ['::1']\naccounts:\n- {accessKey: RocketMQ, secretKey: otherwise}\n"
-
-
-def table_of(**texts: str) -> AclTable:
-    disk = SimDisk()
-    for path, text in {OTHER: texts.get("other"), DEFAULT: texts.get("default")}.items():
-        if text is not None:
-            write_file(disk, path, text)
-    files = AclFiles(directory=DIRECTORY, disk=disk)
-    return make_table(files.read(path) for path in files.stamps())
-
-
-def test_an_empty_table_allows_no_account() -> None:
-    table = table_of()
-    assert not table.accounts
-    assert not table.is_white("127.0.0.1")
-    assert table.config() == AclConfig([], [])
-
-
-def test_white_lists_of_all_files_count() -> None:
-    table = table_of(other=OTHERS, default=ACCOUNTS)
-    assert [table.is_white(each) for each in ("::1", "10.10.103.4", "10.10.104.4")] == [True, True, False]
-
-
-def test_of_several_accounts_of_a_name_the_first_counts_and_is_listed() -> None:
-    table = table_of(other=OTHERS, default=ACCOUNTS)
-    assert table.owners == {"RocketMQ": OTHER, "theAdmin": DEFAULT}
-    assert table.repeated == (f"RocketMQ in {DEFAULT}",)
-    listed = table.config().plain_access_configs or ()
-    assert [(each.access_key, each.secret_key) for each in listed] == [
-        ("RocketMQ", "otherwise"),
-        ("theAdmin", "87654321"),
-    ]
-    twice = table_of(
-        default="accounts:\n- {accessKey: twice77, secretKey: one-one}\n- {accessKey: twice77, secretKey: two-two}\n"
-    )
-    assert twice.repeated == (f"twice77 in {DEFAULT}",)
-    assert [each.secret_key for each in twice.config().plain_access_configs or ()] == ["one-one"]

@@ -9,13 +9,11 @@ import pytest
 from rocketpy.broker.acl.feature import AclFeature, acl_directory, load_accounts
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.clock import ManualClock
-from rocketpy.errors import StartError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.fast_path_headers import decode_fast_batch, decode_fast_send
-from rocketpy.protocol.frame.json_header import encode_json_header
 from rocketpy.runner import run_inline
 from rocketpy.testing.sim.disk import SimDisk
-from tests.broker.acl.accounts import ACCOUNTS, DEFAULT, DIRECTORY, make_manager, peer_at, signed, write_file
+from tests.broker.acl.accounts import ACCOUNTS, DEFAULT, DIRECTORY, make_manager, peer_at, write_file
 
 
 def test_without_accounts_nothing_is_checked() -> None:
@@ -36,17 +34,6 @@ def test_with_accounts_every_fast_path_has_its_guard() -> None:
         RequestCode.PULL_MESSAGE,
     }
     assert len(feature.services) == 1
-
-
-def test_a_session_ends_with_its_connection() -> None:
-    feature, peer = AclFeature(make_manager()), peer_at("10.0.0.1")
-    assert feature.guards is not None
-    guard = feature.guards.by_code()[RequestCode.PULL_MESSAGE]
-    header = encode_json_header(signed(RequestCode.PULL_MESSAGE, {"topic": "orders", "consumerGroup": "readers"}))
-    assert guard(lambda connection, header, body: True)(peer, header, None)
-    assert list(feature.guards.sessions[RequestCode.PULL_MESSAGE]) == [peer.peer]
-    feature.connection_closed(peer)
-    assert not any(feature.guards.sessions.values())
 
 
 @pytest.mark.parametrize(
@@ -84,11 +71,3 @@ def test_with_it_the_accounts_are_there(is_strict: bool) -> None:
     assert accounts is not None
     assert accounts.is_strict is is_strict
     assert list(accounts.versions()) == [DEFAULT]
-
-
-def test_a_malformed_file_stops_the_start() -> None:
-    disk = SimDisk()
-    write_file(disk, DEFAULT, "accounts: nobody\n")
-    config = BrokerConfig(acl_enable=True, acl_directory=DIRECTORY)
-    with pytest.raises(StartError, match="line 1: expected a list for accounts"):
-        load_accounts(config, "", disk=disk, run_blocking=run_inline, clock=ManualClock())

@@ -64,7 +64,3 @@ def test_an_administrator_may_do_everything_unless_something_is_listed() -> None
 def test_an_invalid_part_is_named(config: PlainAccessConfig, what: str) -> None:
     with pytest.raises(AclError, match=what):
         build_account(config)
-
-
-def test_a_secret_is_not_shown() -> None:
-    assert "secret-1" not in repr(build_account(ACCOUNT))

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-import attrs
 import pytest
 import trio
 
-from rocketpy.broker.acl import file_watch as acl_file_watch
-from rocketpy.broker.acl.fast_path_guards import FastPathGuards
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.app import BrokerAddress
 from rocketpy.broker.start_settings import StartOptions, load_broker_settings
@@ -32,7 +28,6 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.store.disk.os_disk import OsDisk
 from tests.blackbox.ports import broker_port
 from tests.broker.test_app import pull, running, send, settings_at
-from tests.patience import PATIENCE_SECONDS
 from tests.remoting.patient_client import open_patient_client
 
 ACCOUNTS = """\
@@ -51,18 +46,11 @@ ADMIN = SessionCredentials("the-admin", "another-secret")
 
 @asynccontextmanager
 async def running_with_accounts(
-    directory: Path, port: int = 0, namesrv: str = "", *, acl_strict: bool = False, **store: object
+    directory: Path, port: int = 0, namesrv: str = "", **store: object
 ) -> AsyncIterator[BrokerAddress]:
     (directory / "plain_acl.yml").write_text(ACCOUNTS)
-    settings = settings_at(directory / "store", port, **store)
-    broker = attrs.evolve(
-        settings.broker,
-        acl_enable=True,
-        acl_directory=str(directory),
-        acl_strict=acl_strict,
-        namesrv_addr=namesrv,
-    )
-    async with running(attrs.evolve(settings, broker=broker)) as address:
+    acl = {"acl_enable": True, "acl_directory": str(directory), "namesrv_addr": namesrv}
+    async with running(settings_at(directory / "store", port, broker=acl, **store)) as address:
         yield address
 
 
@@ -158,27 +146,6 @@ async def test_plain_sends_and_pulls_keep_their_fast_paths(tmp_path: Path, monke
     assert long_ways == []
 
 
-async def test_what_is_known_of_a_peer_goes_with_its_connection(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forgotten = trio.Event()
-    plain = FastPathGuards.connection_closed
-
-    def closed(self: FastPathGuards, connection: Connection) -> None:
-        assert connection.peer in self.sessions[RequestCode.SEND_MESSAGE_V2]
-        plain(self, connection)
-        assert not any(self.sessions.values())
-        forgotten.set()
-
-    monkeypatch.setattr(FastPathGuards, "connection_closed", closed)
-    async with running_with_accounts(tmp_path) as at:
-        async with client_of(USER) as user:
-            for _ in range(2):
-                assert (await user.request(at.address, send())).code == ResponseCode.SUCCESS
-        with trio.fail_after(PATIENCE_SECONDS):
-            await forgotten.wait()
-
-
 async def test_our_clients_sign(tmp_path: Path) -> None:
     config = ClientConfig(credentials=USER)
     async with running_nameserver(tmp_path) as namesrv, running_with_accounts(tmp_path, namesrv=namesrv):
@@ -205,35 +172,11 @@ async def test_the_vip_port_asks_too(tmp_path: Path) -> None:
             assert (answer.remark or "").endswith("No accessKey is configured")
 
 
-@pytest.mark.parametrize(
-    "code",
-    [RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.DELETE_TOPIC_IN_BROKER],
-)
-async def test_remote_changes_take_an_administrator(tmp_path: Path, code: RequestCode) -> None:
-    async with running_with_accounts(tmp_path) as at, client_of(USER) as user, client_of(ADMIN) as admin:
-        answer = await user.request(at.address, RemotingCommand(code, {"topic": "hello"}, b"a=b"))
-        assert f"Need admin permission for request code={code.value}" in (answer.remark or "")
-        answer = await admin.request(at.address, RemotingCommand(code, {"topic": "hello"}, b"a=b"))
-        assert "AclException" not in (answer.remark or "")
-
-
-async def test_a_changed_file_counts_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acl_file_watch, "PERIOD_SECONDS", 0.01)
-    async with running_with_accounts(tmp_path) as at, client_of(USER) as user:
-        assert (await user.request(at.address, send())).code == ResponseCode.SUCCESS
-        (tmp_path / "new").write_text(ACCOUNTS.replace("hello=PUB|SUB", "hello=SUB"))
-        os.rename(tmp_path / "new", tmp_path / "plain_acl.yml")
-        with trio.fail_after(PATIENCE_SECONDS):
-            while (await user.request(at.address, send())).code == ResponseCode.SUCCESS:
-                await trio.sleep(0.01)
-
-
 async def test_wrong_accounts_end_the_start_before_anything_is_written(tmp_path: Path) -> None:
     (tmp_path / "plain_acl.yml").write_text("accounts: nobody\n")
-    settings = settings_at(tmp_path / "store")
-    broker = attrs.evolve(settings.broker, acl_enable=True, acl_directory=str(tmp_path))
+    settings = settings_at(tmp_path / "store", broker={"acl_enable": True, "acl_directory": str(tmp_path)})
     with pytest.RaisesGroup(StartError, allow_unwrapped=True, flatten_subgroups=True):
-        async with running(attrs.evolve(settings, broker=broker)):
+        async with running(settings):
             raise AssertionError("not reached")
     assert not (tmp_path / "store" / "abort").exists()
 

@@ -33,19 +33,6 @@ def test_a_rest_that_is_not_copied_is_signed_too() -> None:
     assert not session.matches(b"con", base64.b64decode(SIGNATURE))
 
 
-def test_what_was_allowed_last_is_known() -> None:
-    session = Session("RocketMQ", build_account(PlainAccessConfig("RocketMQ", "12345678")))
-    topic, group = "topic", "group"
-    assert not session.allows(topic, group)
-    assert session.last_topic is None
-    session.allowed.add(("topic", "group"))
-    assert session.allows(topic, group)
-    for other in (("other", group), (topic, "other")):
-        assert not session.allows(*other)
-        assert session.last_topic is topic
-        assert session.last_group is group
-
-
 @pytest.mark.parametrize("session", [NO_SESSION, Session("", None, needs_nothing=True)])
 def test_nothing_matches_without_an_account(session: Session) -> None:
     for content, signature in ((b"content", SIGNATURE), (b"", b"")):

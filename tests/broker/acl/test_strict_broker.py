@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import attrs
 import pytest
 import trio
 
@@ -57,11 +56,8 @@ HALF = "TRAN_MSG\x01true\x02PGROUP\x01finance\x02UNIQ_KEY\x01K"
 @asynccontextmanager
 async def strict_broker(directory: Path, **settings: object) -> AsyncIterator[BrokerAddress]:
     (directory / "plain_acl.yml").write_text(ACCOUNTS)
-    plain = settings_at(directory / "store")
-    broker = attrs.evolve(
-        plain.broker, acl_enable=True, acl_strict=True, acl_directory=str(directory), **settings  # type: ignore[arg-type]
-    )  # fmt: skip
-    async with running(attrs.evolve(plain, broker=broker)) as address:
+    broker = {"acl_enable": True, "acl_strict": True, "acl_directory": str(directory), **settings}
+    async with running(settings_at(directory / "store", broker=broker)) as address:
         yield address
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.route import KVTable
-from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import make_request
 from tests.broker.broker_on_bytes import BrokerOnBytes
 from tests.broker.test_app import running, settings_at
@@ -26,22 +26,6 @@ async def test_figures_are_all_text_and_the_stores_own_are_among_them(broker: Br
     assert table["commitLogMaxOffset"] == "7"
     assert table["sendThreadPoolQueueSize"] == "0"
     assert all(isinstance(value, str) for value in table.values())
-
-
-async def test_totals_are_those_since_the_start(broker: BrokerOnBytes) -> None:
-    broker.store.put_count, broker.store.get_message_count = 20, 5
-    answer = await broker.ask(make_request(RequestCode.GET_BROKER_RUNTIME_INFO))
-    table = decode_body(answer.body, KVTable).table
-    assert (table["msgPutTotalTodayNow"], table["msgGetTotalTodayNow"]) == ("20", "5")
-
-
-async def test_totals_of_days_are_those_of_midnights(broker: BrokerOnBytes) -> None:
-    for total in (20, 50):
-        broker.store.put_count = total
-        broker.broker_stats.record()
-    answer = await broker.ask(make_request(RequestCode.GET_BROKER_RUNTIME_INFO))
-    table = decode_body(answer.body, KVTable).table
-    assert (table["msgPutTotalYesterdayMorning"], table["msgPutTotalTodayMorning"]) == ("20", "50")
 
 
 async def test_every_figure_is_there_that_java_prints(tmp_path: Path) -> None:
@@ -62,11 +46,3 @@ async def test_capacities_are_what_the_settings_say(broker_with: Callable[..., B
     table = decode_body(answer.body, KVTable).table
     assert (table["sendThreadPoolQueueCapacity"], table["EndTransactionThreadPoolQueueCapacity"]) == ("7", "9")
     assert table["pullThreadPoolQueueCapacity"] == "100000"
-
-
-async def test_a_code_that_is_not_served_is_answered_and_noted_once(broker: BrokerOnBytes) -> None:
-    for _ in range(2):
-        answer = await broker.ask(make_request(9998))
-        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        assert answer.remark == " request type 9998 not supported"
-    assert broker.unsupported == [9998]

@@ -129,25 +129,29 @@ async def test_an_operator_that_speaks_cpp_has_members_that_read_lists(broker: B
     assert list(decode_body(order.body, ResetOffsetBodyForC).offset_table) == expected
 
 
-async def test_reset_without_the_topic(broker: BrokerOnBytes) -> None:
-    answer = await broker.ask(reset(topic="nobody"))
-    assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert answer.remark == "[reset-offset] reset offset failed, no topic in this broker. topic=nobody"
-
-
-async def test_reset_of_a_group_that_has_no_offsets(broker: BrokerOnBytes) -> None:
+@pytest.mark.parametrize(
+    ("fields", "code", "remark"),
+    [
+        (
+            {"topic": "nobody"},
+            ResponseCode.SYSTEM_ERROR,
+            "[reset-offset] reset offset failed, no topic in this broker. topic=nobody",
+        ),
+        ({"group": "nobody"}, ResponseCode.SYSTEM_ERROR, "THe consumer group <nobody> not exist"),
+        (
+            {},
+            ResponseCode.CONSUMER_NOT_ONLINE,
+            "Consumer not online, so can not reset offset, Group: group Topic: TopicTest Timestamp: 1000",
+        ),
+    ],
+    ids=["no topic", "no offsets", "not online"],
+)
+async def test_a_reset_of_what_is_not_there_is_refused(
+    broker: BrokerOnBytes, fields: dict[str, object], code: int, remark: str
+) -> None:
     arrange(broker)
-    answer = await broker.ask(reset(group="nobody"))
-    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "THe consumer group <nobody> not exist")
-
-
-async def test_reset_of_a_group_that_is_not_online(broker: BrokerOnBytes) -> None:
-    arrange(broker)
-    answer = await broker.ask(reset())
-    assert answer.code == ResponseCode.CONSUMER_NOT_ONLINE
-    assert answer.remark == (
-        "Consumer not online, so can not reset offset, Group: group Topic: TopicTest Timestamp: 1000"
-    )
+    answer = await broker.ask(reset(**fields))
+    assert (answer.code, answer.remark) == (code, remark)
 
 
 async def test_one_member_that_is_too_old_and_none_is_notified(broker: BrokerOnBytes) -> None:

@@ -9,12 +9,11 @@ import pytest
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.connection import (
     Connection,
-    ConsumerConnection,
     ProducerConnection,
 )
-from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
-from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
-from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
+from rocketpy.protocol.bodies.heartbeat import HeartbeatData, ProducerData
+from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.admin import (
     DeleteSubscriptionGroupRequestHeader,
@@ -83,30 +82,6 @@ async def test_deleting_what_is_not_there_is_fine_and_deleting_nothing_is_not(br
     assert answer.remark == "DeleteSubscriptionGroupRequestHeader.groupName: expected a name, found a blank text"
 
 
-async def test_all_groups_travel_with_their_version(broker: BrokerOnBytes) -> None:
-    await broker.ask(update(b'{"groupName":"g"}'))
-    answer = await broker.ask(make_request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
-    assert decode_body(answer.body, SubscriptionGroupWrapper) == broker.tables.groups.wrapper()
-
-
-async def test_the_members_of_a_consumer_group(broker: BrokerOnBytes) -> None:
-    subscription = SubscriptionData("t", "a", 7, ["a"], [97])
-    consumer = ConsumerData("g", "CONSUME_ACTIVELY", "BROADCASTING", "CONSUME_FROM_TIMESTAMP", [subscription])
-    request = make_request(RequestCode.HEART_BEAT, body=encode_body(HeartbeatData("c1", [], [consumer])))
-    request.language, request.version = LanguageCode.GO, 300
-    connection = broker.connect(("10.0.0.9", 4711))
-    await broker.ask_all(request, connection)
-    header = GetConsumerConnectionListRequestHeader("g")
-    answer = await broker.ask(make_request(RequestCode.GET_CONSUMER_CONNECTION_LIST, header))
-    assert decode_body(answer.body, ConsumerConnection) == ConsumerConnection(
-        [Connection("c1", "10.0.0.9:4711", "GO", 300)],
-        {"t": subscription},
-        "CONSUME_ACTIVELY",
-        "BROADCASTING",
-        "CONSUME_FROM_TIMESTAMP",
-    )
-
-
 async def test_a_consumer_group_that_is_not_online(broker: BrokerOnBytes) -> None:
     header = GetConsumerConnectionListRequestHeader("g")
     answer = await broker.ask(make_request(RequestCode.GET_CONSUMER_CONNECTION_LIST, header))
@@ -124,21 +99,6 @@ async def test_the_members_of_a_producer_group(broker: BrokerOnBytes) -> None:
     answer = await broker.ask(request)
     members = decode_body(answer.body, ProducerConnection).connection_set
     assert members == [Connection("c1", "10.0.0.9:4711", "PYTHON", 409)]
-
-
-async def test_the_whole_table_is_the_text_that_java_sends(broker: BrokerOnBytes) -> None:
-    """A slave copies it: compared with text, not with what the table itself says."""
-    for group in list(broker.tables.groups.subscription_group_table):
-        broker.tables.groups.delete_subscription_group_config(group)
-    broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("G", retry_max_times=3))
-    version = broker.tables.groups.data_version
-    answer = await broker.ask(make_request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
-    assert (answer.body or b"").decode() == (
-        f'{{"dataVersion":{{"counter":{version.counter},"timestamp":{version.timestamp}}},"subscriptionGroupTable":'
-        '{"G":{"brokerId":0,"consumeBroadcastEnable":true,"consumeEnable":true,"consumeFromMinEnable":true,'
-        '"groupName":"G","notifyConsumerIdsChangedEnable":true,"retryMaxTimes":3,"retryQueueNums":1,'
-        '"whichBrokerWhenConsumeSlowly":1}}}'
-    )
 
 
 async def test_the_settings_of_a_group_have_a_length(broker: BrokerOnBytes) -> None:

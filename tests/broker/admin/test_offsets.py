@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.command import RemotingCommand
 from tests.broker.broker_on_bytes import BrokerOnBytes
 
 
@@ -65,10 +65,3 @@ async def test_a_wrong_queue_id_is_named(
     answer = await broker.ask(about(code, queue_id=queue_id, timestamp="1"))
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark == f"{header}.queueId: expected {expected}, found {queue_id}"
-
-
-async def test_all_offsets_travel_with_bare_integer_keys(broker: BrokerOnBytes) -> None:
-    broker.tables.offsets.commit_offset("peer", "g", "t", 0, 5)
-    broker.tables.offsets.commit_offset("peer", "g", "t", 1, 6)
-    answer = await broker.ask(make_request(RequestCode.GET_ALL_CONSUMER_OFFSET))
-    assert answer.body == b'{"offsetTable":{"t@g":{0:5,1:6}}}'

@@ -30,6 +30,11 @@ async def shown(broker: BrokerOnBytes) -> dict[str, str]:
     return dict(line.split("=", 1) for line in answer.body.decode().splitlines())
 
 
+async def version_of_settings(broker: BrokerOnBytes) -> DataVersion:
+    answer = await broker.ask(make_request(RequestCode.GET_BROKER_CONFIG))
+    return decode_body((answer.ext_fields or {})["version"], DataVersion)
+
+
 async def test_settings_are_lines_that_read_back(broker: BrokerOnBytes) -> None:
     answer = await broker.ask(make_request(RequestCode.GET_BROKER_CONFIG))
     assert answer.code == ResponseCode.SUCCESS
@@ -37,8 +42,7 @@ async def test_settings_are_lines_that_read_back(broker: BrokerOnBytes) -> None:
     loaded = settings_from_text(answer.body.decode(), "answer", BrokerConfig).of(BrokerConfig)
     assert loaded.broker_name == "broker-a"
     assert b"\nlistenPort=8888\n" in answer.body
-    version = decode_body((answer.ext_fields or {})["version"], DataVersion)
-    assert version == DataVersion(broker.tables.clock.timestamp_ms(), 0)
+    assert await version_of_settings(broker) == DataVersion(broker.tables.clock.timestamp_ms(), 0)
 
 
 async def test_a_change_counts_at_once_and_is_in_the_file(broker: BrokerOnBytes, tmp_path: Path) -> None:
@@ -47,13 +51,8 @@ async def test_a_change_counts_at_once_and_is_in_the_file(broker: BrokerOnBytes,
     assert (answer.code, answer.remark, answer.ext_fields, answer.body) == (ResponseCode.SUCCESS, None, None, None)
     assert broker.tables.config.flush_consumer_offset_interval == 4000
     assert (await shown(broker))["flushConsumerOffsetInterval"] == "4000"
+    assert (await version_of_settings(broker)).counter == 1
     assert (tmp_path / "broker.conf").read_text() == "# offsets\nflushConsumerOffsetInterval=4000\n"
-
-
-async def test_the_version_says_that_there_was_a_change(broker: BrokerOnBytes) -> None:
-    await broker.ask(update(flushConsumerOffsetInterval=4000))
-    answer = await broker.ask(make_request(RequestCode.GET_BROKER_CONFIG))
-    assert decode_body((answer.ext_fields or {})["version"], DataVersion).counter == 1
 
 
 async def test_what_waits_for_the_next_start_is_named(broker: BrokerOnBytes) -> None:
@@ -67,13 +66,6 @@ async def test_the_next_get_shows_what_was_accepted_and_what_is_in_force(broker:
     await broker.ask(update(maxMessageSize=65536, longPollingEnable="false"))
     changed = {"maxMessageSize": "65536", "maxMessageSize.inForce": "4194304", "longPollingEnable": "false"}
     assert await shown(broker) == {**before, **changed}
-
-
-async def test_another_broker_permission_is_registered(broker: BrokerOnBytes) -> None:
-    assert (await broker.ask(update(brokerPermission=4))).code == ResponseCode.SUCCESS
-    assert broker.registered_count == 1
-    await broker.ask(update(brokerPermission=4, longPollingEnable="false"))
-    assert broker.registered_count == 1
 
 
 @pytest.mark.parametrize(
@@ -131,6 +123,8 @@ FORBIDDEN = [
     "bindAddress",
     "haListenPort",
     "haMasterAddress",
+    "brokerRole",
+    "brokerId",
     "dLegerPeers",
     "messageStorePlugIn",
 ]
@@ -140,7 +134,7 @@ FORBIDDEN = [
 async def test_no_request_changes_a_path_an_address_or_a_command(
     broker: BrokerOnBytes, tmp_path: Path, key: str
 ) -> None:
-    value = {"filterServerNums": "1", "listenPort": "1", "haListenPort": "1"}.get(key, "-c $@|sh . echo id;")
+    value = "1" if key in ("filterServerNums", "listenPort", "haListenPort", "brokerId") else "-c $@|sh . echo id;"
     before = await shown(broker)
     answer = await broker.ask(update(longPollingEnable="false", **{key: value}))
     assert answer.code == ResponseCode.NO_PERMISSION

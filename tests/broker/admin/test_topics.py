@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.errors import DiskFullError, StoreError
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.group import GroupList
-from rocketpy.protocol.bodies.route import TopicList
+from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.bodies.stats import TopicOffset, TopicStatsTable
-from rocketpy.protocol.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
-from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.bodies.topic import TopicConfig
+from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.topic import (
     DeleteTopicRequestHeader,
@@ -131,13 +130,6 @@ async def test_deleting_what_is_not_there_is_fine(broker: BrokerOnBytes) -> None
     assert answer.code == ResponseCode.SUCCESS
 
 
-async def test_all_topics_travel_with_their_version(broker: BrokerOnBytes) -> None:
-    await broker.ask(update())
-    answer = await broker.ask(make_request(RequestCode.GET_ALL_TOPIC_CONFIG))
-    assert (answer.code, answer.ext_fields) == (ResponseCode.SUCCESS, {})
-    assert decode_body(answer.body, TopicConfigSerializeWrapper) == broker.tables.topics.wrapper()
-
-
 async def test_where_the_write_queues_of_a_topic_stand(broker: BrokerOnBytes) -> None:
     await broker.ask(update(writeQueueNums="2"))
     broker.store.min_offsets["t", 1] = 3
@@ -157,48 +149,11 @@ async def test_a_topic_that_is_not_there_has_no_queues(broker: BrokerOnBytes) ->
 
 
 async def test_who_consumes_a_topic(broker: BrokerOnBytes) -> None:
-    broker.tables.offsets.commit_offset("peer", "h", "t", 0, 5)
-    broker.tables.offsets.commit_offset("peer", "g", "t", 0, 5)
-    broker.tables.offsets.commit_offset("peer", "i", "u", 0, 5)
+    for group, topic in (("h", "t"), ("g", "t"), ("i", "u")):
+        broker.tables.offsets.commit_offset("peer", group, topic, 0, 5)
+    online = ClientChannelInfo(broker.connect(), "c", LanguageCode.JAVA, 407, 0.0)
+    data = ConsumerData("online", subscription_data_set=[SubscriptionData("t")])
+    broker.tables.consumers.register_consumer(online, data)
     header = QueryTopicConsumeByWhoRequestHeader("t")
     answer = await broker.ask(make_request(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header))
-    assert decode_body(answer.body, GroupList).group_list == ["g", "h"]
-
-
-async def test_the_brokers_own_topics(broker: BrokerOnBytes) -> None:
-    answer = await broker.ask(make_request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER))
-    assert list(decode_body(answer.body, TopicList).topic_list) == broker.tables.topics.system_topics()
-
-
-async def test_the_whole_table_is_the_text_that_java_sends(broker_with: Callable[..., BrokerOnBytes]) -> None:
-    """A slave copies it: compared with text, not with what the table itself says."""
-    broker = broker_with(broker_name="b", broker_cluster_name="c")
-    for topic in list(broker.tables.topics.topic_config_table):
-        broker.tables.topics.delete_topic_config(topic)
-    broker.tables.topics.update_topic_config(TopicConfig("T1", 4, 8, 6, topic_sys_flag=2, order=True))
-    version = broker.tables.topics.data_version
-    answer = await broker.ask(make_request(RequestCode.GET_ALL_TOPIC_CONFIG))
-    assert (answer.body or b"").decode() == (
-        f'{{"dataVersion":{{"counter":{version.counter},"timestamp":{version.timestamp}}},"topicConfigTable":'
-        '{"T1":{"order":true,"perm":6,"readQueueNums":4,"topicFilterType":"SINGLE_TAG","topicName":"T1","topicSysFlag":2,'
-        '"writeQueueNums":8}}}'
-    )
-
-
-async def test_the_system_topics_are_these(broker_with: Callable[..., BrokerOnBytes]) -> None:
-    broker = broker_with(broker_name="b", broker_cluster_name="c")
-    answer = await broker.ask(make_request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER))
-    assert set(json.loads(answer.body or b"")["topicList"]) == {
-        "BenchmarkTest",
-        "OFFSET_MOVED_EVENT",
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "SCHEDULE_TOPIC_XXXX",
-        "SELF_TEST_TOPIC",
-        "TBW102",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "b",
-        "c",
-        "c_REPLY_TOPIC",
-    }
+    assert decode_body(answer.body, GroupList).group_list == ["g", "h", "online"]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.broker.metadata import offsets as consumer_offset
-from rocketpy.protocol.bodies.codec import decode_body, encode_body
-from rocketpy.protocol.bodies.group import GetConsumerListByGroupResponseBody, SubscriptionGroupConfig
-from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader
@@ -31,16 +29,6 @@ def update(
         is_brought_home=is_brought_home,
     )
     return make_request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
-
-
-async def test_the_members_of_a_group(broker: BrokerOnBytes) -> None:
-    for client_id in ("c1", "c2"):
-        body = HeartbeatData(client_id, [], [ConsumerData("g")])
-        await broker.ask_all(make_request(RequestCode.HEART_BEAT, body=encode_body(body)))
-    header = GetConsumerListByGroupRequestHeader("g")
-    answer = await broker.ask(make_request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header))
-    assert answer.code == ResponseCode.SUCCESS
-    assert decode_body(answer.body, GetConsumerListByGroupResponseBody).consumer_id_list == ["c1", "c2"]
 
 
 async def test_a_group_that_is_not_there_has_no_members(broker: BrokerOnBytes) -> None:

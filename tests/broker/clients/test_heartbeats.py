@@ -55,20 +55,6 @@ async def test_a_heartbeat_registers_groups_and_makes_retry_topics(broker: Broke
     assert broker.tables.producers.groups == ["p"]
 
 
-async def test_the_same_heartbeat_again_notifies_no_member(broker: BrokerOnBytes) -> None:
-    connection = broker.connect()
-    await broker.ask_all(heartbeat(consumers=("g",)), connection)
-    answers = await broker.ask_all(heartbeat(consumers=("g",)), connection)
-    assert [each.code for each in answers] == [ResponseCode.SUCCESS]
-
-
-async def test_every_member_is_notified_of_a_new_one(broker: BrokerOnBytes) -> None:
-    first, second = broker.connect(), broker.connect()
-    await broker.ask_all(heartbeat("c1", consumers=("g",)), first)
-    await broker.ask_all(heartbeat("c2", consumers=("g",)), second)
-    assert [(each.code, each.ext_fields) for each in received(first)] == [(40, {"consumerGroup": "g"})]
-
-
 @pytest.mark.parametrize("by_group", [False, True])
 async def test_notification_can_be_switched_off_for_all_and_for_a_group(
     broker_with: Callable[..., BrokerOnBytes], by_group: bool
@@ -178,47 +164,33 @@ async def test_leaving_needs_a_client_id(broker: BrokerOnBytes) -> None:
     assert answer.remark == "UnregisterClientRequestHeader.clientID: expected text, found nothing"
 
 
+NO_SQL = "The broker does not support consumer to filter message by SQL92"
+OK, REFUSED, NOT_PARSED = ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR, ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+
 @pytest.mark.parametrize(
-    ("expression_type", "expression", "code", "remark"),
+    ("filters_properties", "expression_type", "expression", "code", "remark"),
     [
-        ("TAG", "a || b", ResponseCode.SUCCESS, None),
-        ("", "*", ResponseCode.SUCCESS, None),
-        (None, "*", ResponseCode.SUCCESS, None),
-        ("TAG", "||", ResponseCode.SUCCESS, None),
-        (
-            "SQL92",
-            "a > 1",
-            ResponseCode.SYSTEM_ERROR,
-            "The broker does not support consumer to filter message by SQL92",
-        ),
+        (False, "TAG", "a || b", OK, None),
+        (False, "", "*", OK, None),
+        (False, None, "*", OK, None),
+        (False, "TAG", "||", OK, None),
+        (False, "SQL92", "a > 1", REFUSED, NO_SQL),
+        (True, "SQL92", "a > 1", OK, None),
+        (True, "SQL92", "a > 'x'", NOT_PARSED, "java.lang.RuntimeException: Value ''x'' cannot be compared."),
+        (True, "XPATH", "a", NOT_PARSED, "expected TAG or SQL92, found XPATH"),
+        (True, "TAG", "||", OK, None),
     ],
 )
 async def test_a_consumer_asks_whether_its_selector_is_served(
-    broker: BrokerOnBytes, expression_type: str | None, expression: str, code: int, remark: str | None
+    broker_with: Callable[..., BrokerOnBytes],
+    filters_properties: bool,
+    expression_type: str | None,
+    expression: str,
+    code: int,
+    remark: str | None,
 ) -> None:
-    body = CheckClientRequestBody("c1", "g", SubscriptionData("t", expression, expression_type=expression_type))
-    answer = await broker.ask(make_request(RequestCode.CHECK_CLIENT_CONFIG, body=encode_body(body)))
-    assert (answer.code, answer.remark) == (code, remark)
-
-
-@pytest.mark.parametrize(
-    ("expression_type", "expression", "code", "remark"),
-    [
-        ("SQL92", "a > 1", ResponseCode.SUCCESS, None),
-        (
-            "SQL92",
-            "a > 'x'",
-            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-            "java.lang.RuntimeException: Value ''x'' cannot be compared.",
-        ),
-        ("XPATH", "a", ResponseCode.SUBSCRIPTION_PARSE_FAILED, "expected TAG or SQL92, found XPATH"),
-        ("TAG", "||", ResponseCode.SUCCESS, None),
-    ],
-)
-async def test_selectors_are_compiled_where_properties_may_be_filtered(
-    broker_with: Callable[..., BrokerOnBytes], expression_type: str, expression: str, code: int, remark: str | None
-) -> None:
-    broker = broker_with(enable_property_filter=True)
+    broker = broker_with(enable_property_filter=filters_properties)
     body = CheckClientRequestBody("c1", "g", SubscriptionData("t", expression, expression_type=expression_type))
     answer = await broker.ask(make_request(RequestCode.CHECK_CLIENT_CONFIG, body=encode_body(body)))
     assert (answer.code, answer.remark) == (code, remark)

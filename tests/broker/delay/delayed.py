@@ -15,6 +15,7 @@ from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.delay.offsets import DelayOffsetManager
 from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.send.put import MessageExtBrokerInner, MessagePut, PutMessageResult
+from rocketpy.protocol.fastjson import loads
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.protocol.topic_name import DELAY_DEAD_LETTER_TOPIC
@@ -31,6 +32,7 @@ BORN_HOST = bytes((10, 0, 0, 1)) + (50_000).to_bytes(4, "big")
 STORE_HOST = bytes((10, 0, 0, 2)) + (10_911).to_bytes(4, "big")
 LEVELS = "1s 5s 10s 30m"
 BEGIN_MS = 1_700_000_000_000
+SYNC = FlushDiskType.SYNC_FLUSH
 
 
 class TrioWallClock:
@@ -96,6 +98,38 @@ class DelayedMessages:
 
 
 @asynccontextmanager
+async def open_small_store(
+    levels: DelayLevels,
+    *,
+    clock: TrioWallClock,
+    disk: Disk | None = None,
+    root: str = ROOT,
+    may_be_named: Callable[[str], bool] | None = None,
+    **settings: object,
+) -> AsyncIterator[MessageStore]:
+    """Open a store of small files, whose units of delayed messages hold the time of delivery."""
+    usual: dict[str, object] = {
+        "store_path_root_dir": root,
+        "mapped_file_size_commit_log": 1 << 19,
+        "mapped_file_size_consume_queue": 20 * 300,
+        "max_message_size": 1 << 17,
+        "max_hash_slot_num": 100,
+        "max_index_num": 1000,
+    }
+    async with open_message_store(
+        MessageStoreConfig(**{**usual, **settings}),  # type: ignore[arg-type]
+        disk=disk or SimDisk(),
+        clock=clock,
+        run_blocking=run_inline,
+        store_host=STORE_HOST,
+        tags_code=levels.tags_code,
+        may_be_named=may_be_named,
+        memory_bytes=1 << 40,
+    ) as store:
+        yield store
+
+
+@asynccontextmanager
 async def open_delayed(
     disk: Disk | None = None,
     *,
@@ -107,27 +141,10 @@ async def open_delayed(
     **settings: object,
 ) -> AsyncIterator[DelayedMessages]:
     """Open a store and deliver; at the end stop in order, or only stop delivering and note nothing."""
-    clock = clock or TrioWallClock()
-    disk = disk or SimDisk()
-    usual: dict[str, object] = {
-        "store_path_root_dir": root,
-        "mapped_file_size_commit_log": 1 << 19,
-        "mapped_file_size_consume_queue": 20 * 300,
-        "max_message_size": 1 << 17,
-        "max_hash_slot_num": 100,
-        "max_index_num": 1000,
-    }
-    config = MessageStoreConfig(**{**usual, **settings})  # type: ignore[arg-type]
-    delay_levels = DelayLevels.parse(levels)
-    async with open_message_store(
-        config,
-        disk=disk,
-        clock=clock,
-        run_blocking=run_inline,
-        store_host=STORE_HOST,
-        tags_code=delay_levels.tags_code,
-        may_be_named=may_be_named,
-        memory_bytes=1 << 40,
+    clock, disk, delay_levels = clock or TrioWallClock(), disk or SimDisk(), DelayLevels.parse(levels)
+    config = MessageStoreConfig(**settings)  # type: ignore[arg-type]
+    async with open_small_store(
+        delay_levels, clock=clock, disk=disk, root=root, may_be_named=may_be_named, **settings
     ) as store:
         offsets = DelayOffsetManager(path=f"{root}/config/delayOffset.json", disk=disk, run_blocking=run_inline)
         offsets.load()
@@ -159,4 +176,28 @@ async def open_delayed(
             await service.finish()
 
 
-SYNC = FlushDiskType.SYNC_FLUSH
+# ---- delayOffset.json -----------------------------------------------------------------------------------------------
+
+
+def text_of(disk: SimDisk) -> str:
+    file = disk.open(FILE, read_only=True)
+    try:
+        return file.read(0, file.size()).decode()
+    finally:
+        file.close()
+
+
+def write_text(disk: SimDisk, text: str) -> None:
+    disk.make_directories(f"{ROOT}/config")
+    file = disk.open(FILE, create=True)
+    file.truncate(0)
+    file.write(0, text.encode())
+    file.sync()
+    file.close()
+
+
+def noted_offsets(disk: SimDisk) -> object:
+    """Return the offsets by level that the file has."""
+    content = loads(text_of(disk))
+    assert isinstance(content, dict)
+    return content["offsetTable"]

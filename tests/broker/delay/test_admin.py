@@ -7,24 +7,16 @@ from rocketpy.broker.delay.offsets import DelayOffsetManager
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.frame import encode_frame
-from rocketpy.remoting.config import ConnectionLimits
-from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.runner import run_inline
 from rocketpy.testing.sim.disk import SimDisk
-from tests.broker.broker_on_bytes import Transport, received
+from tests.broker.broker_on_bytes import Transport, connect_to, received
 
 
 def ask(offsets: DelayOffsetManager) -> bytes:
     dispatcher = Dispatcher()
     AdminDelayProcessor(delay_offset_manager=offsets).register(dispatcher)
-    connection = Connection(
-        address=("127.0.0.1", 1),
-        dispatcher=dispatcher,
-        transport=Transport(lambda _: None),
-        limits=ConnectionLimits(),
-        now=0.0,
-    )
+    connection = connect_to(dispatcher, Transport(lambda _: None))
     connection.receive(encode_frame(make_request(RequestCode.GET_ALL_DELAY_OFFSET)))
     connection.serve(1)
     (answer,) = received(connection)

@@ -10,40 +10,26 @@ from rocketpy.broker.delay.dead_letter import FINAL_STATUSES, DelayDeadLetters
 from rocketpy.broker.delay.delayed_message import DelayedMessage
 from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim.disk import SimDisk
-from tests.broker.delay.delayed import BORN_HOST, DelayedMessages, TrioWallClock, open_delayed
+from tests.broker.delay.delayed import BORN_HOST, DelayedMessages, open_delayed
 
 TOPIC = "rmq_sys_DELAY_DEAD_LETTER"
 OK, ILLEGAL = PutMessageStatus.PUT_OK, PutMessageStatus.MESSAGE_ILLEGAL
 MESSAGE = DelayedMessage("T", 3, b"body", b"REAL_TOPIC\x01T\x02REAL_QID\x013", 116, (b"k",), 4, 9, 12, BORN_HOST, 2)
 
 
-def dead_letters(delayed: DelayedMessages, made: list[int] | None = None) -> DelayDeadLetters:
-    made = [] if made is None else made
-    return DelayDeadLetters(store=delayed.store, make_topic=lambda: made.append(1))
+def dead_letters(delayed: DelayedMessages) -> DelayDeadLetters:
+    return DelayDeadLetters(store=delayed.store, make_topic=lambda: None)
 
 
-async def test_everything_is_kept_and_the_reason_added(autojump_clock: trio.testing.MockClock) -> None:
-    async with open_delayed() as delayed:
-        letters = dead_letters(delayed)
-        assert letters.put(MESSAGE, 77, "why not") is OK
-        delayed.store.end_burst()
-        (dead,) = delayed.messages(TOPIC)
-        assert dead.properties == {"REAL_TOPIC": "T", "REAL_QID": "3", "DEAD_LETTER_REASON": "why not"}
-        assert (dead.body, dead.flag, dead.sys_flag, dead.born_timestamp) == (b"body", 4, 9, 12)
-        assert (dead.born_host, dead.reconsume_times) == ("10.0.0.1:50000", 2)
-        assert dead.prepared_transaction_offset == ~77
-        assert letters.count == 1
-
-
-async def test_a_reason_that_does_not_fit_is_left_out(autojump_clock: trio.testing.MockClock) -> None:
-    async with open_delayed() as delayed:
-        properties = MESSAGE.stored_properties + b"\x02X\x01"
-        full = properties + b"x" * (PROPERTIES_SIZE_MAX - len(properties))
-        assert dead_letters(delayed).put(attrs.evolve(MESSAGE, stored_properties=full), 77, "why not") is OK
-        delayed.store.end_burst()
-        (dead,) = delayed.messages(TOPIC)
-        assert set(dead.properties) == {"REAL_TOPIC", "REAL_QID", "X"}
+async def test_a_reason_that_does_not_fit_is_left_out(
+    autojump_clock: trio.testing.MockClock, delayed: DelayedMessages
+) -> None:
+    properties = MESSAGE.stored_properties + b"\x02X\x01"
+    full = properties + b"x" * (PROPERTIES_SIZE_MAX - len(properties))
+    assert dead_letters(delayed).put(attrs.evolve(MESSAGE, stored_properties=full), 77, "why not") is OK
+    delayed.store.end_burst()
+    (dead,) = delayed.messages(TOPIC)
+    assert set(dead.properties) == {"REAL_TOPIC", "REAL_QID", "X"}
 
 
 async def test_a_body_that_no_file_of_the_log_can_hold_is_left_out(autojump_clock: trio.testing.MockClock) -> None:
@@ -56,28 +42,12 @@ async def test_a_body_that_no_file_of_the_log_can_hold_is_left_out(autojump_cloc
         assert (dead.body, dead.sys_flag) == (b"", 8)
 
 
-async def test_what_is_refused_is_not_counted(autojump_clock: trio.testing.MockClock) -> None:
-    async with open_delayed() as delayed:
-        letters = dead_letters(delayed)
-        assert letters.put(attrs.evolve(MESSAGE, stored_properties=b"a\0b"), 77, "why not") is ILLEGAL
-        delayed.store.put_kept = lambda *_: (PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1)  # type: ignore[method-assign]
-        assert letters.put(MESSAGE, 77, "why not") is PutMessageStatus.SERVICE_NOT_AVAILABLE
-        assert letters.count == 0
-
-
-async def test_the_topic_is_made_before_each_letter_and_again_by_a_start(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    disk, made, clock = SimDisk(), list[int](), TrioWallClock()
-    async with open_delayed(disk, clock=clock) as delayed:
-        letters = dead_letters(delayed, made)
-        letters.begin()
-        assert made == [], "nothing to read in it yet"
-        letters.put(MESSAGE, 77, "why not")
-        assert made == [1]
-    async with open_delayed(disk, clock=clock) as delayed:
-        dead_letters(delayed, made).begin()
-        assert made == [1, 1]
+async def test_what_is_refused_is_not_counted(autojump_clock: trio.testing.MockClock, delayed: DelayedMessages) -> None:
+    letters = dead_letters(delayed)
+    assert letters.put(attrs.evolve(MESSAGE, stored_properties=b"a\0b"), 77, "why not") is ILLEGAL
+    delayed.store.put_kept = lambda *_: (PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1)  # type: ignore[method-assign]
+    assert letters.put(MESSAGE, 77, "why not") is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert letters.count == 0
 
 
 @pytest.mark.parametrize("status", list(PutMessageStatus))

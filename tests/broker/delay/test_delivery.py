@@ -9,41 +9,47 @@ import trio
 import trio.testing
 
 from rocketpy.broker.delay.level_queue import MESSAGES_PER_TURN
-from rocketpy.protocol.fastjson import loads
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
-from tests.broker.delay.delayed import FILE, SYNC, TrioWallClock, open_delayed
+from tests.broker.delay.delayed import (
+    SYNC,
+    DelayedMessages,
+    TrioWallClock,
+    noted_offsets,
+    open_delayed,
+    text_of,
+    write_text,
+)
 
 Jumping = trio.testing.MockClock
 DEAD_LETTERS = "rmq_sys_DELAY_DEAD_LETTER"
 
 
-@pytest.fixture
-def clock() -> TrioWallClock:
-    return TrioWallClock()
+async def test_a_message_is_delivered_on_time_to_its_own_queue(
+    autojump_clock: Jumping, delayed: DelayedMessages
+) -> None:
+    sent_s = trio.current_time()
+    result = delayed.send(
+        1, b"body", topic="Own", queue_id=3, TAGS="t", KEYS="k", UNIQ_KEY="u", WAIT="true", sys_flag=8
+    )
+    assert (result.topic, result.queue_id, result.queue_offset) == ("SCHEDULE_TOPIC_XXXX", 0, 0)
+    await trio.sleep(0.999)
+    assert delayed.bodies("Own", 3) == []
+    await trio.sleep(0.002)
+    (message,) = delayed.messages("Own", 3)
+    assert delayed.at_s("Own", 3) == [pytest.approx(sent_s + 1)]
+    assert message.body == b"body"
+    sent = {"DELAY": "1", "TAGS": "t", "KEYS": "k", "UNIQ_KEY": "u", "WAIT": "true"}
+    assert message.properties == {**sent, "REAL_TOPIC": "Own", "REAL_QID": "3"}
+    assert (message.flag, message.born_timestamp, message.reconsume_times) == (3, 12, 2)
+    assert message.sys_flag == 8, "that of a committed transaction"
+    assert message.born_host == "10.0.0.1:50000"
+    assert message.prepared_transaction_offset == ~result.physical_offset
+    assert delayed.woken_count == 1
 
 
-async def test_a_message_is_delivered_on_time_to_its_own_queue(autojump_clock: Jumping, clock: TrioWallClock) -> None:
-    async with open_delayed(clock=clock) as delayed:
-        sent_s = trio.current_time()
-        result = delayed.send(1, b"body", topic="Own", queue_id=3, TAGS="t", KEYS="k", UNIQ_KEY="u", WAIT="true")
-        assert (result.topic, result.queue_id, result.queue_offset) == ("SCHEDULE_TOPIC_XXXX", 0, 0)
-        await trio.sleep(0.999)
-        assert delayed.bodies("Own", 3) == []
-        await trio.sleep(0.002)
-        (message,) = delayed.messages("Own", 3)
-        assert delayed.at_s("Own", 3) == [pytest.approx(sent_s + 1)]
-        assert message.body == b"body"
-        sent = {"DELAY": "1", "TAGS": "t", "KEYS": "k", "UNIQ_KEY": "u", "WAIT": "true"}
-        assert message.properties == {**sent, "REAL_TOPIC": "Own", "REAL_QID": "3"}
-        assert (message.flag, message.born_timestamp, message.reconsume_times) == (3, 12, 2)
-        assert message.born_host == "10.0.0.1:50000"
-        assert message.prepared_transaction_offset == ~result.physical_offset
-        assert delayed.woken_count == 1
-
-
-async def test_levels_do_not_wait_for_each_other(autojump_clock: Jumping, clock: TrioWallClock) -> None:
-    async with open_delayed(clock=clock, levels="1s 5s 10s 3m") as delayed:
+async def test_levels_do_not_wait_for_each_other(autojump_clock: Jumping) -> None:
+    async with open_delayed(levels="1s 5s 10s 3m") as delayed:
         begin_s = trio.current_time()
         for level in (4, 3, 2, 1):
             delayed.send(level, b"%d" % level)
@@ -52,49 +58,29 @@ async def test_levels_do_not_wait_for_each_other(autojump_clock: Jumping, clock:
         assert delayed.at_s() == pytest.approx([begin_s + 1, begin_s + 5, begin_s + 10, begin_s + 180])
 
 
-async def test_a_message_for_an_earlier_moment_wakes_the_sleeper(autojump_clock: Jumping, clock: TrioWallClock) -> None:
-    async with open_delayed(clock=clock) as delayed:
-        delayed.send(4, b"late")
-        await trio.sleep(100.3)
-        sent_s = trio.current_time()
-        delayed.send(1, b"early")
-        await trio.sleep(1.01)
-        assert delayed.at_s() == [pytest.approx(sent_s + 1, abs=0.002)]
+async def test_a_message_for_an_earlier_moment_wakes_the_sleeper(
+    autojump_clock: Jumping, delayed: DelayedMessages
+) -> None:
+    delayed.send(4, b"late")
+    await trio.sleep(100.3)
+    sent_s = trio.current_time()
+    delayed.send(1, b"early")
+    await trio.sleep(1.01)
+    assert delayed.at_s() == [pytest.approx(sent_s + 1, abs=0.002)]
 
 
-async def test_many_messages_of_one_moment_come_in_order(autojump_clock: Jumping, clock: TrioWallClock) -> None:
-    async with open_delayed(clock=clock) as delayed:
-        bodies = [b"%d" % number for number in range(5 * MESSAGES_PER_TURN + 7)]
-        for body in bodies:
-            delayed.send(2, body)
-        await trio.sleep(5.1)
-        assert delayed.bodies() == bodies
-        assert delayed.service.statistics().delivered_count == len(bodies)
+async def test_many_messages_of_one_moment_come_in_order(autojump_clock: Jumping, delayed: DelayedMessages) -> None:
+    bodies = [b"%d" % number for number in range(5 * MESSAGES_PER_TURN + 7)]
+    for body in bodies:
+        delayed.send(2, body)
+    await trio.sleep(5.1)
+    assert delayed.bodies() == bodies
+    assert delayed.service.statistics().delivered_count == len(bodies)
 
 
-async def test_all_levels_are_on_time_beside_other_messages(autojump_clock: Jumping, clock: TrioWallClock) -> None:
-    """A hundred messages a second for each of five levels, and plain ones between."""
-    async with open_delayed(clock=clock, levels="1s 5s 10s 30s 1m", mapped_file_size_commit_log=1 << 24) as delayed:
-        for tick in range(200):
-            for level in range(1, 6):
-                delayed.send(level, b"%d %d" % (level, tick), topic=f"L{level}")
-                delayed.send(0, b"plain", topic="Plain")
-            await trio.sleep(0.01)
-        await trio.sleep(61)
-        for level, delay_ms in enumerate((1_000, 5_000, 10_000, 30_000, 60_000), 1):
-            sources = delayed.messages("SCHEDULE_TOPIC_XXXX", level - 1)
-            copies = delayed.messages(f"L{level}")
-            assert [each.body for each in copies] == [each.body for each in sources]
-            late = [
-                copy.store_timestamp - source.store_timestamp - delay_ms
-                for copy, source in zip(copies, sources, strict=True)
-            ]
-            assert 0 <= min(late) <= max(late) < 500
-
-
-async def test_a_sleeping_service_does_next_to_nothing(autojump_clock: Jumping, clock: TrioWallClock) -> None:
+async def test_a_sleeping_service_does_next_to_nothing(autojump_clock: Jumping) -> None:
     """However many messages wait, between two of them there is a look at the clock per second and nothing else."""
-    async with open_delayed(clock=clock, levels="1h") as delayed:
+    async with open_delayed(levels="1h") as delayed:
         for number in range(1000):
             delayed.send(1, b"%d" % number)
         await trio.testing.wait_all_tasks_blocked()
@@ -119,110 +105,93 @@ class CountsSteps(trio.abc.Instrument):
 # ---- ends and starts ------------------------------------------------------------------------------------------------
 
 
-async def test_what_waits_survives_a_clean_shutdown(autojump_clock: Jumping, clock: TrioWallClock) -> None:
+async def test_what_waits_survives_a_clean_shutdown(autojump_clock: Jumping) -> None:
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock) as delayed:
+    async with open_delayed(disk) as delayed:
         delayed.send(1, b"a")
         delayed.send(2, b"b")
         await trio.sleep(2)
-    content = loads(disk_text(disk))
-    assert content["offsetTable"] == {1: 1}  # type: ignore[index]
-    async with open_delayed(disk, clock=clock) as delayed:
+    assert noted_offsets(disk) == {1: 1}
+    async with open_delayed(disk) as delayed:
         assert delayed.service.statistics().already_delivered_count == 0
         await trio.sleep(10)
         assert delayed.bodies() == [b"a", b"b"]
 
 
-async def test_what_was_delivered_and_not_noted_is_not_delivered_again(
-    autojump_clock: Jumping, clock: TrioWallClock
-) -> None:
+async def test_what_was_delivered_and_not_noted_is_not_delivered_again(autojump_clock: Jumping) -> None:
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock, orderly=False) as delayed:
+    async with open_delayed(disk, orderly=False) as delayed:
         for number in range(40):
             delayed.send(1, b"%d" % number)
         delayed.send(2, b"later")
         await trio.sleep(1.5)
         assert len(delayed.bodies()) == 40
-    assert loads(disk_text(disk))["offsetTable"] == {}  # type: ignore[index]
-    async with open_delayed(disk, clock=clock, orderly=False) as delayed:
+    assert noted_offsets(disk) == {}
+    async with open_delayed(disk, orderly=False) as delayed:
         await trio.sleep(10)
         assert delayed.bodies() == [*(b"%d" % number for number in range(40)), b"later"]
         assert delayed.service.statistics().already_delivered_count == 40
 
 
-async def test_progress_is_noted_every_interval(autojump_clock: Jumping, clock: TrioWallClock) -> None:
+async def test_progress_is_noted_every_interval(autojump_clock: Jumping) -> None:
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock, orderly=False, flush_delay_offset_interval=3_000) as delayed:
+    async with open_delayed(disk, orderly=False, flush_delay_offset_interval=3_000) as delayed:
         delayed.send(1, b"a")
         await trio.sleep(2.9)
-        assert loads(disk_text(disk))["offsetTable"] == {}  # type: ignore[index]
+        assert noted_offsets(disk) == {}
         await trio.sleep(0.2)
-        assert loads(disk_text(disk))["offsetTable"] == {1: 1}  # type: ignore[index]
+        assert noted_offsets(disk) == {1: 1}
 
 
-async def test_a_broker_without_delayed_messages_writes_nothing(autojump_clock: Jumping, clock: TrioWallClock) -> None:
+async def test_due_while_the_broker_was_down_is_delivered_at_once(autojump_clock: Jumping) -> None:
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock) as delayed:
-        delayed.send(0, b"plain")
-        await trio.sleep(60)
-    assert not disk.exists(FILE)
-
-
-async def test_due_while_the_broker_was_down_is_delivered_at_once(
-    autojump_clock: Jumping, clock: TrioWallClock
-) -> None:
-    disk = SimDisk()
-    async with open_delayed(disk, clock=clock) as delayed:
+    async with open_delayed(disk) as delayed:
         delayed.send(4, b"a")
     await trio.sleep(7_200)
-    async with open_delayed(disk, clock=clock) as delayed:
+    async with open_delayed(disk) as delayed:
         await trio.sleep(0.01)
         assert delayed.bodies() == [b"a"]
 
 
-async def test_the_file_of_java_is_taken_and_java_delivered_last(autojump_clock: Jumping, clock: TrioWallClock) -> None:
+async def test_the_file_of_java_is_taken_and_java_delivered_last(autojump_clock: Jumping) -> None:
     """Java's file has no physical offset: only the offsets are known."""
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock, orderly=False) as delayed:
+    async with open_delayed(disk, orderly=False) as delayed:
         for body in (b"a", b"b", b"c"):
             delayed.send(2, body)
     write_text(disk, '{\n\t"offsetTable":{2:2\n\t}\n}')
-    async with open_delayed(disk, clock=clock) as delayed:
+    async with open_delayed(disk) as delayed:
         await trio.sleep(6)
         assert delayed.bodies() == [b"c"]
-        assert "physicalOffset" in disk_text(disk)
+        assert "physicalOffset" in text_of(disk)
 
 
-async def test_what_another_broker_has_delivered_into_this_log_is_not_delivered_again(
-    autojump_clock: Jumping, clock: TrioWallClock
-) -> None:
+async def test_what_another_broker_has_delivered_into_this_log_is_not_delivered_again(autojump_clock: Jumping) -> None:
     """A slave has the log, and may be promoted before it has taken its master's progress; and be killed soon after."""
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock, orderly=False) as delayed:
+    async with open_delayed(disk, orderly=False) as delayed:
         delayed.send(2, b"later")
         for number in range(40):
             delayed.send(1, b"%d" % number)
         await trio.sleep(1.5)
         assert len(delayed.bodies()) == 40
     write_text(disk, json.dumps({"offsetTable": {}}))
-    async with open_delayed(disk, clock=clock, orderly=False) as delayed:
+    async with open_delayed(disk, orderly=False) as delayed:
         await trio.sleep(6)
         assert delayed.bodies() == [*(b"%d" % number for number in range(40)), b"later"]
-    async with open_delayed(disk, clock=clock, orderly=False) as delayed:
+    async with open_delayed(disk, orderly=False) as delayed:
         await trio.sleep(10)
         assert len(delayed.bodies()) == 41
 
 
 @pytest.mark.parametrize(("noted", "delivered"), [(50, 0), (3, 0), (1, 2)])
-async def test_an_offset_outside_of_its_queue_is_corrected(
-    autojump_clock: Jumping, clock: TrioWallClock, noted: int, delivered: int
-) -> None:
+async def test_an_offset_outside_of_its_queue_is_corrected(autojump_clock: Jumping, noted: int, delivered: int) -> None:
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock, orderly=False) as delayed:
+    async with open_delayed(disk, orderly=False) as delayed:
         for body in (b"a", b"b", b"c"):
             delayed.send(3, body)
     write_text(disk, json.dumps({"offsetTable": {"3": noted}}))
-    async with open_delayed(disk, clock=clock) as delayed:
+    async with open_delayed(disk) as delayed:
         delayed.send(3, b"new")
         await trio.sleep(11)
         assert len(delayed.bodies()) == delivered + 1
@@ -233,14 +202,12 @@ async def test_an_offset_outside_of_its_queue_is_corrected(
         }
 
 
-async def test_levels_that_are_not_set_any_more_are_delivered_too(
-    autojump_clock: Jumping, clock: TrioWallClock
-) -> None:
+async def test_levels_that_are_not_set_any_more_are_delivered_too(autojump_clock: Jumping) -> None:
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock, levels="1s 5s 10s 3m") as delayed:
+    async with open_delayed(disk, levels="1s 5s 10s 3m") as delayed:
         delayed.send(4, b"three minutes")
         delayed.send(3, b"ten seconds")
-    async with open_delayed(disk, clock=clock, levels="1s") as delayed:
+    async with open_delayed(disk, levels="1s") as delayed:
         await trio.sleep(181)
         assert delayed.bodies() == [b"ten seconds", b"three minutes"]
 
@@ -248,54 +215,52 @@ async def test_levels_that_are_not_set_any_more_are_delivered_too(
 # ---- obstacles ------------------------------------------------------------------------------------------------------
 
 
-async def test_what_the_store_refuses_is_tried_until_it_is_taken(autojump_clock: Jumping, clock: TrioWallClock) -> None:
-    async with open_delayed(clock=clock) as delayed:
-        for body in (b"a", b"b"):
-            delayed.send(1, body)
-        put, tries = delayed.store.put, []
+async def test_what_the_store_refuses_is_tried_until_it_is_taken(
+    autojump_clock: Jumping, delayed: DelayedMessages
+) -> None:
+    for body in (b"a", b"b"):
+        delayed.send(1, body)
+    put, tries = delayed.store.put, []
 
-        def refused(*arguments: object) -> tuple[PutMessageStatus, int, int]:
-            tries.append(trio.current_time())
-            return PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1
+    def refused(*arguments: object) -> tuple[PutMessageStatus, int, int]:
+        tries.append(trio.current_time())
+        return PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1
 
-        delayed.store.put = refused  # type: ignore[assignment]
-        await trio.sleep(60)
-        assert delayed.bodies() == []
-        assert 10 < len(tries) < 30
-        assert delayed.service.statistics().refused_count == len(tries)
-        delayed.store.put = put
-        await trio.sleep(5.1)
-        assert delayed.bodies() == [b"a", b"b"]
+    delayed.store.put = refused  # type: ignore[assignment]
+    await trio.sleep(60)
+    assert delayed.bodies() == []
+    assert 10 < len(tries) < 30
+    assert delayed.service.statistics().refused_count == len(tries)
+    delayed.store.put = put
+    await trio.sleep(5.1)
+    assert delayed.bodies() == [b"a", b"b"]
 
 
 # ---- what can never be delivered ------------------------------------------------------------------------------------
 
 
 async def test_a_message_without_a_target_goes_to_the_dead_letters(
-    autojump_clock: Jumping, clock: TrioWallClock
+    autojump_clock: Jumping, delayed: DelayedMessages
 ) -> None:
-    async with open_delayed(clock=clock) as delayed:
-        delayed.store.put_timed(
-            "SCHEDULE_TOPIC_XXXX", 0, b"x", b"DELAY\x011", 1_000, (), 0, 0, 0, b"\x0a\0\0\1\0\0\0\1", 0
-        )
-        delayed.send(1, b"next")
-        await trio.sleep(1.1)
-        assert delayed.bodies() == [b"next"]
-        (dead,) = delayed.messages(DEAD_LETTERS)
-        assert dead.body == b"x"
-        assert dead.properties["DEAD_LETTER_REASON"].startswith("REAL_TOPIC is '', expected")
-        assert delayed.service.statistics().dead_letter_count == 1
+    delayed.store.put_timed("SCHEDULE_TOPIC_XXXX", 0, b"x", b"DELAY\x011", 1_000, (), 0, 0, 0, b"\x0a\0\0\1\0\0\0\1", 0)
+    delayed.send(1, b"next")
+    await trio.sleep(1.1)
+    assert delayed.bodies() == [b"next"]
+    (dead,) = delayed.messages(DEAD_LETTERS)
+    assert dead.body == b"x"
+    assert dead.properties["DEAD_LETTER_REASON"].startswith("REAL_TOPIC is '', expected")
+    assert delayed.service.statistics().dead_letter_count == 1
 
 
 async def test_a_body_that_has_become_too_large_does_not_stop_its_level(
-    autojump_clock: Jumping, clock: TrioWallClock, caplog: pytest.LogCaptureFixture
+    autojump_clock: Jumping, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An operator has lowered maxMessageSize while it waited. RocketMQ delivers nothing of that level any more."""
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock) as delayed:
+    async with open_delayed(disk) as delayed:
         large = delayed.send(2, b"l" * 5_000, TAGS="t", KEYS="k", UNIQ_KEY="u", sys_flag=8)
         delayed.send(2, b"small")
-    async with open_delayed(disk, clock=clock, max_message_size=4_999) as delayed:
+    async with open_delayed(disk, max_message_size=4_999) as delayed:
         await trio.sleep(5.1)
         assert delayed.bodies() == [b"small"]
         (dead,) = delayed.messages(DEAD_LETTERS)
@@ -305,6 +270,7 @@ async def test_a_body_that_has_become_too_large_does_not_stop_its_level(
             "DEAD_LETTER_REASON": "MESSAGE_ILLEGAL",
         }  # fmt: skip
         assert (dead.sys_flag, dead.prepared_transaction_offset) == (8, ~large.physical_offset)
+        assert (dead.flag, dead.born_timestamp, dead.born_host, dead.reconsume_times) == (3, 12, "10.0.0.1:50000", 2)
         assert delayed.service.runtime_info()["scheduleMessageDeadLetterCount"] == "1"
         assert delayed.made_topics == [DEAD_LETTERS]
     (line,) = [record.getMessage() for record in caplog.records if "cannot be delivered" in record.getMessage()]
@@ -314,16 +280,15 @@ async def test_a_body_that_has_become_too_large_does_not_stop_its_level(
     )
 
 
-async def test_queues_that_may_not_be_named_any_more(autojump_clock: Jumping, clock: TrioWallClock) -> None:
+async def test_queues_that_may_not_be_named_any_more(autojump_clock: Jumping) -> None:
     """Two reasons: the topic was deleted, and fewer light queues are allowed. The dead letter is in none of them."""
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock, enable_multi_dispatch=True) as delayed:
+    async with open_delayed(disk, enable_multi_dispatch=True) as delayed:
         delayed.send(1, b"a", INNER_MULTI_DISPATCH="Gone,%LMQ%x")
         delayed.send(1, b"b", INNER_MULTI_DISPATCH="%LMQ%x,%LMQ%y")
         delayed.send(1, b"c", INNER_MULTI_DISPATCH="%LMQ%x")
     async with open_delayed(
         disk,
-        clock=clock,
         enable_multi_dispatch=True,
         max_lmq_consume_queue_num=1,
         may_be_named="%LMQ%x%LMQ%y".__contains__,
@@ -337,17 +302,15 @@ async def test_queues_that_may_not_be_named_any_more(autojump_clock: Jumping, cl
         assert delayed.bodies("Gone") == delayed.bodies("%LMQ%y") == []
 
 
-async def test_a_dead_letter_is_made_once_however_the_broker_ends(
-    autojump_clock: Jumping, clock: TrioWallClock
-) -> None:
+async def test_a_dead_letter_is_made_once_however_the_broker_ends(autojump_clock: Jumping) -> None:
     """And its topic is there in each life, although the table may have been lost with the first."""
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock, orderly=False) as delayed:
+    async with open_delayed(disk, orderly=False) as delayed:
         for number in range(3):
             delayed.send(1, b"l" * 5_000)
             delayed.send(1, b"%d" % number)
     for life in range(3):
-        async with open_delayed(disk, clock=clock, orderly=False, max_message_size=4_999) as delayed:
+        async with open_delayed(disk, orderly=False, max_message_size=4_999) as delayed:
             await trio.sleep(1.1)
             assert delayed.bodies() == [b"0", b"1", b"2"]
             assert len(delayed.bodies(DEAD_LETTERS)) == 3
@@ -355,11 +318,11 @@ async def test_a_dead_letter_is_made_once_however_the_broker_ends(
 
 
 @pytest.mark.parametrize("refuses", ["put", "put_kept"])
-async def test_a_dead_letter_waits_for_what_passes(autojump_clock: Jumping, clock: TrioWallClock, refuses: str) -> None:
+async def test_a_dead_letter_waits_for_what_passes(autojump_clock: Jumping, refuses: str) -> None:
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock) as delayed:
+    async with open_delayed(disk) as delayed:
         delayed.send(1, b"l" * 5_000)
-    async with open_delayed(disk, clock=clock, max_message_size=4_999) as delayed:
+    async with open_delayed(disk, max_message_size=4_999) as delayed:
         put = getattr(delayed.store, refuses)
         setattr(delayed.store, refuses, lambda *_: (PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1))
         await trio.sleep(20)
@@ -371,13 +334,13 @@ async def test_a_dead_letter_waits_for_what_passes(autojump_clock: Jumping, cloc
 
 
 async def test_what_not_even_a_dead_letter_can_hold_is_counted_and_passed(
-    autojump_clock: Jumping, clock: TrioWallClock, caplog: pytest.LogCaptureFixture
+    autojump_clock: Jumping, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock) as delayed:
+    async with open_delayed(disk) as delayed:
         delayed.send(1, b"l" * 5_000)
         delayed.send(1, b"next")
-    async with open_delayed(disk, clock=clock, max_message_size=4_999) as delayed:
+    async with open_delayed(disk, max_message_size=4_999) as delayed:
         delayed.store.put_kept = lambda *_: (PutMessageStatus.MESSAGE_ILLEGAL, -1, -1)  # type: ignore[method-assign]
         await trio.sleep(1.1)
         assert delayed.bodies() == [b"next"]
@@ -386,23 +349,22 @@ async def test_what_not_even_a_dead_letter_can_hold_is_counted_and_passed(
 
 
 async def test_units_with_the_hash_of_their_tags_are_not_taken_for_due(
-    autojump_clock: Jumping, clock: TrioWallClock
+    autojump_clock: Jumping, delayed: DelayedMessages
 ) -> None:
     """Java's recovery makes such units of delayed messages."""
-    async with open_delayed(clock=clock) as delayed:
-        properties = b"DELAY\x012\x02TAGS\x01t\x02REAL_TOPIC\x01T\x02REAL_QID\x010"
-        delayed.store.put(
-            "SCHEDULE_TOPIC_XXXX", 1, b"x", properties, 116, (), 0, 0, 0, b"\x0a\0\0\1\0\0\0\1", 0
-        )  # fmt: skip
-        sent_s = trio.current_time()
-        await trio.sleep(6)
-        assert delayed.at_s() == [pytest.approx(sent_s + 5, abs=1.0)]
-        assert delayed.at_s()[0] >= sent_s + 5
+    properties = b"DELAY\x012\x02TAGS\x01t\x02REAL_TOPIC\x01T\x02REAL_QID\x010"
+    delayed.store.put(
+        "SCHEDULE_TOPIC_XXXX", 1, b"x", properties, 116, (), 0, 0, 0, b"\x0a\0\0\1\0\0\0\1", 0
+    )  # fmt: skip
+    sent_s = trio.current_time()
+    await trio.sleep(6)
+    assert delayed.at_s() == [pytest.approx(sent_s + 5, abs=1.0)]
+    assert delayed.at_s()[0] >= sent_s + 5
 
 
-async def test_a_message_lost_from_the_log_is_skipped(autojump_clock: Jumping, clock: TrioWallClock) -> None:
+async def test_a_message_lost_from_the_log_is_skipped(autojump_clock: Jumping) -> None:
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock, orderly=False) as delayed:
+    async with open_delayed(disk, orderly=False) as delayed:
         delayed.send(1, b"a" * 100)
         delayed.send(1, b"b")
         disk.flip_bit("/store/commitlog/00000000000000000000", 95)
@@ -411,15 +373,15 @@ async def test_a_message_lost_from_the_log_is_skipped(autojump_clock: Jumping, c
         assert delayed.service.statistics().lost_count == 1
 
 
-async def test_expired_messages_are_skipped_and_counted(autojump_clock: Jumping, clock: TrioWallClock) -> None:
-    async with open_delayed(clock=clock, levels="10d", mapped_file_size_commit_log=4096) as delayed:
+async def test_expired_messages_are_skipped_and_counted(autojump_clock: Jumping) -> None:
+    async with open_delayed(levels="10d", mapped_file_size_commit_log=4096) as delayed:
         for number in range(100):
             delayed.send(1, b"%d" % number)
-        clock.set_by_ms += 73 * 3_600_000
+        delayed.clock.set_by_ms += 73 * 3_600_000
         delayed.store.execute_delete_files_manually()
         await trio.sleep(75)
         assert delayed.store.min_physical_offset > 0
-        clock.set_by_ms += 240 * 3_600_000
+        delayed.clock.set_by_ms += 240 * 3_600_000
         await trio.sleep(5)
         delivered = len(delayed.bodies())
         assert 0 < delivered < 100
@@ -427,9 +389,9 @@ async def test_expired_messages_are_skipped_and_counted(autojump_clock: Jumping,
         assert delayed.service.statistics().lost_count == 100 - delivered
 
 
-async def test_cold_messages_are_read_in_a_worker(autojump_clock: Jumping, clock: TrioWallClock) -> None:
+async def test_cold_messages_are_read_in_a_worker(autojump_clock: Jumping) -> None:
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock, orderly=False) as delayed:
+    async with open_delayed(disk, orderly=False) as delayed:
         for number in range(3):
             delayed.send(1, b"%d" % number)
         await trio.sleep(0.9)
@@ -438,10 +400,10 @@ async def test_cold_messages_are_read_in_a_worker(autojump_clock: Jumping, clock
         assert delayed.bodies() == [b"0", b"1", b"2"]
 
 
-async def test_full_disk_when_the_file_is_to_be_written(autojump_clock: Jumping, clock: TrioWallClock) -> None:
+async def test_full_disk_when_the_file_is_to_be_written(autojump_clock: Jumping) -> None:
     """Without the file a crash would deliver again, so it comes first."""
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock, orderly=False) as delayed:
+    async with open_delayed(disk, orderly=False) as delayed:
         delayed.send(1, b"a")
         disk.capacity_bytes = 0
         await trio.sleep(20)
@@ -451,15 +413,30 @@ async def test_full_disk_when_the_file_is_to_be_written(autojump_clock: Jumping,
         assert delayed.bodies() == [b"a"]
 
 
+async def test_without_descriptors_delivery_waits(autojump_clock: Jumping) -> None:
+    """The units of a level cannot be read: nothing is lost, and nothing ends."""
+    disk = SimDisk()
+    async with open_delayed(disk, consume_queue_files_open_max=8) as delayed:
+        delayed.send(1, b"late")
+        for number in range(12):
+            delayed.send(0, b"other", topic=f"Other{number}")  # so that the level's file is closed
+        disk.run_out_of_descriptors(1, 100_000)
+        await trio.sleep(10)
+        disk.run_out_of_descriptors(1, 0)
+        assert delayed.bodies() == []
+        await trio.sleep(10)
+        assert delayed.bodies() == [b"late"]
+
+
 # ---- clocks that are set --------------------------------------------------------------------------------------------
 
 
-async def test_a_clock_that_is_set_back_delays_nothing(autojump_clock: Jumping, clock: TrioWallClock) -> None:
-    async with open_delayed(clock=clock, levels="1s 5s 10s 3m") as delayed:
+async def test_a_clock_that_is_set_back_delays_nothing(autojump_clock: Jumping) -> None:
+    async with open_delayed(levels="1s 5s 10s 3m") as delayed:
         begin_s = trio.current_time()
         delayed.send(4, b"before")
         await trio.sleep(60)
-        clock.set_by_ms -= 3_600_000
+        delayed.clock.set_by_ms -= 3_600_000
         await trio.sleep(10)
         delayed.send(4, b"after")
         await trio.sleep(180 - 71)
@@ -474,36 +451,32 @@ async def test_a_clock_that_is_set_back_delays_nothing(autojump_clock: Jumping, 
 
 
 async def test_a_message_right_after_the_clock_was_set_back_is_not_early(
-    autojump_clock: Jumping, clock: TrioWallClock
+    autojump_clock: Jumping, delayed: DelayedMessages
 ) -> None:
     """The clock was not checked in between."""
-    async with open_delayed(clock=clock) as delayed:
-        delayed.send(4, b"before")
-        await trio.sleep(10.5)
-        clock.set_by_ms -= 3_600_000
-        delayed.send(2, b"after")
-        await trio.sleep(4.99)
-        assert delayed.bodies() == []
-        await trio.sleep(0.02)
-        assert delayed.bodies() == [b"after"]
+    delayed.send(4, b"before")
+    await trio.sleep(10.5)
+    delayed.clock.set_by_ms -= 3_600_000
+    delayed.send(2, b"after")
+    await trio.sleep(4.99)
+    assert delayed.bodies() == []
+    await trio.sleep(0.02)
+    assert delayed.bodies() == [b"after"]
 
 
 async def test_a_clock_that_is_set_forward_is_followed_within_a_second(
-    autojump_clock: Jumping, clock: TrioWallClock
+    autojump_clock: Jumping, delayed: DelayedMessages
 ) -> None:
-    async with open_delayed(clock=clock) as delayed:
-        delayed.send(4, b"a")
-        await trio.sleep(10)
-        clock.set_by_ms += 3_600_000
-        await trio.sleep(1.01)
-        assert delayed.bodies() == [b"a"]
+    delayed.send(4, b"a")
+    await trio.sleep(10)
+    delayed.clock.set_by_ms += 3_600_000
+    await trio.sleep(1.01)
+    assert delayed.bodies() == [b"a"]
 
 
-async def test_a_clock_that_was_set_back_while_the_broker_was_down(
-    autojump_clock: Jumping, clock: TrioWallClock
-) -> None:
+async def test_a_clock_that_was_set_back_while_the_broker_was_down(autojump_clock: Jumping) -> None:
     """They wait for their whole delay once more, and none for longer."""
-    disk = SimDisk()
+    disk, clock = SimDisk(), TrioWallClock()
     async with open_delayed(disk, clock=clock) as delayed:
         delayed.send(3, b"a")
         await trio.sleep(2)
@@ -519,29 +492,20 @@ async def test_a_clock_that_was_set_back_while_the_broker_was_down(
 # ---- with everything else -------------------------------------------------------------------------------------------
 
 
-async def test_transient_store_pool(autojump_clock: Jumping, clock: TrioWallClock) -> None:
-    async with open_delayed(clock=clock, transient_store_pool_enable=True) as delayed:
-        sent_s = trio.current_time()
-        delayed.send(1, b"a")
-        await trio.sleep(1.6)
-        assert delayed.bodies() == [b"a"]
-        assert sent_s + 1 <= delayed.at_s()[0] <= sent_s + 1.5
-
-
-async def test_extended_units(autojump_clock: Jumping, clock: TrioWallClock) -> None:
+async def test_extended_units(autojump_clock: Jumping) -> None:
     disk = SimDisk()
-    async with open_delayed(disk, clock=clock, enable_consume_queue_ext=True) as delayed:
+    async with open_delayed(disk, enable_consume_queue_ext=True) as delayed:
         delayed.send(1, b"a", TAGS="t")
         delayed.send(2, b"b", TAGS="t")
         await trio.sleep(1.1)
         assert delayed.bodies() == [b"a"]
-    async with open_delayed(disk, clock=clock, enable_consume_queue_ext=True) as delayed:
+    async with open_delayed(disk, enable_consume_queue_ext=True) as delayed:
         await trio.sleep(5)
         assert delayed.bodies() == [b"a", b"b"]
 
 
-async def test_a_message_for_several_queues_is_early_in_none(autojump_clock: Jumping, clock: TrioWallClock) -> None:
-    async with open_delayed(clock=clock, enable_multi_dispatch=True) as delayed:
+async def test_a_message_for_several_queues_is_early_in_none(autojump_clock: Jumping) -> None:
+    async with open_delayed(enable_multi_dispatch=True) as delayed:
         delayed.send(1, b"a", INNER_MULTI_DISPATCH="%LMQ%x,Other")
         await trio.sleep(0.9)
         assert delayed.bodies("%LMQ%x") == delayed.bodies("Other") == []
@@ -549,97 +513,29 @@ async def test_a_message_for_several_queues_is_early_in_none(autojump_clock: Jum
         assert delayed.bodies("%LMQ%x") == delayed.bodies("Other") == delayed.bodies() == [b"a"]
 
 
-async def test_under_sync_flush_what_is_delivered_becomes_durable(
-    autojump_clock: Jumping, clock: TrioWallClock
-) -> None:
-    async with open_delayed(clock=clock, flush_disk_type=SYNC) as delayed:
-        for _ in range(3):
-            delayed.send(1, b"a")
-        await trio.sleep(1.1)
-        assert delayed.bodies() == [b"a"] * 3
-        assert delayed.store.durable_offset == delayed.store.wrote_offset
-
-
-async def test_each_delivery_requests_a_flush(autojump_clock: Jumping, clock: TrioWallClock) -> None:
-    """No other request may ever cause one: a delivery during a sync needs the next sync."""
-    async with open_delayed(clock=clock, flush_disk_type=SYNC, levels="1s 2s") as delayed:
-        asked: list[int] = []
-        delayed.store.flush_soon = lambda: asked.append(delayed.store.wrote_offset)  # type: ignore[method-assign]
+async def test_under_sync_flush_each_delivery_becomes_durable(autojump_clock: Jumping) -> None:
+    """It requests a flush of its own: a delivery during a sync needs the next one, and nothing else may cause it."""
+    async with open_delayed(flush_disk_type=SYNC, levels="1s 2s") as delayed:
         delayed.send(1, b"a")
         delayed.send(2, b"b")
-        await trio.sleep(1.5)
-        assert delayed.bodies() == [b"a"]
-        assert asked == [delayed.store.wrote_offset]
-        await trio.sleep(0.6)
-        assert delayed.bodies() == [b"a", b"b"]
-        assert asked[1:] == [delayed.store.wrote_offset]
+        for delivered in ([b"a"], [b"a", b"b"]):
+            await trio.sleep(1.1)
+            assert delayed.bodies() == delivered
+            assert delayed.store.durable_offset == delayed.store.wrote_offset
 
 
-async def test_deliveries_are_counted(autojump_clock: Jumping, clock: TrioWallClock) -> None:
-    async with open_delayed(clock=clock) as delayed:
-        delayed.send(1, b"a")
-        await trio.sleep(1.1)
-        stats = delayed.stats
-        assert total(stats, "QUEUE_GET_NUMS", "SCHEDULE_TOPIC_XXXX@0@SCHEDULE_CONSUMER") == 1
-        assert total(stats, "GROUP_GET_NUMS", "SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER") == 1
-        assert total(stats, "TOPIC_PUT_NUMS", "T") == 1
-        (message,) = delayed.messages()
-        assert total(stats, "TOPIC_PUT_SIZE", "T") == message.store_size
-
-
-async def test_statistics_can_be_switched_off(autojump_clock: Jumping, clock: TrioWallClock) -> None:
-    async with open_delayed(clock=clock, enable_schedule_message_stats=False) as delayed:
-        delayed.send(1, b"a")
-        await trio.sleep(1.1)
-        assert delayed.stats.get_stats_item("QUEUE_GET_NUMS", "SCHEDULE_TOPIC_XXXX@0@SCHEDULE_CONSUMER") is None
-        assert delayed.stats.get_stats_item("TOPIC_PUT_NUMS", "T") is None
-
-
-async def test_a_committed_transaction_is_delayed_and_delivered(autojump_clock: Jumping, clock: TrioWallClock) -> None:
-    async with open_delayed(clock=clock) as delayed:
-        delayed.send(1, b"a", sys_flag=8)
-        await trio.sleep(1.1)
-        (message,) = delayed.messages()
-        assert message.sys_flag == 8
-        assert message.prepared_transaction_offset < 0
-
-
-# ---- helpers --------------------------------------------------------------------------------------------------------
-
-
-def disk_text(disk: SimDisk) -> str:
-    file = disk.open(FILE, read_only=True)
-    try:
-        return file.read(0, file.size()).decode()
-    finally:
-        file.close()
-
-
-def write_text(disk: SimDisk, text: str) -> None:
-    disk.make_directories("/store/config")
-    file = disk.open(FILE, create=True)
-    file.truncate(0)
-    file.write(0, text.encode())
-    file.sync()
-    file.close()
+async def test_deliveries_are_counted(autojump_clock: Jumping, delayed: DelayedMessages) -> None:
+    delayed.send(1, b"a")
+    await trio.sleep(1.1)
+    stats = delayed.stats
+    assert total(stats, "QUEUE_GET_NUMS", "SCHEDULE_TOPIC_XXXX@0@SCHEDULE_CONSUMER") == 1
+    assert total(stats, "GROUP_GET_NUMS", "SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER") == 1
+    assert total(stats, "TOPIC_PUT_NUMS", "T") == 1
+    (message,) = delayed.messages()
+    assert total(stats, "TOPIC_PUT_SIZE", "T") == message.store_size
 
 
 def total(stats: object, name: str, key: str) -> int:
     item = stats.get_stats_item(name, key)  # type: ignore[attr-defined]
     assert item is not None, (name, key)
     return int(item.value)
-
-
-async def test_without_descriptors_delivery_waits(autojump_clock: trio.testing.MockClock) -> None:
-    """The units of a level cannot be read: nothing is lost, and nothing ends."""
-    disk = SimDisk()
-    async with open_delayed(disk, consume_queue_files_open_max=8) as delayed:
-        delayed.send(1, b"late")
-        for number in range(12):
-            delayed.send(0, b"other", topic=f"Other{number}")  # so that the level's file is closed
-        disk.run_out_of_descriptors(1, 100_000)
-        await trio.sleep(10)
-        disk.run_out_of_descriptors(1, 0)
-        assert delayed.bodies() == []
-        await trio.sleep(10)
-        assert delayed.bodies() == [b"late"]

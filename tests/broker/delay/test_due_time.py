@@ -12,12 +12,6 @@ def due_times(end_offset: int = 0) -> DueTimes:
     return DueTimes(delay_ms=DELAY_MS, begin_ms=BEGIN_MS, end_offset=end_offset)
 
 
-def test_a_clock_that_runs_was_not_set() -> None:
-    clock = ClockSetBack(timestamp_ms=5_000, current_time=1.0)
-    assert clock.look(timestamp_ms=6_000, current_time=2.0) == 0
-    assert clock.look(timestamp_ms=6_990, current_time=3.0) == 0  # adjusted
-
-
 def test_a_step_back_is_reported_once() -> None:
     clock = ClockSetBack(timestamp_ms=5_000, current_time=1.0)
     assert clock.look(timestamp_ms=3_000, current_time=2.0) == 3_000
@@ -28,12 +22,6 @@ def test_a_step_forward_is_followed_and_counts_for_the_next_step_back() -> None:
     clock = ClockSetBack(timestamp_ms=5_000, current_time=1.0)
     assert clock.look(timestamp_ms=16_000, current_time=2.0) == 0
     assert clock.look(timestamp_ms=7_000, current_time=3.0) == 10_000
-
-
-def test_without_steps_a_unit_is_trusted() -> None:
-    times = due_times()
-    assert times.due_ms(0, BEGIN_MS + DELAY_MS, BEGIN_MS) == BEGIN_MS + DELAY_MS
-    assert times.due_ms(1, BEGIN_MS - 5, BEGIN_MS) == BEGIN_MS - 5
 
 
 def test_what_was_stored_before_a_step_back_is_due_so_much_earlier() -> None:

@@ -30,6 +30,15 @@ def delayed(level: int) -> MessageExtBrokerInner:
     )
 
 
+async def deliver(feature: DelayFeature) -> None:
+    """Run its services for a while."""
+    async with trio.open_nursery() as nursery:
+        for service in feature.services:
+            await nursery.start(service.run)
+        await trio.sleep(0.5)
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("is_counted", [True, False])
 async def test_what_is_put_with_a_level_waits_there_until_the_service_delivers_it(
     is_counted: bool, autojump_clock: trio.testing.MockClock
@@ -44,11 +53,7 @@ async def test_what_is_put_with_a_level_waits_there_until_the_service_delivers_i
         assert broker.store.max_offset_in_queue(SCHEDULE_TOPIC, 0) == 1
         assert broker.store.max_offset_in_queue(TOPIC, 1) == 0
         broker.tables.clock.advance_ms(1_000)
-        async with trio.open_nursery() as nursery:
-            for service in feature.services:
-                await nursery.start(service.run)
-            await trio.sleep(0.5)
-            nursery.cancel_scope.cancel()
+        await deliver(feature)
         assert [message.body for message in await broker.messages(TOPIC, 1)] == [b"later"]
         assert woken
         assert (broker.tables.stats.get_stats_item("TOPIC_PUT_NUMS", TOPIC) is not None) is is_counted
@@ -72,11 +77,7 @@ async def test_what_can_never_be_delivered_is_in_a_topic_that_operators_read_and
         assert topics.select_topic_config(DELAY_DEAD_LETTER_TOPIC) is None
         broker.store.put_timed(SCHEDULE_TOPIC, 0, b"lost", b"DELAY\x011", 0, (), 0, 0, 1, STORE_HOST, 0)
         broker.store.end_burst()
-        async with trio.open_nursery() as nursery:
-            for service in feature.services:
-                await nursery.start(service.run)
-            await trio.sleep(0.5)
-            nursery.cancel_scope.cancel()
+        await deliver(feature)
         config = topics.select_topic_config(DELAY_DEAD_LETTER_TOPIC)
         assert config is not None
         assert (config.perm, config.read_queue_nums) == (PERM_READ, 1)

@@ -10,30 +10,19 @@ from rocketpy.broker.delay.offsets import DelayOffsetManager, DelayProgress
 from rocketpy.errors import StartError
 from rocketpy.runner import run_inline
 from rocketpy.testing.sim.disk import SimDisk
+from tests.broker.delay.delayed import FILE, text_of, write_text
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "config"
-PATH = "/store/config/delayOffset.json"
 
 
 def manager(disk: SimDisk) -> DelayOffsetManager:
-    return DelayOffsetManager(path=PATH, disk=disk, run_blocking=run_inline)
+    return DelayOffsetManager(path=FILE, disk=disk, run_blocking=run_inline)
 
 
 def disk_with(text: str) -> SimDisk:
     disk = SimDisk()
-    disk.make_directories("/store/config")
-    file = disk.open(PATH, create=True)
-    file.write(0, text.encode())
-    file.close()
+    write_text(disk, text)
     return disk
-
-
-def text_of(disk: SimDisk) -> str:
-    file = disk.open(PATH, read_only=True)
-    try:
-        return file.read(0, file.size()).decode()
-    finally:
-        file.close()
 
 
 async def test_javas_file_is_read_and_written_byte_for_byte() -> None:
@@ -68,24 +57,6 @@ async def test_our_file_has_the_physical_offset_too() -> None:
     again.load()
     assert again.noted == offsets.noted
     assert again.offset_table == {1: 4, 3: 7}
-
-
-async def test_what_is_noted_does_not_change_with_the_table() -> None:
-    disk = SimDisk()
-    offsets = manager(disk)
-    offsets.offset_table[1] = 1
-    offsets.note(DelayProgress(dict(offsets.offset_table), 10))
-    offsets.offset_table[1] = 2
-    await offsets.stored.persist()
-    assert "{1:1" in text_of(disk)
-
-
-def test_the_same_again_is_no_change() -> None:
-    offsets = manager(SimDisk())
-    offsets.note(DelayProgress({1: 1}, 10))
-    count = offsets.stored.change_count
-    offsets.note(DelayProgress({1: 1}, 10))
-    assert offsets.stored.change_count == count
 
 
 @pytest.mark.parametrize("text", ['{"offsetTable":{"1":"4"}}', '{"offsetTable":{1:4},"somethingElse":{}}'])

@@ -91,14 +91,6 @@ async def test_an_anchor_of_an_earlier_life_is_written_again_with_its_physical_o
     assert on_disk(bench.disk) == DelayProgress({1: 3}, 0), "not the current offset: deliveries may lie before it"
 
 
-async def test_an_anchored_life_asks_the_disk_no_more(bench: Bench) -> None:
-    service, _ = bench.life()
-    assert await service.is_anchored()
-    calls = bench.disk.change_count
-    assert await service.is_anchored()
-    assert bench.disk.change_count == calls
-
-
 async def test_without_room_there_is_no_anchor_until_there_is_room(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:

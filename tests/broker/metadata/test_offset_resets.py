@@ -11,7 +11,6 @@ from rocketpy.broker.metadata.offset_resets import OffsetResets
 from rocketpy.errors import StartError
 from rocketpy.runner import run_inline
 from rocketpy.store.disk.os_disk import OsDisk
-from tests.broker.tables_of_a_broker import make_tables
 
 
 def resets_in(directory: Path) -> OffsetResets:
@@ -73,19 +72,3 @@ def test_a_malformed_file_stops_the_start(tmp_path: Path, text: str) -> None:
     (tmp_path / "offsetResets.json").write_text(text)
     with pytest.raises(StartError, match="offsetResets"):
         resets_in(tmp_path).load()
-
-
-def test_commits_removals_and_clones_of_a_table_are_noted(tmp_path: Path, resets: OffsetResets) -> None:
-    offsets = make_tables(tmp_path).offsets
-    offsets.on_change = resets.changed
-    offsets.commit_offset("peer", "g", "t", 0, 9)
-    offsets.commit_offset("peer", "g", "t", 0, 4)
-    assert resets.revoked_offset("t@g", 0) == 9
-    offsets.commit_offset("peer", "h", "t", 0, 8)
-    offsets.commit_offset("peer", "h", "t", 1, 8)
-    offsets.clone_offset("g", "h", "t")
-    assert [resets.revoked_offset("t@h", queue_id) for queue_id in (0, 1)] == [8, 8]
-    offsets.remove_offset("g")
-    offsets.replace("t@h", {0: 1})  # what a slave takes from its master is no request
-    assert resets.revoked_offset("t@h", 0) == 8
-    assert resets.revoked_offset("t@g", 0) == 9

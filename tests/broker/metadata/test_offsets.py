@@ -98,17 +98,6 @@ async def test_javas_file_is_read_and_written_again_byte_for_byte(tmp_path: Path
     assert path.read_bytes() == golden
 
 
-def test_golden_values(tmp_path: Path) -> None:
-    (tmp_path / "consumerOffset.json").write_bytes((GOLDEN_CONFIG / "consumerOffset.json").read_bytes())
-    tables = make_tables(tmp_path)
-    tables.offsets.load()
-    assert tables.offsets.query_offset("GoldGroupA", "GoldA", 1) == 122
-    assert tables.offsets.which_topic_by_consumer("CID_RMQ_SYS_TRANS") == [
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-    ]
-
-
 def test_quoted_integers_are_read_too(tmp_path: Path) -> None:
     (tmp_path / "consumerOffset.json").write_text('{"offsetTable":{"t@g":{"0":"7"}}}')
     tables = make_tables(tmp_path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import cast
 
@@ -19,7 +19,7 @@ from rocketpy.nameserver.routes.broker_table import BrokerRegistration
 from rocketpy.nameserver.routes.route_info import RouteInfoManager
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.route import KVTable
-from rocketpy.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig
+from rocketpy.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import PERM_READ_WRITE, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import encode_frame
@@ -34,7 +34,9 @@ from rocketpy.protocol.headers.registration import (
 from rocketpy.remoting.client import RemotingClient
 from tests.broker.tables_of_a_broker import Tables
 
-NS1, NS2 = "ns1:9876", "ns2:9876"
+NS1, NS2 = BOTH = "ns1:9876", "ns2:9876"
+BROKER = "127.0.0.1:10911"
+REGISTER, QUERY = RequestCode.REGISTER_BROKER, RequestCode.QUERY_DATA_VERSION
 
 
 class Nameservers:
@@ -65,7 +67,7 @@ class Nameservers:
             raise RemotingConnectError(f"cannot connect to {address}: refused")
         if address in self.refusing:
             return make_response(request, ResponseCode.SYSTEM_ERROR, "no")
-        if request.code == RequestCode.QUERY_DATA_VERSION:
+        if request.code == QUERY:
             changed = decode_body(request.body, DataVersion) != self.knows
             return make_response(request, header=QueryDataVersionResponseHeader(changed))
         body = self.body if self.order_topics is None else encode_body(KVTable(self.order_topics))
@@ -75,6 +77,11 @@ class Nameservers:
 
     def codes(self, address: str) -> list[int]:
         return [request.code for asked, request in self.asked if asked == address]
+
+
+def topics_of(request: RemotingCommand) -> TopicConfigSerializeWrapper:
+    """Return the topics that a registration brings."""
+    return decode_body(request.body, RegisterBrokerBody).topic_config_serialize_wrapper
 
 
 class Gated(Nameservers):
@@ -105,12 +112,12 @@ class Search:
 
 
 def service_of(
-    tables: Tables, nameservers: Nameservers, *addresses: str, search: Search | None = None
+    tables: Tables, nameservers: Nameservers, *, at: Sequence[str] = (NS1,), search: Search | None = None
 ) -> RegistrationService:
     return RegistrationService(
         config=tables.config,
-        namesrv_addresses=addresses or (NS1, NS2),
-        broker_addr="127.0.0.1:10911",
+        namesrv_addresses=at,
+        broker_addr=BROKER,
         ha_server_addr="127.0.0.1:10912",
         topic_config_manager=tables.topics,
         master_search=search or Search(),
@@ -127,12 +134,12 @@ class Routes(Nameservers):
         self.taken_max = 1_000_000
 
     async def request(self, address: str, request: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
-        if request.code == RequestCode.REGISTER_BROKER:
+        if request.code == REGISTER:
             self.taken_max -= 1
             if self.taken_max < 0:
                 raise RemotingConnectError("gone")
             header = read_header(request, RegisterBrokerRequestHeader)
-            wrapper = decode_body(request.body, RegisterBrokerBody).topic_config_serialize_wrapper
+            wrapper = topics_of(request)
             result = self.routes.register_broker(
                 BrokerRegistration(
                     cluster_name=header.cluster_name,
@@ -148,29 +155,28 @@ class Routes(Nameservers):
             )
             if result.takes_topics:
                 self.routes.put_topics(header.broker_name, wrapper.topic_config_table.values())
-        self.knows = self.routes.data_version_of("127.0.0.1:10911")
+        self.knows = self.routes.data_version_of(BROKER)
         return await super().request(address, request, timeout_s)
 
 
 async def test_a_table_that_does_not_fit_a_frame_is_registered_in_parts(
-    tables: Tables, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    tables: Tables, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """46,000 retry topics: 17 MB. It used to end the broker, and every start after it."""
-    for number in range(46_000):
-        topic = f"%RETRY%{number:0120}"
-        tables.topics.topic_config_table[topic] = TopicConfig(topic, 1, 1)
+    """It used to end the broker, and every start after it; with a real frame: ``test_registration_end_to_end``."""
+    monkeypatch.setattr(registration_body, "PART_BYTES_MAX", 1000)
+    for number in range(46):
+        tables.topics.update_topic_config(TopicConfig(f"%RETRY%{number:0120}", 1, 1))
     nameservers = Routes()
-    service = service_of(tables, nameservers, NS1)
+    service = service_of(tables, nameservers)
     await nursery.start(service.run)
     assert list(chain(*nameservers.routes.all_topics())) == list(tables.topics.topic_config_table)
     assert nameservers.knows == tables.topics.data_version
     part_count = len(nameservers.asked) - 1
     assert part_count >= 4
     # The next rounds only show that the broker is alive: nothing that an operator has changed there is undone.
-    assert sum(nameservers.routes.wipe_write_perm("broker-a")) > 46_000
+    assert sum(nameservers.routes.wipe_write_perm("broker-a")) > 46
     await trio.sleep(31)
-    query, register = RequestCode.QUERY_DATA_VERSION, RequestCode.REGISTER_BROKER
-    assert nameservers.codes(NS1) == [query, *[register] * part_count, query, register]
+    assert nameservers.codes(NS1) == [QUERY, *[REGISTER] * part_count, QUERY, REGISTER]
     route = nameservers.routes.pick_up_topic_route_data(f"%RETRY%{0:0120}")
     assert route is not None
     assert route.queue_datas[0].perm == 4
@@ -182,15 +188,15 @@ async def test_a_registration_that_broke_off_is_made_again_whole(
 ) -> None:
     monkeypatch.setattr(registration_body, "PART_BYTES_MAX", 200)  # a topic each
     nameservers = Routes()
-    service = service_of(tables, nameservers, NS1)
+    service = service_of(tables, nameservers)
     for taken in range(4):
         nameservers.taken_max = taken
         await service.register_all()
-        assert nameservers.routes.data_version_of("127.0.0.1:10911") != tables.topics.data_version
+        assert nameservers.routes.data_version_of(BROKER) != tables.topics.data_version
     nameservers.taken_max = 100
     await service.register_all()
     assert list(chain(*nameservers.routes.all_topics())) == list(tables.topics.topic_config_table)
-    assert nameservers.routes.data_version_of("127.0.0.1:10911") == tables.topics.data_version
+    assert nameservers.routes.data_version_of(BROKER) == tables.topics.data_version
 
 
 async def test_a_registration_that_cannot_be_sent_is_logged_and_ends_nothing(
@@ -201,7 +207,7 @@ async def test_a_registration_that_cannot_be_sent_is_logged_and_ends_nothing(
 
     monkeypatch.setattr("tests.broker.metadata.test_registration.encode_frame", refuse)
     nameservers = Nameservers()
-    service = service_of(tables, nameservers, NS1)
+    service = service_of(tables, nameservers)
     await service.register_all()
     await service.register_all()
     assert service.statistics().failed_count == 2
@@ -214,31 +220,30 @@ async def test_an_unexpected_failure_is_contained_in_the_round_with_one_nameserv
 ) -> None:
     nameservers = Nameservers()
     nameservers.broken.add(NS1)
-    service = service_of(tables, nameservers)
+    service = service_of(tables, nameservers, at=BOTH)
     await service.register_all()
-    assert nameservers.codes(NS2) == [RequestCode.REGISTER_BROKER]
+    assert nameservers.codes(NS2) == [REGISTER]
     assert service.statistics().registered_count == 1
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     await service.unregister_all()
-    assert nameservers.codes(NS2) == [RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER]
+    assert nameservers.codes(NS2) == [REGISTER, RequestCode.UNREGISTER_BROKER]
 
 
 async def test_every_nameserver_gets_all_topics(tables: Tables) -> None:
     nameservers = Nameservers()
-    await service_of(tables, nameservers).register_all()
+    await service_of(tables, nameservers, at=BOTH).register_all()
     assert sorted(address for address, _ in nameservers.asked) == [NS1, NS2]
     for _, request in nameservers.asked:
         header = read_header(request, RegisterBrokerRequestHeader)
         assert attrs.astuple(header)[:5] == ("broker-a", "127.0.0.1:10911", "DefaultCluster", "127.0.0.1:10912", 0)
         assert request.body is not None
         assert header.body_crc32 == zlib.crc32(request.body) & 0x7FFFFFFF
-        body = decode_body(request.body, RegisterBrokerBody)
-        assert body.topic_config_serialize_wrapper == tables.topics.wrapper()
+        assert topics_of(request) == tables.topics.wrapper()
 
 
 async def test_the_topics_can_be_compressed(tables_with: Callable[..., Tables]) -> None:
     tables, nameservers = tables_with(compressed_register=True), Nameservers()
-    await service_of(tables, nameservers, NS1).register_all()
+    await service_of(tables, nameservers).register_all()
     request = nameservers.asked[0][1]
     header = read_header(request, RegisterBrokerRequestHeader)
     assert header.compressed
@@ -259,7 +264,7 @@ async def test_a_round_releases_its_new_topics_also_when_it_fails_and_no_later_o
         return {topic for topic in ("first", "second") if topic in tables.topics.new}
 
     nameservers = Gated()
-    await nursery.start(service_of(tables, nameservers, NS1).run)
+    await nursery.start(service_of(tables, nameservers).run)
     nameservers.unreachable |= {NS1} if fails else set()
     nameservers.gate = round_of_first = trio.Event()
     create("first")
@@ -277,7 +282,7 @@ async def test_a_round_releases_its_new_topics_also_when_it_fails_and_no_later_o
 
 async def test_a_nameserver_has_so_long_to_answer(tables_with: Callable[..., Tables]) -> None:
     tables, nameservers = tables_with(register_broker_timeout_mills=2500), Nameservers()
-    await service_of(tables, nameservers, NS1).register_all()
+    await service_of(tables, nameservers).register_all()
     assert nameservers.timeouts == [2.5]
 
 
@@ -285,39 +290,31 @@ async def test_the_period_is_a_setting(
     tables_with: Callable[..., Tables], nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     tables, nameservers = tables_with(register_name_server_period=20_000), Nameservers()
-    await nursery.start(service_of(tables, nameservers, NS1).run)
+    await nursery.start(service_of(tables, nameservers).run)
     await trio.sleep(61)
-    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 4
-
-
-async def test_a_read_only_broker_registers_its_topics_as_read_only(tables_with: Callable[..., Tables]) -> None:
-    tables, nameservers = tables_with(broker_permission=4), Nameservers()
-    await service_of(tables, nameservers, NS1).register_all()
-    wrapper = decode_body(nameservers.asked[0][1].body, RegisterBrokerBody).topic_config_serialize_wrapper
-    assert {each.perm for each in wrapper.topic_config_table.values()} == {4}
+    assert nameservers.codes(NS1) == [REGISTER] * 4
 
 
 async def test_it_registers_before_it_says_started_then_periodically(
     tables: Tables, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     nameservers = Nameservers()
-    await nursery.start(service_of(tables, nameservers, NS1).run)
-    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER]
+    await nursery.start(service_of(tables, nameservers).run)
+    assert nameservers.codes(NS1) == [REGISTER]
     await trio.sleep(91)
-    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 4
+    assert nameservers.codes(NS1) == [REGISTER] * 4
 
 
 async def test_a_change_of_a_topic_is_registered_at_once_and_several_together(
     tables: Tables, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     nameservers = Nameservers()
-    await nursery.start(service_of(tables, nameservers, NS1).run)
+    await nursery.start(service_of(tables, nameservers).run)
     for topic in "abc":
         tables.topics.update_topic_config(TopicConfig(topic))
     await trio.testing.wait_all_tasks_blocked()
     assert len(nameservers.asked) == 2
-    wrapper = decode_body(nameservers.asked[1][1].body, RegisterBrokerBody).topic_config_serialize_wrapper
-    assert {"a", "b", "c"} <= wrapper.topic_config_table.keys()
+    assert {"a", "b", "c"} <= topics_of(nameservers.asked[1][1]).topic_config_table.keys()
     assert trio.current_time() == 0
 
 
@@ -325,20 +322,19 @@ async def test_without_force_only_outdated_nameservers_are_registered_with(
     tables_with: Callable[..., Tables], nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     tables, nameservers = tables_with(force_register=False), Nameservers()
-    await nursery.start(service_of(tables, nameservers, NS1).run)
+    await nursery.start(service_of(tables, nameservers).run)
     nameservers.knows = tables.topics.data_version
     await trio.sleep(31)
     nameservers.knows = None
     await trio.sleep(30)
     nameservers.refusing.add(NS1)
     await trio.sleep(30)
-    register, query = RequestCode.REGISTER_BROKER, RequestCode.QUERY_DATA_VERSION
-    assert nameservers.codes(NS1) == [register, query, query, register, query, register]
+    assert nameservers.codes(NS1) == [REGISTER, QUERY, QUERY, REGISTER, QUERY, REGISTER]
 
 
 async def test_an_unreachable_nameserver_does_not_delay_the_others(tables: Tables) -> None:
     nameservers = Nameservers()
-    service = service_of(tables, nameservers)
+    service = service_of(tables, nameservers, at=BOTH)
     nameservers.unreachable.add(NS1)
     for _ in range(3):
         await service.register_all()
@@ -354,7 +350,7 @@ async def test_the_first_nameserver_says_which_topics_are_ordered(tables: Tables
     tables.topics.update_topic_config(TopicConfig("t"))
     nameservers = Nameservers()
     nameservers.order_topics = {"t": "broker-a:4"}
-    await service_of(tables, nameservers, NS2).register_all()
+    await service_of(tables, nameservers, at=[NS2]).register_all()
     config = tables.topics.select_topic_config("t")
     assert config is not None
     assert config.order
@@ -366,7 +362,7 @@ async def test_a_malformed_response_body_is_skipped(
 ) -> None:
     nameservers = Nameservers()
     nameservers.body = body
-    service = service_of(tables, nameservers, NS1)
+    service = service_of(tables, nameservers)
     await service.register_all()
     assert not tables.topics.stored.has_changes
     assert service.statistics().registered_count == 1
@@ -376,7 +372,7 @@ async def test_a_malformed_response_body_is_skipped(
 async def test_unregistration_is_sent_to_all(tables: Tables) -> None:
     nameservers = Nameservers()
     nameservers.unreachable.add(NS1)
-    await service_of(tables, nameservers).unregister_all()
+    await service_of(tables, nameservers, at=BOTH).unregister_all()
     assert sorted(address for address, _ in nameservers.asked) == [NS1, NS2]
     for _, request in nameservers.asked:
         assert request.code == RequestCode.UNREGISTER_BROKER
@@ -386,15 +382,7 @@ async def test_unregistration_is_sent_to_all(tables: Tables) -> None:
 
 async def test_without_nameservers_it_only_waits(tables: Tables, nursery: trio.Nursery) -> None:
     nameservers = Nameservers()
-    service = RegistrationService(
-        config=tables.config,
-        namesrv_addresses=(),
-        broker_addr="a:1",
-        ha_server_addr="a:2",
-        topic_config_manager=tables.topics,
-        master_search=Search(),
-        client=cast(RemotingClient, nameservers),
-    )
+    service = service_of(tables, nameservers, at=())
     await nursery.start(service.run)
     await service.unregister_all()
     assert nameservers.asked == []
@@ -402,7 +390,7 @@ async def test_without_nameservers_it_only_waits(tables: Tables, nursery: trio.N
 
 async def test_a_slave_registers_queries_and_unregisters_with_its_own_id(tables_with: Callable[..., Tables]) -> None:
     tables, nameservers = tables_with(broker_id=3, force_register=False), Nameservers()
-    service = service_of(tables, nameservers, NS1)
+    service = service_of(tables, nameservers)
     await service.register_all(force=False)
     await service.unregister_all()
     query, register, unregister = (request for _, request in nameservers.asked)
@@ -413,7 +401,7 @@ async def test_a_slave_registers_queries_and_unregisters_with_its_own_id(tables_
 
 async def test_each_answer_of_a_nameserver_names_the_master(tables_with: Callable[..., Tables]) -> None:
     tables, nameservers, search = tables_with(broker_id=1), Nameservers(), Search()
-    service = service_of(tables, nameservers, search=search)
+    service = service_of(tables, nameservers, at=BOTH, search=search)
     nameservers.unreachable.add(NS2)
     await service.register_all()
     nameservers.unreachable.clear()
@@ -428,20 +416,20 @@ async def test_a_slave_without_a_master_registers_again_soon(
 ) -> None:
     """Java waits for the next period, which is 30 s."""
     tables, nameservers, search = tables_with(broker_id=1, force_register=False), Nameservers(), Search()
-    await nursery.start(service_of(tables, nameservers, NS1, search=search).run)
-    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER]
+    await nursery.start(service_of(tables, nameservers, search=search).run)
+    assert nameservers.codes(NS1) == [REGISTER]
     await trio.sleep(7)
-    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 3
+    assert nameservers.codes(NS1) == [REGISTER] * 3
     nameservers.master = ("m:10911", "m:10912")
     await trio.sleep(3)
     assert search.is_complete
     await trio.sleep(60)
-    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 6
+    assert nameservers.codes(NS1) == [REGISTER] * 6
     nameservers.master = (None, None)
     await trio.sleep(30)
-    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 7
+    assert nameservers.codes(NS1) == [REGISTER] * 7
     await trio.sleep(9)
-    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 10
+    assert nameservers.codes(NS1) == [REGISTER] * 10
 
 
 async def test_a_slave_that_has_lost_its_master_registers_soon(
@@ -450,23 +438,14 @@ async def test_a_slave_that_has_lost_its_master_registers_soon(
     """What it knows may be right: the master may be back at the same address, or be named at another one by now."""
     tables, nameservers, search = tables_with(broker_id=1), Nameservers(), Search()
     nameservers.master = ("m:10911", "m:10912")
-    await nursery.start(service_of(tables, nameservers, NS1, search=search).run)
+    await nursery.start(service_of(tables, nameservers, search=search).run)
     await trio.sleep(20)
-    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER]
+    assert nameservers.codes(NS1) == [REGISTER]
     search.taken.clear()
     await trio.sleep(3.1)
-    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 2
+    assert nameservers.codes(NS1) == [REGISTER] * 2
     await trio.sleep(27)
-    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 2
+    assert nameservers.codes(NS1) == [REGISTER] * 2
     tables.topics.update_topic_config(TopicConfig("t"))
     await trio.testing.wait_all_tasks_blocked()
-    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER] * 3
-
-
-async def test_a_master_searches_no_master(
-    tables: Tables, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    nameservers = Nameservers()
-    await nursery.start(service_of(tables, nameservers, NS1).run)
-    await trio.sleep(29)
-    assert nameservers.codes(NS1) == [RequestCode.REGISTER_BROKER]
+    assert nameservers.codes(NS1) == [REGISTER] * 3

@@ -104,28 +104,11 @@ async def test_a_table_without_changes_is_not_written(tmp_path: Path) -> None:
     assert not table.has_changes
 
 
-def test_a_damaged_file_gives_way_to_its_backup(tmp_path: Path) -> None:
-    (tmp_path / "t.json").write_text('{"a":')
+@pytest.mark.parametrize("text", ['{"a":', "[1]", " \n"], ids=["truncated", "no object", "spaces"])
+def test_a_damaged_file_gives_way_to_its_backup(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    (tmp_path / "t.json").write_text(text)
     (tmp_path / "t.json.bak").write_text('{"a":1}')
     assert table_at(tmp_path / "t.json", {}).load(plain) == {"a": 1}
-
-
-def test_a_file_that_decodes_to_nothing_sensible_gives_way_to_its_backup(tmp_path: Path) -> None:
-    (tmp_path / "t.json").write_text("[1]")
-    (tmp_path / "t.json.bak").write_text('{"a":1}')
-    assert table_at(tmp_path / "t.json", {}).load(plain) == {"a": 1}
-
-
-def test_a_file_of_spaces_gives_way_to_its_backup(tmp_path: Path) -> None:
-    (tmp_path / "t.json").write_text(" \n")
-    (tmp_path / "t.json.bak").write_text('{"a":1}')
-    assert table_at(tmp_path / "t.json", {}).load(plain) == {"a": 1}
-
-
-def test_use_of_the_backup_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "t.json").write_text('{"a":')
-    (tmp_path / "t.json.bak").write_text('{"a":1}')
-    table_at(tmp_path / "t.json", {}).load(plain)
     assert f"{tmp_path / 't.json'} cannot be read, its .bak is used instead" in caplog.text
 
 

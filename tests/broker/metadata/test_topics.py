@@ -55,26 +55,6 @@ def test_the_brokers_own_topics_by_its_switches(tables_with: Callable[..., Table
     assert tables.topics.is_system_topic("TBW102")
 
 
-def test_system_topics_are_those_of_rocketmq_and_its_own(tables: Tables) -> None:
-    assert tables.topics.system_topics() == sorted(
-        [
-            "BenchmarkTest",
-            "DefaultCluster",
-            "DefaultCluster_REPLY_TOPIC",
-            "OFFSET_MOVED_EVENT",
-            "RMQ_SYS_TRACE_TOPIC",
-            "RMQ_SYS_TRANS_HALF_TOPIC",
-            "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-            "SCHEDULE_TOPIC_XXXX",
-            "SELF_TEST_TOPIC",
-            "TBW102",
-            "TRANS_CHECK_MAX_TIME_TOPIC",
-            "broker-a",
-        ]
-    )
-    assert not tables.topics.is_system_topic("ordinary")
-
-
 # ---- automatic creation ------------------------------------------------------------------------------------------
 
 

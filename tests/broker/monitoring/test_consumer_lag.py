@@ -20,6 +20,7 @@ from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.codes import LanguageCode
 from rocketpy.store.message_store import MessageStore
 from tests.broker.tables_of_a_broker import Tables
+from tests.turns import counted_turns
 
 
 class Ends:
@@ -126,19 +127,9 @@ async def test_who_broadcasts_keeps_its_own_offsets(tables: Tables) -> None:
 async def test_many_queues_are_looked_at_in_slices(lag: Lag) -> None:
     for queue_id in range(4 * QUEUES_PER_SLICE):
         lag.commit(9, queue_id)
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            await trio.lowlevel.checkpoint()
-            turns += 1
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(count)
+    async with counted_turns() as turns:
         await lag.service.look()
-        nursery.cancel_scope.cancel()
-    assert turns >= 2
+    assert turns.count >= 2
     assert lag.figures == (str(4 * QUEUES_PER_SLICE), "0")
 
 

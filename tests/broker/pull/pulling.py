@@ -8,7 +8,8 @@ from rocketpy.protocol.codes import LanguageCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.stored_message import decode_messages
-from tests.broker.message_broker import TOPIC, MessageBroker, send
+from rocketpy.remoting.connection import Connection
+from tests.broker.message_broker import TOPIC, MessageBroker, pull, send
 
 COMMIT, SUSPEND, SUBSCRIPTION, LITE = 1, 2, 4, 16
 LOG_FILE = "/store/commitlog/00000000000000000000"
@@ -25,6 +26,16 @@ def subscribe(broker: MessageBroker, *subscriptions: SubscriptionData, model: st
     channel = ClientChannelInfo(broker.connect(), "c1", LanguageCode.JAVA, 409, 0.0)
     data = ConsumerData("G", message_model=model, subscription_data_set=list(subscriptions))
     broker.tables.consumers.register_consumer(channel, data)
+
+
+async def hold(broker: MessageBroker, **fields: object) -> Connection:
+    """Let a pull be held and return its connection."""
+    connection = broker.connect()
+    request = pull(**{"sys_flag": SUBSCRIPTION | SUSPEND, **fields})  # type: ignore[arg-type]
+    assert await broker.ask_all(request, connection) == []
+    assert connection.deferred_count == 1
+    assert broker.hold.statistics().held >= 1
+    return connection
 
 
 def bodies(answer: RemotingCommand) -> list[str]:

@@ -21,14 +21,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.broker_on_bytes import received
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, pull, send
-from tests.broker.pull.pulling import LOG_FILE, SUBSCRIPTION, SUSPEND, bodies, send_tags, subscribe
-
-
-async def held(broker: MessageBroker, **fields: object) -> Connection:
-    connection = broker.connect()
-    request = pull(**{"sys_flag": SUBSCRIPTION | SUSPEND, **fields})  # type: ignore[arg-type]
-    assert await broker.ask_all(request, connection) == []
-    return connection
+from tests.broker.pull.pulling import LOG_FILE, SUBSCRIPTION, SUSPEND, bodies, hold, send_tags, subscribe
 
 
 def held_pulls(broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> list[PullRequest]:
@@ -55,7 +48,7 @@ def only(connection: Connection) -> RemotingCommand:
 
 async def test_a_group_that_was_switched_off_is_refused_when_a_message_arrives() -> None:
     async with open_message_broker() as broker:
-        connection = await held(broker)
+        connection = await hold(broker)
         broker.tables.groups.disable_consume("G")
         await send_tags(broker, "a")
         answer = only(connection)
@@ -64,7 +57,7 @@ async def test_a_group_that_was_switched_off_is_refused_when_a_message_arrives()
 
 async def test_a_topic_that_is_gone_or_not_readable_any_more() -> None:
     async with open_message_broker() as broker:
-        connection = await held(broker)
+        connection = await hold(broker)
         broker.add_topic(perm=2)
         await send_tags(broker, "a")
         assert only(connection).code == ResponseCode.NO_PERMISSION
@@ -73,7 +66,7 @@ async def test_a_topic_that_is_gone_or_not_readable_any_more() -> None:
 async def test_a_group_that_stopped_subscribing() -> None:
     async with open_message_broker() as broker:
         subscribe(broker, SubscriptionData(TOPIC, "*", 1))
-        connection = await held(broker, sys_flag=SUSPEND)
+        connection = await hold(broker, sys_flag=SUSPEND)
         subscribe(broker, SubscriptionData("Other", "*", 2))
         await send_tags(broker, "a")
         assert only(connection).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
@@ -83,28 +76,12 @@ async def test_other_tags_count_from_where_the_pull_began() -> None:
     """Messages skipped by the old tags may match the new ones."""
     async with open_message_broker() as broker:
         subscribe(broker, SubscriptionData(TOPIC, "a", 1))
-        connection = await held(broker, sys_flag=SUSPEND)
+        connection = await hold(broker, sys_flag=SUSPEND)
         await send_tags(broker, "b", "c")
         assert received(connection) == []
         subscribe(broker, SubscriptionData(TOPIC, "b || d", 2))
         await send_tags(broker, "d")
         assert bodies(only(connection)) == ["b", "d"]
-
-
-@pytest.mark.parametrize("brings_it", [True, False])
-async def test_the_same_tags_go_on_where_they_were(monkeypatch: pytest.MonkeyPatch, brings_it: bool) -> None:
-    async with open_message_broker() as broker:
-        subscribe(broker, SubscriptionData(TOPIC, "x || y", 1))
-        sys_flag = SUSPEND | (SUBSCRIPTION if brings_it else 0)
-        pulls = held_pulls(broker, monkeypatch)
-        connection = await held(broker, subscription="x || y", sys_flag=sys_flag)
-        await send_tags(broker, "a", "b")
-        assert received(connection) == []
-        (pull_request,) = pulls
-        assert pull_request.queue_offset == 2
-        subscribe(broker, SubscriptionData(TOPIC, "y||x", 2))  # another object, equivalent tags
-        await send_tags(broker, "c")
-        assert pull_request.queue_offset == 3
 
 
 @pytest.mark.parametrize("brings_it", [True, False])
@@ -130,7 +107,7 @@ async def test_a_held_pull_parses_its_expression_once_until_its_group_brings_ano
 
     async with open_message_broker() as broker:
         subscribe(broker, SubscriptionData(TOPIC, long, 1))
-        connection = await held(broker, subscription=long, sys_flag=SUSPEND | (SUBSCRIPTION if brings_it else 0))
+        connection = await hold(broker, subscription=long, sys_flag=SUSPEND | (SUBSCRIPTION if brings_it else 0))
         for _ in range(5):
             await parse_others(broker)
             await send_tags(broker, "a")
@@ -149,7 +126,7 @@ async def test_what_a_held_pull_does_not_need_is_let_go(monkeypatch: pytest.Monk
     async with open_message_broker() as broker:
         pulls = held_pulls(broker, monkeypatch)
         subscribe(broker, SubscriptionData(TOPIC, "x", 1))
-        await held(broker, subscription="s" * 100_000, expression_type="e" * 100_000, sys_flag=SUSPEND)
+        await hold(broker, subscription="s" * 100_000, expression_type="e" * 100_000, sys_flag=SUSPEND)
         (pull_request,) = pulls
         assert (pull_request.header.subscription, pull_request.header.expression_type) == (None, None)
         assert pull_request.held_bytes == pull_check.HELD_BYTES
@@ -232,7 +209,7 @@ async def test_hooks_are_called_for_every_answer(autojump_clock: trio.testing.Mo
         found = await broker.ask(request)
         await broker.ask(pull(queue_offset=2))
         await broker.ask(pull(queue_offset=9))
-        connection = await held(broker, queue_offset=2)
+        connection = await hold(broker, queue_offset=2)
         assert len(hook.contexts) == 3, "a pull that is held has no answer yet"
         first, *others = hook.contexts
         assert attrs.evolve(first) == ConsumeMessageContext(
@@ -265,7 +242,7 @@ async def test_a_hook_that_raises_fails_its_pull_and_nothing_else(
     """As hooks.py says, whenever the pull is answered."""
     hook, disk = Hook(failure=ValueError("a bug of the hook")), SimDisk()
     async with open_message_broker(disk=disk, hooks=BrokerHooks(consume=(hook,))) as broker:
-        await nursery.start(run_hold, broker)
+        await nursery.start(broker.hold.run)
         connection = broker.connect()
         request = pull(sys_flag=SUBSCRIPTION | SUSPEND, opaque=77, suspend_timeout_millis=5000)
         if way in ("at once", "cold"):
@@ -289,7 +266,3 @@ async def test_a_hook_that_raises_fails_its_pull_and_nothing_else(
             await send_tags(broker, "a")
         assert bodies(await broker.ask(pull(), connection)) == ["a"], "the broker lives"
         nursery.cancel_scope.cancel()
-
-
-async def run_hold(broker: MessageBroker, *, task_status: trio.TaskStatus[None]) -> None:
-    await broker.hold.run(task_status=task_status)

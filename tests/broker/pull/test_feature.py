@@ -115,16 +115,3 @@ async def test_operators_read_which_groups_disagree_and_which_lag(tmp_path: Path
 async def runtime_info(client: RemotingClient, address: str) -> dict[str, str]:
     answer = await client.request(address, make_request(RequestCode.GET_BROKER_RUNTIME_INFO))
     return dict(decode_body(answer.body, KVTable).table)
-
-
-async def test_a_moved_offset_is_reported_by_a_whole_broker(tmp_path: Path) -> None:
-    async with client_of(settings_at(tmp_path / "store")) as (client, at):
-        await client.request(at.address, send())
-        request = pull()
-        assert request.ext_fields is not None
-        request.ext_fields["queueOffset"] = "77"
-        assert (await client.request(at.address, request)).code == ResponseCode.PULL_OFFSET_MOVED
-        answer = await client.request(at.address, pull("OFFSET_MOVED_EVENT"))
-        (event,) = decode_messages(answer.body or b"")
-        assert json.loads(event.body or b"")["offsetRequest"] == 77
-        assert event.store_host == event.born_host == at.address

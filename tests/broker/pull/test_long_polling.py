@@ -74,32 +74,14 @@ def consumer() -> Consumer:
 @pytest.fixture
 async def service(nursery: trio.Nursery) -> PullRequestHoldService:
     service = PullRequestHoldService()
-    await nursery.start(_run, service)
+    await nursery.start(service.run)
     return service
-
-
-async def _run(service: PullRequestHoldService, *, task_status: trio.TaskStatus[None]) -> None:
-    await service.run(task_status=task_status)
-
-
-async def test_only_the_pulls_of_the_queue_that_got_messages_are_woken(
-    service: PullRequestHoldService, consumer: Consumer
-) -> None:
-    hold(service, consumer.pull(1, queue_id=0))
-    hold(service, consumer.pull(2, queue_id=1))
-    service.message_arriving("T", 1, 5)
-    service.message_arriving("T", 7, 5)  # no pull is held there
-    assert consumer.answered == []  # noted during the burst, served after its replies
-    service.serve_woken()
-    assert consumer.answered == [(2, False)]
-    assert consumer.transport.flushed == 0  # the end of the burst sends them
-    assert service.statistics().held == 1
 
 
 async def test_on_a_slave_the_task_serves_and_sends(nursery: trio.Nursery, consumer: Consumer) -> None:
     """Messages arrive from the master there, and no burst of requests ends after that."""
     service = PullRequestHoldService(serves_itself=True)
-    await nursery.start(_run, service)
+    await nursery.start(service.run)
     hold(service, consumer.pull(1))
     service.message_arriving("T", 7, 5)
     await trio.testing.wait_all_tasks_blocked()
@@ -109,22 +91,6 @@ async def test_on_a_slave_the_task_serves_and_sends(nursery: trio.Nursery, consu
     await trio.testing.wait_all_tasks_blocked()
     assert consumer.answered == [(1, False)]
     assert consumer.transport.flushed > 0
-
-
-async def test_a_pull_that_matches_nothing_goes_on_waiting_from_where_it_has_looked(
-    service: PullRequestHoldService, consumer: Consumer
-) -> None:
-    consumer.matches = False
-    pull = consumer.pull(1)
-    hold(service, pull)
-    for _ in range(3):
-        service.message_arriving("T", 0, 9)
-        service.serve_woken()
-    assert (consumer.answered, pull.queue_offset) == ([], 3)
-    consumer.matches = True
-    service.message_arriving("T", 0, 9)
-    service.serve_woken()
-    assert consumer.answered == [(1, False)]
 
 
 async def test_a_pull_ends_when_its_time_is_up_and_not_five_seconds_later(
@@ -155,15 +121,6 @@ async def test_pulls_of_a_closed_connection_are_dropped(
     assert service.statistics().held == 0
     assert service.statistics().dropped_count == 2
     assert consumer.answered == other.answered == []
-
-
-async def test_dropping_a_connection_without_deferrals_looks_at_nothing(
-    service: PullRequestHoldService, consumer: Consumer
-) -> None:
-    hold(service, consumer.pull(1))
-    other, _ = make_connection()
-    service.drop_connection(other)
-    assert service.statistics().held == 1
 
 
 async def test_many_woken_pulls_are_served_in_slices_by_the_task(
@@ -280,7 +237,7 @@ async def test_a_slice_ends_when_its_time_is_over_also_within_one_queue(
     """A pull may take milliseconds: its filter matches hundreds of messages that arrived together."""
     clock = BusyClock()
     service = PullRequestHoldService(busy_seconds=clock)
-    await nursery.start(_run, service)
+    await nursery.start(service.run)
     consumer.takes, consumer.clock = 0.6 * SLICE_SECONDS, clock
     for opaque in range(7):
         hold(service, consumer.pull(opaque))
@@ -298,7 +255,7 @@ async def test_what_arrives_while_a_queue_is_being_served_wakes_all_its_pulls_on
 ) -> None:
     clock = BusyClock()
     service = PullRequestHoldService(busy_seconds=clock)
-    await nursery.start(_run, service)
+    await nursery.start(service.run)
     consumer.takes, consumer.clock, consumer.matches = SLICE_SECONDS, clock, False
     for opaque in range(5):
         hold(service, consumer.pull(opaque))
@@ -316,7 +273,7 @@ async def test_pulls_that_end_together_let_others_have_their_turn(
 ) -> None:
     clock = BusyClock()
     service = PullRequestHoldService(busy_seconds=clock)
-    await nursery.start(_run, service)
+    await nursery.start(service.run)
     consumer.takes, consumer.clock = SLICE_SECONDS, clock
     turns: list[int] = []
 
@@ -352,19 +309,3 @@ async def test_a_pull_beyond_either_limit_is_not_held(service: PullRequestHoldSe
     service.message_arriving("T", 0, 1)
     service.serve_woken()
     assert (consumer.answered, other.answered, service.held_bytes) == ([(0, False)], [(4, False)], 0)
-
-
-async def test_the_bytes_that_pulls_keep_are_counted(service: PullRequestHoldService, consumer: Consumer) -> None:
-    other = Consumer(*make_connection())
-    for each, sizes in ((consumer, (10, 20)), (other, (5,))):
-        for opaque, size in enumerate(sizes):
-            pull = each.pull(opaque, queue_id=opaque)
-            pull.held_bytes = size
-            hold(service, pull)
-    assert service.held_bytes == service.statistics().held_bytes == 35
-    assert [service.held_bytes_of(each.connection) for each in (consumer, other)] == [30, 5]
-    service.message_arriving("T", 1, 1)
-    service.serve_woken()
-    assert (service.held_bytes, service.held_bytes_of(consumer.connection)) == (15, 10)
-    service.drop_connection(consumer.connection)
-    assert (service.held_bytes, service.held_bytes_of(consumer.connection)) == (5, 0)

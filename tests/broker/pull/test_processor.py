@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
@@ -17,14 +15,6 @@ from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broke
 from tests.broker.pull.pulling import COMMIT, LITE, SUBSCRIPTION, SUSPEND, bodies, offsets, send_tags, subscribe
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
-
-
-@pytest.fixture(params=["fast", "general"])
-async def broker(request: pytest.FixtureRequest) -> AsyncIterator[MessageBroker]:
-    async with open_message_broker() as broker:
-        if request.param == "general":
-            broker.use_general_path()
-        yield broker
 
 
 async def refused(broker: MessageBroker, request: RemotingCommand) -> tuple[int, str]:
@@ -282,12 +272,6 @@ async def test_where_nothing_matches_the_offset_goes_on(broker: MessageBroker) -
     answer = await broker.ask(pull(subscription="x", queue_offset=1, sys_flag=SUBSCRIPTION | SUSPEND))
     assert (answer.code, answer.remark) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE")
     assert offsets(answer) == (3, 0, 3)
-
-
-async def test_a_long_expression_is_served(broker: MessageBroker) -> None:
-    await send_tags(broker, "a", "b")
-    expression = "||".join(f"tag{number}" for number in range(900)) + "||b"
-    assert bodies(await broker.ask(pull(subscription=expression))) == ["b"]
 
 
 async def test_a_lite_pull_is_a_pull(broker: MessageBroker) -> None:

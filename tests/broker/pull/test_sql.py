@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-import trio.testing
 
 from rocketpy.broker.pull import message_filter
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
@@ -14,7 +13,7 @@ from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.stored_message import decode_record_properties
 from tests.broker.broker_on_bytes import received
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, pull, send
-from tests.broker.pull.pulling import SUBSCRIPTION, SUSPEND, bodies, offsets, subscribe
+from tests.broker.pull.pulling import SUSPEND, bodies, offsets, subscribe
 
 
 @pytest.fixture(params=["fast", "general"])
@@ -47,14 +46,6 @@ async def test_messages_are_selected_by_what_the_heartbeat_says(broker: MessageB
     assert (bodies(answer), offsets(answer)) == (["2"], (2, 0, 4))
 
 
-async def test_where_nothing_matches_the_offset_goes_on(broker: MessageBroker) -> None:
-    subscribe(broker, sql("a > 7"))
-    await send_values(broker, 1, 2)
-    answer = await broker.ask(pull(sys_flag=0))
-    assert (answer.code, answer.remark, answer.body) == (20, "NO_MATCHED_MESSAGE", None)
-    assert offsets(answer) == (2, 0, 2)
-
-
 @pytest.mark.parametrize("expression", ["a > 'x'", "a >", ""])
 async def test_an_expression_that_does_not_compile_has_no_filter(broker: MessageBroker, expression: str) -> None:
     subscribe(broker, sql(expression))
@@ -72,20 +63,6 @@ async def test_a_filter_older_than_the_pull(broker: MessageBroker) -> None:
     answer = await broker.ask(pull(sys_flag=0, sub_version=6))
     assert answer.code == ResponseCode.FILTER_DATA_NOT_LATEST
     assert (answer.remark or "").startswith("the consumer's consumer filter data not latest")
-
-
-async def test_a_subscription_older_than_the_pull_comes_first(broker: MessageBroker) -> None:
-    subscribe(broker, sql("a > 1", 5))
-    assert (await broker.ask(pull(sys_flag=0, sub_version=6))).code == ResponseCode.SUBSCRIPTION_NOT_LATEST
-
-
-@pytest.mark.parametrize("sys_flag", [0, SUBSCRIPTION])
-async def test_switched_off(sys_flag: int) -> None:
-    async with open_message_broker(enable_property_filter=False) as broker:
-        subscribe(broker, sql("a > 1"))
-        answer = await broker.ask(pull(sys_flag=sys_flag, subscription="a > 1", expression_type="SQL92"))
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert answer.remark == "The broker does not support consumer to filter message by SQL92"
 
 
 # ---- with the pull ---------------------------------------------------------------------------------------------------
@@ -158,18 +135,6 @@ async def test_a_held_pull_is_woken_by_what_it_selects(broker: MessageBroker) ->
     assert (answer.code, bodies(answer), offsets(answer)) == (0, ["2"], (3, 0, 3))
 
 
-async def test_skipped_messages_are_matched_again_after_another_subscription(broker: MessageBroker) -> None:
-    """Or messages are lost that arrived between the pull and the heartbeat."""
-    subscribe(broker, sql("a > 1", 1))
-    connection = broker.connect()
-    assert await broker.ask_all(pull(sys_flag=SUSPEND, sub_version=1), connection) == []
-    await send_values(broker, 0)
-    subscribe(broker, sql("a < 1 OR a > 5", 2))
-    await send_values(broker, 9)
-    (answer,) = received(connection)
-    assert bodies(answer) == ["0", "9"]
-
-
 # ---- bit maps --------------------------------------------------------------------------------------------------------
 
 
@@ -210,14 +175,3 @@ async def test_a_filter_applies_to_what_comes_back(is_supported: bool, found: li
         await send_values(broker, 5, topic=RETRY, more="\x02RETRY_TOPIC\x01Another")
         answer = await broker.ask(pull(sys_flag=0, topic=RETRY))
         assert bodies(answer) == found
-
-
-async def test_a_retry_topic_is_held_for_too(autojump_clock: trio.testing.MockClock) -> None:
-    async with open_message_broker(enable_property_filter=True, filter_support_retry=True) as broker:
-        broker.add_topic(RETRY)
-        subscribe(broker, sql("a > 1"), SubscriptionData(RETRY, "*", 1))
-        connection = broker.connect()
-        assert await broker.ask_all(pull(sys_flag=SUSPEND, topic=RETRY), connection) == []
-        await send_values(broker, 1, 2, topic=RETRY, more=f"\x02RETRY_TOPIC\x01{TOPIC}")
-        (answer,) = received(connection)
-        assert bodies(answer) == ["2"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import attrs
@@ -13,34 +12,14 @@ import trio.testing
 from rocketpy.protocol.codes import ResponseCode, SerializeType
 from rocketpy.protocol.frame import FRAME_LENGTH_MAX, encode_frame
 from rocketpy.remoting.config import ConnectionLimits
-from rocketpy.remoting.connection import Connection
 from rocketpy.store.read.plain_read import PlainRead
 from rocketpy.store.results import GetMessageResult
 from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.broker_on_bytes import received
 from tests.broker.message_broker import MessageBroker, open_message_broker, pull, send
-from tests.broker.pull.pulling import LOG_FILE, SUBSCRIPTION, SUSPEND, bodies, offsets, send_tags
-
-
-@pytest.fixture(params=["fast", "general"])
-async def broker(request: pytest.FixtureRequest) -> AsyncIterator[MessageBroker]:
-    async with open_message_broker() as broker:
-        if request.param == "general":
-            broker.use_general_path()
-        yield broker
-
+from tests.broker.pull.pulling import LOG_FILE, SUBSCRIPTION, SUSPEND, bodies, hold, offsets, send_tags
 
 # ---- holding --------------------------------------------------------------------------------------------------------
-
-
-async def hold(broker: MessageBroker, **fields: object) -> Connection:
-    """Let a pull be held and return its connection."""
-    connection = broker.connect()
-    request = pull(**{"sys_flag": SUBSCRIPTION | SUSPEND, **fields})  # type: ignore[arg-type]
-    assert await broker.ask_all(request, connection) == []
-    assert connection.deferred_count == 1
-    assert broker.hold.statistics().held >= 1
-    return connection
 
 
 @pytest.mark.parametrize("serialize_type", list(SerializeType))
@@ -120,7 +99,7 @@ async def test_a_pull_is_held_for_five_minutes_at_most(
 ) -> None:
     """Whatever it asks for: a pull held forever would never be released."""
     async with open_message_broker() as broker:
-        await start_hold_service(nursery, broker)
+        await nursery.start(broker.hold.run)
         connection = await hold(broker, suspend_timeout_millis=2**63 - 1)
         await trio.sleep(299)
         assert received(connection) == []
@@ -177,28 +156,13 @@ async def test_an_answer_that_no_frame_holds_is_refused_with_a_reason(
         assert connection.deferred_count == 0
 
 
-async def test_a_closed_connection_is_forgotten(broker: MessageBroker) -> None:
-    connection = await hold(broker)
-    connection.close()
-    assert broker.hold.statistics().held == 0
-    await send_tags(broker, "a")
-    assert connection.dropped_replies == 0
-
-
-async def start_hold_service(nursery: trio.Nursery, broker: MessageBroker) -> None:
-    async def run(*, task_status: trio.TaskStatus[None]) -> None:
-        await broker.hold.run(task_status=task_status)
-
-    await nursery.start(run)
-
-
 @pytest.mark.parametrize("long_polling", [True, False])
 async def test_a_held_pull_ends_when_its_time_is_up(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery, long_polling: bool
 ) -> None:
     """Without long polling it waits for a time that is a setting, a second, whatever it asked for."""
     async with open_message_broker(long_polling_enable=long_polling) as broker:
-        await start_hold_service(nursery, broker)
+        await nursery.start(broker.hold.run)
         connection = await hold(broker, suspend_timeout_millis=15_000)
         waits_s = 15.0 if long_polling else 1.0
         await trio.sleep(waits_s - 0.1)
@@ -215,7 +179,7 @@ async def test_an_expired_pull_returns_the_offset_up_to_which_nothing_matched(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     async with open_message_broker() as broker:
-        await start_hold_service(nursery, broker)
+        await nursery.start(broker.hold.run)
         connection = await hold(broker, subscription="x")
         await send_tags(broker, "a", "b")
         await trio.sleep(16)

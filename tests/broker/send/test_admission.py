@@ -4,37 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.broker.send.admission import SendGate
-from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.remoting.connection import Connection
 from tests.broker.message_broker import open_message_broker, send
 from tests.broker.send.test_request_reply import reply
 from tests.broker.send.test_send_back import send_back
 
 BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
-
-
-def is_java(connection: Connection) -> str | None:
-    return BUSY if connection.peer.startswith("10.") else None
-
-
-async def test_a_closed_gate_asks_about_each_connection() -> None:
-    async with open_message_broker() as broker:
-        gate = SendGate()
-        refused, taken = broker.connect(("10.0.0.1", 1)), broker.connect(("11.0.0.1", 1))
-        gate.check(refused)
-        closed: list[bool] = []
-        gate.on_close(lambda: closed.append(gate.is_open))
-        gate.close(is_java)
-        gate.check(taken)
-        with pytest.raises(RequestError) as refusal:
-            gate.check(refused)
-        assert (refusal.value.response_code, refusal.value.remark) == (ResponseCode.SYSTEM_BUSY, BUSY)
-        assert (closed, gate.refused_count) == ([False], 1)
-        gate.open()
-        gate.check(refused)
 
 
 @pytest.mark.parametrize(

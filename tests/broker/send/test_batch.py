@@ -4,36 +4,18 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import AsyncIterator
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from rocketpy.protocol.batch import encode_batch_body
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.frame import encode_frame
-from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.message import Message
-from rocketpy.protocol.properties import decode_properties
-from rocketpy.remoting.config import ConnectionLimits
-from rocketpy.store.append.batch import MessageBatch
-from rocketpy.store.config import FlushDiskType
-from rocketpy.store.results import PutMessageStatus
-from tests.broker.broker_on_bytes import received
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, send
-from tests.worst_requests import SLICE_SECONDS_MAX, processor_seconds
+from tests.broker.send.sending import EXTRA, refused
 
-EXTRA = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 V1, V2, BATCH = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 CLUSTER = "CLUSTER\x01DefaultCluster"
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[MessageBroker]:
-    async with open_message_broker() as broker:
-        yield broker
 
 
 def item(body: bytes, properties: bytes, flag: int = 0) -> bytes:
@@ -121,39 +103,6 @@ async def test_properties_that_are_no_text_are_kept_as_they_are(broker: MessageB
     assert (await broker.messages())[0].properties["TAGS"] == "\ufffd"
 
 
-TEXTS = st.lists(
-    st.tuples(
-        st.sampled_from(["KEYS", "UNIQ_KEY", "TAGS", "WAIT", "a", ""]),
-        st.sampled_from(["", "1", "true", "k1  k2", "ü", "\U0001f680", "t" * 300]),
-    ).map("\x01".join),
-    max_size=5,
-).map("\x02".join)
-
-
-@given(own=TEXTS, of_batch=TEXTS)
-@example(own="UNIQ_KEY\x011\x02WAIT\x01true", of_batch="TAGS\x01t\x02KEYS\x01k")
-@example(own="KEYS\x01k1  k2\x02UNIQ_KEY\x011\x02WAIT\x01true\x02TAGS\x01ü", of_batch="WAIT\x01true")
-@settings(deadline=None, max_examples=25)
-async def test_queues_and_index_get_what_a_reader_of_the_record_would_see(own: str, of_batch: str) -> None:
-    """Recovery reads tags and keys from the stored text: it must find the same."""
-    async with open_message_broker() as broker:
-        taken: list[tuple[int, tuple[bytes, ...]]] = []
-        put_batch = broker.store.put_batch
-
-        def noted(topic: str, queue_id: int, batch: MessageBatch, *rest: object) -> object:
-            taken.extend(zip(batch.tags_codes, map(tuple, batch.keys), strict=True))
-            return put_batch(topic, queue_id, batch, *rest)  # type: ignore[arg-type]
-
-        broker.store.put_batch = noted  # type: ignore[assignment, method-assign]
-        answer = await broker.ask(send_batch(item(b"x", own.encode()), of_batch))
-        assert answer.code == ResponseCode.SUCCESS
-        (stored,) = await stored_properties(broker)
-        properties = decode_properties(stored.decode())
-        keys = [properties["UNIQ_KEY"]] if "UNIQ_KEY" in properties else []
-        keys += [key for key in properties.get("KEYS", "").split(" ") if key]
-        assert taken == [(tags_code(properties.get("TAGS")), tuple(key.encode() for key in keys))]
-
-
 async def test_the_batch_flag_decides_and_not_the_code(broker: MessageBroker) -> None:
     """Compatibility: as observed of RocketMQ, 320 without the flag keeps the bytes as one body."""
     body = item(b"1", b"") + item(b"2", b"")
@@ -179,16 +128,6 @@ async def test_a_retry_topic_has_no_dead_letters_for_a_batch(broker: MessageBrok
 
 
 # ---- refusals -------------------------------------------------------------------------------------------------------
-
-
-async def refused(broker: MessageBroker, request: RemotingCommand) -> RemotingCommand:
-    before = broker.stored_bytes
-    answer = await broker.ask(request)
-    assert answer.code != ResponseCode.SUCCESS
-    assert broker.stored_bytes == before
-    assert answer.ext_fields == EXTRA
-    assert answer.remark
-    return answer
 
 
 @pytest.mark.parametrize("body", [None, b""])
@@ -231,22 +170,6 @@ async def test_what_a_batch_says_of_its_sizes_and_sums_is_ignored(broker: Messag
     assert (message.body, message.flag) == (b"x", 7)
 
 
-@given(bodies=st.lists(st.binary(min_size=1, max_size=120), min_size=5, max_size=15))
-@settings(deadline=None, max_examples=10)
-async def test_any_bytes_are_kept_whole_or_refused(bodies: list[bytes]) -> None:
-    async with open_message_broker() as broker:
-        before = 0
-        for body in bodies:
-            answer = await broker.ask(send_batch(body))
-            kept = (await broker.messages())[before:]
-            before += len(kept)
-            if answer.code == ResponseCode.SUCCESS:
-                assert sum(22 + len(message.body) for message in kept) <= len(body)
-            else:
-                assert answer.remark
-                assert kept == []
-
-
 async def test_a_batch_out_of_bounds_keeps_nothing(broker: MessageBroker) -> None:
     ok = item(b"1", b"a\x01b")
     too_long = await refused(broker, send_batch(ok + item(b"2", b"a\x01" + b"x" * 32_740)))
@@ -268,36 +191,6 @@ async def test_how_many_messages_a_batch_may_have_is_a_setting(broker: MessageBr
     async with open_message_broker(batch_messages_max=5) as other:
         assert (await refused(other, send_batch(item(b"", b"") * 6))).code == ResponseCode.MESSAGE_ILLEGAL
         assert (await other.ask(send_batch(item(b"", b"") * 5))).code == ResponseCode.SUCCESS
-
-
-PROPERTIES = b"\x02".join(b"%d\x011" % number for number in range(4500))
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        item(b"", b"") * ((12 << 20) // 22),
-        bytes(12 << 20),
-        item(b"", b"") * 190_000,
-        item(b"", PROPERTIES) * 120,
-        item(b"", b"KEYS\x01" + b"k " * 16_000) * 120,
-        item(b"", b"KEYS\x01" + b"k " * 16_000) * 340,
-    ],
-    ids=["short messages", "zeros", "as the store would take them", "properties", "keys", "many keys"],
-)
-async def test_a_batch_that_is_too_much_work_is_refused_before_it_is_done(broker: MessageBroker, body: bytes) -> None:
-    frame = encode_frame(send_batch(body))
-    codes = set()
-
-    def ask() -> None:
-        connection = broker.connect()
-        connection.receive(frame)
-        connection.serve(1)
-        codes.update(answer.code for answer in received(connection))
-
-    assert processor_seconds(ask) < SLICE_SECONDS_MAX
-    assert codes == {ResponseCode.MESSAGE_ILLEGAL}
-    await refused(broker, send_batch(body))
 
 
 async def test_properties_of_a_batch_do_not_fill_memory(broker: MessageBroker) -> None:
@@ -358,33 +251,3 @@ async def test_the_checks_of_a_batch_are_those_of_a_message(broker: MessageBroke
     assert (await refused(broker, send_batch(item(b"1", b""), topic="x" * 128))).code == ResponseCode.SYSTEM_ERROR
     assert (await refused(broker, send_batch(item(b"1", b""), topic="SELF_TEST_TOPIC"))).code == 16
     assert "queueId[4]" in ((await refused(broker, send_batch(item(b"1", b""), queue_id=4))).remark or "")
-
-
-async def test_a_oneway_batch_is_not_answered(broker: MessageBroker) -> None:
-    assert await broker.ask_all(send_batch(item(b"1", b""), oneway=True)) == []
-    assert await broker.ask_all(send_batch(b"x", oneway=True)) == []
-    assert len(await broker.messages()) == 1
-
-
-# ---- SYNC_FLUSH -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("wait", "waits"), [("true", True), ("false", False)])
-async def test_a_batch_waits_for_the_disk_if_it_says_so(wait: str, waits: bool) -> None:
-    async with open_message_broker(store={"flush_disk_type": FlushDiskType.SYNC_FLUSH}) as broker:
-        waiting: list[object] = []
-        broker.store.wait_stored = lambda end, callback: waiting.append(callback)  # type: ignore[method-assign]
-        connection = broker.connect(limits=ConnectionLimits(deferred_replies_max=1))
-        broker.serve(encode_frame(send_batch(item(b"1", b""), f"WAIT\x01{wait}")), connection)
-        assert (connection.deferred_count, len(received(connection))) == ((1, 0) if waits else (0, 1))
-        assert len(waiting) == (1 if waits else 0)
-        if not waits:
-            await broker.settle()
-            assert broker.store.durable_offset == broker.stored_bytes
-        else:
-            (answer,) = await broker.ask_all(send_batch(item(b"1", b"")), connection)
-            assert answer.code == ResponseCode.SYSTEM_BUSY
-            callback = waiting[0]
-            assert callable(callback)
-            callback(PutMessageStatus.FLUSH_DISK_TIMEOUT)
-            assert [answer.code for answer in received(connection)] == [ResponseCode.FLUSH_DISK_TIMEOUT]

@@ -233,10 +233,3 @@ def test_a_retry_topic_is_made_even_where_no_topic_is(
     tables = tables_with(auto_create_topic_enable=False)
     config = check_of(tables).checked_topic_config(connection, send_header(topic="%RETRY%g", unit_mode=unit_mode))
     assert config == TopicConfig("%RETRY%g", 1, 1, perm=6, topic_sys_flag=2 if unit_mode else 0)
-
-
-def test_an_internal_topic_is_made_once(tables: Tables) -> None:
-    check = check_of(tables)
-    config = check.created_topic_config("%DLQ%g", queue_nums=1)
-    assert config == TopicConfig("%DLQ%g", 1, 1, perm=6)
-    assert check.created_topic_config("%DLQ%g", queue_nums=5) is config

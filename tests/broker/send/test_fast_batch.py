@@ -13,20 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rocketpy import BUILD
-from rocketpy.broker.acl import fast_path_guards
-from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.hooks import NO_HOOKS
 from rocketpy.broker.send.fast_batch import READ_BATCH, ReadBatch
 from rocketpy.broker.send.feature import SendFeature
 from rocketpy.protocol.codes import ResponseCode
-from rocketpy.protocol.fast_path_headers import FastBatchHeader, decode_fast_batch
 from rocketpy.protocol.kernels.batch import BatchItems, read_batch
-from rocketpy.protocol.signature import RequestSigner
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.append.batch import MessageBatch
 from rocketpy.store.config import FlushDiskType
 from rocketpy.store.plug_in import PlugInMessageStore
-from tests.broker.acl.accounts import ADMIN, make_manager
 from tests.broker.message_broker import MessageBroker, open_message_broker, send
 from tests.broker.send.test_batch import item, send_batch
 from tests.broker.send.test_fast_and_general_path import (
@@ -157,46 +152,6 @@ async def test_a_plug_in_gets_batches_by_the_method_that_it_may_override() -> No
         answer = await broker.ask(send_batch(item(b"1", USUAL) * 3))
         assert answer.code == ResponseCode.SUCCESS
         assert (Counting.counts, kernel.taken) == ([3], [])
-
-
-@pytest.mark.parametrize("has_kernels", [False, True])
-@pytest.mark.parametrize("accounts", [None, make_manager()])
-async def test_the_header_of_a_batch_is_decoded_at_most_once(
-    has_kernels: bool, accounts: PlainPermissionManager | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With kernels only the first one of a connection is decoded, by the guard, which decides on the account."""
-    decoded: list[bytes] = []
-
-    def noted(header: bytes) -> FastBatchHeader:
-        decoded.append(header)
-        return decode_fast_batch(header)
-
-    monkeypatch.setattr(fast_path_guards, "decode_fast_batch", noted)
-    async with open_message_broker(
-        has_kernels=has_kernels, accounts=accounts, decode_batch=None if accounts else noted
-    ) as broker:
-        connection = broker.connect()
-        for number in range(3):
-            request = send_batch(item(b"1" * 2000, USUAL) * 2, queue_id=number)
-            RequestSigner(ADMIN)(request)
-            assert (await broker.ask(request, connection)).code == ResponseCode.SUCCESS
-            assert (connection.last_send is not None) == has_kernels
-        assert broker.batch_path.taken == [True] * 3
-    assert len(decoded) == (0 if has_kernels or accounts else 3)
-
-
-async def test_single_sends_and_batches_over_one_connection() -> None:
-    async with open_message_broker(has_kernels=True) as broker:
-        connection = broker.connect()
-        for number in range(3):
-            for request in (send_batch(item(b"1", USUAL) * 2, queue_id=number), send(queue_id=number)):
-                assert (await broker.ask(request, connection)).code == ResponseCode.SUCCESS
-                assert connection.last_send is not None
-                assert connection.last_send.header
-                assert connection.last_send.is_batch == (request.code != 310)
-            assert len(await broker.messages(queue_id=number)) == 3
-        refused = send_batch(item(b"1", USUAL), queue_id=9)
-        assert (await broker.ask(refused, connection)).code == ResponseCode.SYSTEM_ERROR
 
 
 def test_the_kernel_is_used_where_it_is_compiled() -> None:

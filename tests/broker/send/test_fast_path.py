@@ -5,53 +5,30 @@ Its equivalence with the general path is tested in ``test_fast_and_general_path`
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-
 import pytest
 
-from rocketpy.broker import hooks as broker_hooks
 from rocketpy.broker.hooks import NO_HOOKS, BrokerHooks, SendMessageContext
-from rocketpy.broker.send import fast_path
-from rocketpy.broker.send import processor as send_processor
-from rocketpy.broker.send import properties as send_properties
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import encode_frame
-from rocketpy.protocol.properties import PROPERTIES_TEXT_MAX
 from tests.broker.broker_on_bytes import received
-from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, send
+from tests.broker.message_broker import MessageBroker, open_message_broker, send
 from tests.broker.send.test_batch import item, send_batch
 from tests.worst_requests import SLICE_SECONDS_MAX, processor_seconds
 
 
-@pytest.fixture
-async def broker() -> AsyncIterator[MessageBroker]:
-    async with open_message_broker() as broker:
-        yield broker
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        send(),
-        send(properties=""),
-        send(oneway=True),
-        send(properties="KEYS\x01a b\x02UNIQ_KEY\x010A\x02WAIT\x01true\x02TAGS\x01t"),
-    ],
-)
-async def test_it_takes_plain_messages(broker: MessageBroker, request_: RemotingCommand) -> None:
-    await broker.ask_all(request_)
-    assert broker.send_path.taken == [request_.ext_fields is not None and bool(request_.ext_fields["i"])]
-
-
-async def test_it_takes_plain_batches(broker: MessageBroker) -> None:
+async def test_it_takes_plain_messages_and_batches(broker: MessageBroker) -> None:
+    java = "KEYS\x01a b\x02UNIQ_KEY\x010A\x02WAIT\x01true\x02TAGS\x01t"
+    for request in (send(), send(oneway=True), send(properties=java)):
+        await broker.ask_all(request)
     await broker.ask(send_batch(item(b"1", b"") * 3))
-    assert broker.batch_path.taken == [True]
+    assert (broker.send_path.taken, broker.batch_path.taken) == ([True] * 3, [True])
 
 
 @pytest.mark.parametrize(
     "request_",
     [
+        send(properties=""),
         send(properties="DELAY\x011"),
         send(properties="TRAN_MSG\x01true"),
         send(properties="INNER_MULTI_DISPATCH\x01a"),
@@ -76,17 +53,6 @@ async def test_other_codes_and_forms_are_not_offered_to_it(broker: MessageBroker
     await broker.ask(send(code=RequestCode.SEND_MESSAGE))
     await broker.ask(send(serialize_type=SerializeType.ROCKETMQ))
     assert broker.send_path.taken == []
-
-
-async def test_it_looks_again_when_a_topic_has_changed(broker: MessageBroker) -> None:
-    await broker.ask(send(queue_id=3))
-    broker.add_topic(TOPIC, queue_nums=2)
-    assert (await broker.ask(send(queue_id=3))).code == ResponseCode.SYSTEM_ERROR
-    broker.add_topic(TOPIC, queue_nums=4)
-    await broker.ask(send(queue_id=3))
-    broker.tables.topics.delete_topic_config(TOPIC)
-    assert (await broker.ask(send(default_topic="none"))).code == ResponseCode.TOPIC_NOT_EXIST
-    assert broker.send_path.taken == [True, False, True, False]
 
 
 class NoHook:
@@ -132,33 +98,3 @@ async def test_properties_as_long_as_a_header_do_not_block_the_loop(way: str, pr
         assert processor_seconds(ask) < SLICE_SECONDS_MAX
         assert codes == {ResponseCode.MESSAGE_ILLEGAL}
         assert len(await broker.messages()) == 1
-
-
-@pytest.mark.parametrize("way", ["fast", "general", "hooks"])
-async def test_longer_properties_than_are_stored_are_never_taken_apart(
-    way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def not_long(function: Callable[[str], object]) -> Callable[[str], object]:
-        def noted(text: str) -> object:
-            assert len(text) <= PROPERTIES_TEXT_MAX
-            return function(text)
-
-        return noted
-
-    for module, name in (
-        (fast_path, "plain_properties"),  # match_usual is bounded by its pattern
-        (broker_hooks, "decode_properties"),
-        (send_processor, "decode_properties"),
-        (send_properties, "decode_properties"),
-    ):
-        monkeypatch.setattr(module, name, not_long(getattr(module, name)))
-    hooks = BrokerHooks(send=(NoHook(),)) if way == "hooks" else NO_HOOKS
-    async with open_message_broker(hooks=hooks) as broker:
-        if way == "general":
-            broker.use_general_path()
-        assert (await broker.ask(send())).code == ResponseCode.SUCCESS
-        for begin in ("a\x01", "KEYS\x01", "UNIQ_KEY\x01"):
-            properties = begin + "b" * PROPERTIES_TEXT_MAX + "\x02UNIQ_KEY\x01c\x02WAIT\x01true"
-            answer = await broker.ask(send(properties=properties))
-            assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-            assert f"properties have {len(properties)} characters" in (answer.remark or "")

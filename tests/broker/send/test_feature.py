@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import attrs
 import pytest
 
 from rocketpy.broker.config import BrokerConfig
-from rocketpy.broker.hooks import SendMessageContext
 from rocketpy.broker.send.feature import LIVE_KEYS
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.settings import setting_rows
-from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, send
-from tests.broker.test_app import running, settings_at
-from tests.remoting.patient_client import open_patient_client
+from tests.broker.message_broker import MessageBroker, open_message_broker, send
 
 
 def change(broker: MessageBroker, **settings: object) -> None:
@@ -24,8 +18,9 @@ def change(broker: MessageBroker, **settings: object) -> None:
     broker.send_feature.settings_changed()
 
 
-async def test_producers_get_the_present_value_of_trace_on() -> None:
-    async with open_message_broker() as broker:
+@pytest.mark.parametrize("has_kernels", [False, True])
+async def test_producers_get_the_present_value_of_trace_on(has_kernels: bool) -> None:
+    async with open_message_broker(has_kernels=has_kernels) as broker:
         for trace_on in (True, False, True):
             change(broker, trace_on=trace_on)
             for request in (send(), send(topic="")):
@@ -34,16 +29,15 @@ async def test_producers_get_the_present_value_of_trace_on() -> None:
         assert broker.send_path.taken == [True, False] * 3
 
 
-async def test_a_permission_counts_at_once() -> None:
-    async with open_message_broker() as broker:
-        broker.add_topic(order=True)
-        assert (await broker.ask(send())).code == ResponseCode.SUCCESS
-        change(broker, broker_permission=4)
-        assert (await broker.ask(send())).code == ResponseCode.NO_PERMISSION
-        change(broker, broker_permission=6)
-        assert (await broker.ask(send())).code == ResponseCode.SUCCESS
-        change(broker, start_accept_send_request_time_stamp=broker.tables.clock.timestamp_ms() + 1)
-        assert (await broker.ask(send())).code == ResponseCode.SYSTEM_ERROR
+async def test_a_permission_counts_at_once(broker: MessageBroker) -> None:
+    broker.add_topic(order=True)
+    assert (await broker.ask(send())).code == ResponseCode.SUCCESS
+    change(broker, broker_permission=4)
+    assert (await broker.ask(send())).code == ResponseCode.NO_PERMISSION
+    change(broker, broker_permission=6)
+    assert (await broker.ask(send())).code == ResponseCode.SUCCESS
+    change(broker, start_accept_send_request_time_stamp=broker.tables.clock.timestamp_ms() + 1)
+    assert (await broker.ask(send())).code == ResponseCode.SYSTEM_ERROR
 
 
 def test_a_setting_that_it_caches_has_a_listener() -> None:
@@ -56,32 +50,3 @@ async def test_fast_failure_can_be_switched_off(is_enabled: bool) -> None:
     async with open_message_broker(broker_fast_failure_enable=is_enabled) as broker:
         feature = broker.send_feature
         assert feature.services == ((feature.fast_failure,) if is_enabled else ())
-
-
-class CountingHook:
-    """A hook that an operator names in the settings."""
-
-    hook_name = "counting"
-    contexts: list[SendMessageContext] = []
-
-    def send_message_before(self, context: SendMessageContext) -> None:
-        pass
-
-    def send_message_after(self, context: SendMessageContext) -> None:
-        self.contexts.append(context)
-
-
-async def test_hooks_of_the_settings_are_called_for_sends(tmp_path: Path) -> None:
-    settings = settings_at(tmp_path / "store")
-    config = attrs.evolve(
-        settings.broker,
-        send_message_hooks=f"{__name__}:CountingHook",
-        commercial_base_count=3,
-        auto_create_topic_enable=True,
-    )
-    CountingHook.contexts.clear()
-    async with running(attrs.evolve(settings, broker=config)) as at, open_patient_client() as client:
-        answer = await client.request(at.address, send(topic=TOPIC))
-        assert answer.code == ResponseCode.SUCCESS
-    (context,) = CountingHook.contexts
-    assert (context.topic, context.is_success, context.commercial_send_times) == (TOPIC, True, 3)

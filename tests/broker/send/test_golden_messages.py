@@ -7,8 +7,6 @@ offsets, messages, and remarks where ours only say more. Left out: SQL selectors
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Mapping
 from functools import cache
 
@@ -22,7 +20,7 @@ from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
-from rocketpy.protocol.frame import decode_frame, encode_frame
+from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.properties import decode_properties, encode_properties
 from rocketpy.protocol.selector.sql92_errors import SelectorError
 from rocketpy.protocol.stored_message import decode_messages
@@ -30,7 +28,7 @@ from rocketpy.store.config import FlushDiskType
 from tests.broker.broker_on_bytes import received
 from tests.broker.message_broker import MessageBroker, open_message_broker, send
 from tests.broker.pull.pulling import SUBSCRIPTION
-from tests.broker.test_golden_frames import FRAMES, NULL_POINTER, Exchange, of
+from tests.broker.test_golden_frames import NULL_POINTER, Exchange, of, recorded_requests
 
 STORED = (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT)
 OFFSETS = ("nextBeginOffset", "minOffset", "maxOffset")
@@ -168,14 +166,8 @@ def assert_same_push(ours: RemotingCommand, java: RemotingCommand) -> None:
 @cache
 def pushes() -> dict[tuple[str, str], RemotingCommand]:
     """What Java pushed to requesters, by run and born time."""
-    with gzip.open(FRAMES, "rt") as lines:
-        rows = [json.loads(line) for line in lines]
-    found = {}
-    for row in rows:
-        if (row["kind"], row["code"]) == ("request", RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT):
-            command = decode_frame(bytes.fromhex(row["frame_hex"]))
-            found[row["run"], (command.ext_fields or {})["bornTimestamp"]] = command
-    return found
+    requests = recorded_requests(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
+    return {(run, (push.ext_fields or {})["bornTimestamp"]): push for run, push in requests}
 
 
 # ---- pulls ----------------------------------------------------------------------------------------------------------
@@ -288,15 +280,14 @@ async def test_queries_by_key(exchange: Exchange) -> None:
 
 
 @pytest.mark.parametrize("exchange", exchanges(RequestCode.VIEW_MESSAGE_BY_ID))
-async def test_queries_by_physical_offset(exchange: Exchange) -> None:
+async def test_queries_by_physical_offset(broker: MessageBroker, exchange: Exchange) -> None:
     """If Java found a record, the query is repeated for a physical offset at which ours has one."""
-    async with open_message_broker() as broker:
-        await broker.ask(send(b"there"))
-        request = exchange.request
-        if exchange.java.code == ResponseCode.SUCCESS:
-            request.ext_fields = (request.ext_fields or {}) | {"offset": "0"}
-        (ours,) = await broker.ask_frames(encode_frame(request))
-        assert_same_answer(ours, exchange)
+    await broker.ask(send(b"there"))
+    request = exchange.request
+    if exchange.java.code == ResponseCode.SUCCESS:
+        request.ext_fields = (request.ext_fields or {}) | {"offset": "0"}
+    (ours,) = await broker.ask_frames(encode_frame(request))
+    assert_same_answer(ours, exchange)
 
 
 def test_there_is_something_to_compare() -> None:

@@ -18,7 +18,6 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.store.config import FlushDiskType
 from tests.broker.broker_on_bytes import received
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, send
-from tests.broker.send.test_feature import change
 
 JAVA = "KEYS\x01k1 k2\x02UNIQ_KEY\x010A\x02WAIT\x01true\x02TAGS\x01t"
 
@@ -68,23 +67,6 @@ async def test_what_it_keeps_of_a_peer_goes_with_the_connection(broker: MessageB
     assert first is not None
     assert second is not None
     assert (first.queue_id, second.queue_id) == (0, 1)
-
-
-async def test_a_topic_that_has_changed_is_looked_up_again(broker: MessageBroker) -> None:
-    connection = broker.connect()
-    await broker.ask(send(queue_id=3), connection)
-    broker.add_topic(TOPIC, queue_nums=2)
-    assert (await broker.ask(send(queue_id=3), connection)).code == ResponseCode.SYSTEM_ERROR
-    broker.tables.topics.delete_topic_config(TOPIC)
-    assert (await broker.ask(send(default_topic="none"), connection)).code == ResponseCode.TOPIC_NOT_EXIST
-    assert broker.send_path.taken == [True, False, False]
-
-
-async def test_answers_follow_the_setting_of_traces(broker: MessageBroker) -> None:
-    for trace_on in (True, False, True):
-        change(broker, trace_on=trace_on)
-        answer = await broker.ask(send())
-        assert (answer.ext_fields or {})["TRACE_ON"] == ("true" if trace_on else "false")
 
 
 async def test_it_declines_what_would_wait_beyond_the_limit() -> None:

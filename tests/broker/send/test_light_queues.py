@@ -62,12 +62,6 @@ async def test_a_light_queue_has_queue_0_only(broker: MessageBroker) -> None:
     assert (answer.remark or "").startswith("queueId[1] is illegal, topic:[%LMQ%alice] topicConfig.readQueueNums:[1]")
 
 
-async def test_an_offset_is_one_whatever_the_queue(broker: MessageBroker) -> None:
-    request = pull(topic="%LMQ%alice", consumer_group="%LMQ%readers", sys_flag=5, commit_offset=4)
-    await broker.ask(request)
-    assert broker.tables.offsets.query_offset("%LMQ%readers", "%LMQ%alice", 7) == 4
-
-
 async def test_a_light_queue_may_be_sent_to_like_a_topic(broker: MessageBroker) -> None:
     assert (await broker.ask(send(b"direct", topic="%LMQ%alice"))).code == ResponseCode.SUCCESS
     (message,) = await broker.messages("%LMQ%alice")
@@ -142,21 +136,15 @@ WAITS = ["", "\x02TRAN_MSG\x01true", "\x02DELAY\x013"]
     ("names", "why"),
     [
         ("a/b", "expected the name of a topic, found 'a/b'"),
-        ("%LMQ%../x", "expected a light queue of at most 127 printable bytes without a slash, found '%LMQ%../x'"),
-        ("%LMQ%a\x7f", "expected a light queue of at most 127 printable bytes without a slash, found '%LMQ%a\\x7f'"),
         ("%LMQ%ok,NoSuchTopic", "expected a topic that exists, found 'NoSuchTopic'"),
         ("SCHEDULE_TOPIC_XXXX", "the topic is the broker's own, found 'SCHEDULE_TOPIC_XXXX'"),
-        ("RMQ_SYS_TRANS_HALF_TOPIC", "the topic is the broker's own, found 'RMQ_SYS_TRANS_HALF_TOPIC'"),
-        ("rmq_sys_DELAY_DEAD_LETTER", "the topic is the broker's own, found 'rmq_sys_DELAY_DEAD_LETTER'"),
-        ("BenchmarkTest", "the topic is the broker's own, found 'BenchmarkTest'"),
         ("%RETRY%G", "the topic is a group's own, found '%RETRY%G'"),
-        ("%DLQ%G", "the topic is a group's own, found '%DLQ%G'"),
-        (",".join(f"%LMQ%{number}" for number in range(257)), "expected at most 256 names, found 257"),
     ],
 )
 async def test_names_that_no_message_may_have_are_refused_when_it_is_sent(
     broker: MessageBroker, names: str, why: str, waits: str
 ) -> None:
+    """Which they are is in ``tests/store/queue/test_multi_dispatch.py`` and ``tests/broker/metadata``."""
     broker.add_topic("%RETRY%G")
     stored = broker.stored_bytes
     answer = await broker.ask(send(properties=f"INNER_MULTI_DISPATCH\x01{names}{waits}"))
@@ -186,10 +174,9 @@ async def test_a_message_may_name_a_topic_that_exists(broker: MessageBroker) -> 
     assert broker.store.max_offset_in_queue("Audit", 0) == broker.store.max_offset_in_queue("%LMQ%any + text #", 0) == 1
 
 
-async def test_without_multi_dispatch_names_mean_nothing() -> None:
-    async with open_message_broker() as broker:
-        answer = await broker.ask(send(properties="INNER_MULTI_DISPATCH\x01a/b\x02DELAY\x011"))
-        assert answer.code == ResponseCode.SUCCESS
+async def test_without_multi_dispatch_names_mean_nothing(broker: MessageBroker) -> None:
+    answer = await broker.ask(send(properties="INNER_MULTI_DISPATCH\x01a/b\x02DELAY\x011"))
+    assert answer.code == ResponseCode.SUCCESS
 
 
 async def test_light_queues_are_bounded_without_enable_lmq_too() -> None:

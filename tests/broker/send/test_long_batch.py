@@ -17,20 +17,17 @@ from rocketpy.broker.send import long_batch
 from rocketpy.broker.send import processor as send_module
 from rocketpy.broker.send.long_batch import LongBatches, is_long, stored_batch_in_slices
 from rocketpy.broker.send.properties import client_columns, stored_batch
-from rocketpy.errors import RequestError
 from rocketpy.protocol.batch import BatchColumns, split_batch_body
-from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
-from rocketpy.store.config import FlushDiskType
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.index.service import PENDING_MAX
-from rocketpy.store.results import PutMessageStatus
 from tests.broker.broker_on_bytes import received
-from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, send
-from tests.broker.send.test_batch import item
+from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker
+from tests.broker.send.test_batch import item, send_batch
 from tests.broker.send.test_fast_and_general_path import contents
 from tests.worst_requests import SLICE_SECONDS_MAX, longest_slice
 
@@ -41,6 +38,9 @@ ROOMY_STORE = {
     "max_hash_slot_num": 50_000,
     "max_index_num": 400_000,
 }
+LONG = item(b"x" * 200, b"") * (long_batch.AT_ONCE_COUNT + 1)
+"""The body of a batch that is just long."""
+
 SUFFIX = b"WAIT\x01true\x02CLUSTER\x01c"
 
 
@@ -83,10 +83,6 @@ def long_body(count: int = 2000) -> bytes:
     """A body of messages of several forms, in turn."""
     forms = list(FORMS.values())
     return b"".join(forms[number % len(forms)](number) for number in range(count))
-
-
-def send_batch(body: bytes, properties: str = "WAIT\x01true", **fields: object) -> RemotingCommand:
-    return send(body, **{"code": RequestCode.SEND_BATCH_MESSAGE, "batch": True, "properties": properties, **fields})  # type: ignore[arg-type]
 
 
 @asynccontextmanager
@@ -189,12 +185,6 @@ def test_what_is_long() -> None:
     assert asked(item(b"", b"a\x01" + b"x" * 30_000) * 5)
 
 
-async def test_long_bodies_take_the_fast_path(broker: MessageBroker) -> None:
-    for body, is_fast in ((item(b"x" * 10_000, b"") * 100, True), (item(b"x" * 200, b"") * 1001, False)):
-        assert (await broker.ask(send_batch(body))).code == ResponseCode.SUCCESS
-        assert broker.batch_path.taken.pop() is is_fast
-
-
 # ---- the loop is not blocked ----------------------------------------------------------------------------------------
 
 
@@ -267,7 +257,7 @@ async def test_long_batches_are_stored_in_the_order_in_which_they_came(broker: M
 
 async def test_what_waits_is_bounded(broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_batch, "WAITING_BYTES_MAX", 1_000_000)
-    request = send_batch(item(b"x" * 200, b"") * 1001)
+    request = send_batch(LONG)
     connection = start(broker, request)
     assert 2 * 222 * 1001 < batches_of(broker).waiting_bytes < 1_000_000
     (answer,) = refusals_of(broker, request)
@@ -289,7 +279,7 @@ def refusals_of(broker: MessageBroker, request: RemotingCommand) -> list[Remotin
 
 
 async def test_no_more_waits_than_may_be_deferred(broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    request = send_batch(item(b"x" * 200, b"") * 1001)
+    request = send_batch(LONG)
     connection = start(broker, request, broker.connect(limits=ConnectionLimits(deferred_replies_max=1)))
     broker.serve(encode_frame(request), connection)
     assert [answer.code for answer in received(connection)] == [ResponseCode.SYSTEM_BUSY]
@@ -300,7 +290,7 @@ async def test_no_more_waits_than_may_be_deferred(broker: MessageBroker, monkeyp
 
 
 async def test_a_connection_that_ends_meanwhile_has_sent_its_batch(broker: MessageBroker) -> None:
-    connection = start(broker, send_batch(item(b"x" * 200, b"") * 1001))
+    connection = start(broker, send_batch(LONG))
     async with trio.open_nursery() as nursery:
         (function, arguments), broker.transport.tasks = broker.transport.tasks[0], []
         nursery.start_soon(function, *arguments)
@@ -313,7 +303,7 @@ async def test_a_connection_that_ends_meanwhile_has_sent_its_batch(broker: Messa
 
 
 async def test_a_gate_that_closes_meanwhile_refuses_it(broker: MessageBroker) -> None:
-    connection = start(broker, send_batch(item(b"x" * 200, b"") * 1001))
+    connection = start(broker, send_batch(LONG))
     broker.send_feature.gate.close(lambda connection: "[REJECTREQUEST]busy")
     await broker.run_tasks()
     (answer,) = received(connection)
@@ -322,7 +312,7 @@ async def test_a_gate_that_closes_meanwhile_refuses_it(broker: MessageBroker) ->
 
 
 async def test_a_topic_that_goes_meanwhile_gets_nothing(broker: MessageBroker) -> None:
-    connection = start(broker, send_batch(item(b"x" * 200, b"") * 1001, default_topic="none"))
+    connection = start(broker, send_batch(LONG, default_topic="none"))
     broker.tables.topics.delete_topic_config(TOPIC)
     await broker.run_tasks()
     assert [answer.code for answer in received(connection)] == [ResponseCode.TOPIC_NOT_EXIST]
@@ -330,14 +320,14 @@ async def test_a_topic_that_goes_meanwhile_gets_nothing(broker: MessageBroker) -
 
 
 async def test_what_only_a_broker_may_write_is_refused(broker: MessageBroker) -> None:
-    body = item(b"x" * 200, b"") * 1001 + item(b"", b"INNER_MULTI_QUEUE_OFFSET\x010")
+    body = LONG + item(b"", b"INNER_MULTI_QUEUE_OFFSET\x010")
     answer = await broker.ask(send_batch(body))
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
     assert broker.stored_bytes == 0
 
 
 async def test_a_refusal_of_the_store_is_answered(broker: MessageBroker) -> None:
-    body = item(b"x" * 200, b"") * 1001 + item(b"", b"a\x01\0")
+    body = LONG + item(b"", b"a\x01\0")
     answer = await broker.ask(send_batch(body))
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
     assert (answer.remark or "").endswith("with a NUL among them")
@@ -347,7 +337,7 @@ async def test_a_refusal_of_the_store_is_answered(broker: MessageBroker) -> None
 async def test_a_failure_is_answered_and_the_next_one_is_served(
     broker: MessageBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = send_batch(item(b"x" * 200, b"") * 1001)
+    request = send_batch(LONG)
     with monkeypatch.context() as patch:
         patch.setattr(long_batch, "stored_batch", None)
         answer = await broker.ask(request)
@@ -357,26 +347,6 @@ async def test_a_failure_is_answered_and_the_next_one_is_served(
 
 
 # ---- SYNC_FLUSH, hooks, the index -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("wait", "oneway", "waits"), [("true", False, True), ("false", False, False), ("true", True, False)]
-)
-async def test_a_long_batch_waits_for_the_disk_if_it_says_so(wait: str, oneway: bool, waits: bool) -> None:
-    async with roomy_broker(store={"flush_disk_type": FlushDiskType.SYNC_FLUSH}) as broker:
-        waiting: list[Callable[[PutMessageStatus], None]] = []
-        broker.store.wait_stored = lambda end, callback: waiting.append(callback)  # type: ignore[method-assign, assignment]
-        connection = start(broker, send_batch(item(b"x" * 200, b"") * 1001, f"WAIT\x01{wait}", oneway=oneway))
-        await broker.run_tasks()
-        assert len(waiting) == (1 if waits else 0)
-        assert len(received(connection)) == (0 if waits or oneway else 1)
-        assert connection.deferred_count == (1 if waits else 0)
-        if waits:
-            waiting[0](PutMessageStatus.FLUSH_DISK_TIMEOUT)
-            assert [answer.code for answer in received(connection)] == [ResponseCode.FLUSH_DISK_TIMEOUT]
-            assert connection.deferred_count == 0
-        await broker.settle()
-        assert broker.store.durable_offset == (0 if waits else broker.stored_bytes), "else it is flushed all the same"
 
 
 async def test_hooks_see_a_long_batch_once() -> None:
@@ -394,7 +364,7 @@ async def test_hooks_see_a_long_batch_once() -> None:
 
     hook = Hook()
     async with roomy_broker(hooks=BrokerHooks(send=(hook,))) as broker:
-        request = send_batch(item(b"x" * 200, b"") * 1001)
+        request = send_batch(LONG)
         assert (await broker.ask(request)).code == ResponseCode.SUCCESS
         assert hook.seen == ["before", (ResponseCode.SUCCESS, True)]
         hook.seen.clear()
@@ -434,15 +404,3 @@ async def test_a_body_longer_than_a_message_is_refused(has_fast_path: bool) -> N
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
         assert "limit 1000B" in (answer.remark or "")
         assert (await broker.ask(send_batch(item(b"", b"a\x01" + b"x" * 20) * 22))).code == ResponseCode.SUCCESS
-
-
-def test_a_batch_is_taken_and_leaves() -> None:
-    batches = LongBatches()
-    columns = BatchColumns([0], [b"x"], [b""])
-    size = batches.take(columns, b"x" * 100)
-    with pytest.raises(RequestError) as refusal, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(long_batch, "WAITING_BYTES_MAX", size)
-        batches.take(columns, b"")
-    assert refusal.value.response_code == ResponseCode.SYSTEM_BUSY
-    batches.leave(size)
-    assert batches.waiting_bytes == 0

@@ -1,114 +1,122 @@
-"""When a producer is answered: at once, after the flush, or never; and that every message is flushed."""
+"""Under SYNC_FLUSH a producer is answered after the flush, or does not wait, and every message is flushed.
+
+Without it answers come at once, as in ``test_processor``; what slaves change is in ``test_sync_master``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 
 import attrs
 import pytest
 
-from rocketpy.broker.send.answers import Receipt, SendAnswers
-from rocketpy.broker.send.outcome import SendOutcome
-from rocketpy.errors import RequestError
-from rocketpy.protocol.codes import ResponseCode, SerializeType
+from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.remoting.config import ConnectionLimits
-from rocketpy.remoting.connection import Connection
-from rocketpy.store.message_store import MessageStore
-from rocketpy.store.results import PutMessageStatus, StoredCallback
+from rocketpy.store.config import FlushDiskType
+from rocketpy.store.results import PutMessageStatus
 from tests.broker.broker_on_bytes import received
-from tests.broker.message_broker import STORE_HOST, MessageBroker, open_message_broker
+from tests.broker.message_broker import MessageBroker, open_message_broker, send
+from tests.broker.send.sending import EXTRA
+from tests.broker.send.test_batch import item, send_batch
+from tests.broker.send.test_long_batch import LONG
 
-RECEIPT = Receipt(7, SerializeType.JSON, "ID", 1, 2)
-OK, TIMEOUT = PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT
+SYNC = {"flush_disk_type": FlushDiskType.SYNC_FLUSH, "max_message_size": 1 << 18}
+
+
+RequestOf = Callable[..., RemotingCommand]
+
+REQUESTS: dict[str, RequestOf] = {
+    "fast path": send,
+    "general path": lambda **fields: send(code=RequestCode.SEND_MESSAGE, **fields),
+    "batch": lambda **fields: send_batch(item(b"1", b""), **fields),
+    "long batch": lambda **fields: send_batch(LONG, **fields),
+}
+"""Requests that store, by the way that they take."""
+
+each_request = pytest.mark.parametrize("request_of", REQUESTS.values(), ids=REQUESTS)
 
 
 @attrs.define
-class Disk:
-    """A fake store with what SendOutcome uses; the test calls the waiting callbacks."""
+class Waiting:
+    """Holds back ``wait_stored``."""
 
-    waits_for_storing: bool
-    wrote_offset: int = 100
-    waiting: list[tuple[int, StoredCallback]] = attrs.field(factory=list)
-    flush_count: int = 0
+    broker: MessageBroker
+    waiting: list[tuple[int, object]] = attrs.Factory(list)
 
-    def wait_stored(self, end: int, callback: StoredCallback) -> None:
-        self.waiting.append((end, callback))
+    def __attrs_post_init__(self) -> None:
+        store = self.broker.store
+        store.wait_stored = lambda end, callback: self.waiting.append((end, callback))  # type: ignore[method-assign]
 
-    def flush_soon(self) -> None:
-        self.flush_count += 1
-
-    def writable_or_why(self) -> str | None:
-        return "the disk is full"
-
-    def stores(self, status: PutMessageStatus = OK) -> None:
+    def flushed(self, status: PutMessageStatus = PutMessageStatus.PUT_OK) -> None:
         waiting, self.waiting = self.waiting, []
         for _, callback in waiting:
+            assert callable(callback)
             callback(status)
 
 
-def outcome_over(disk: Disk) -> SendOutcome:
-    answers = SendAnswers(region_id="R", trace_on=True, store_host=STORE_HOST, message_size_max=10)
-    store: MessageStore = disk  # type: ignore[assignment]
-    return SendOutcome(store=store, answers=answers)
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[MessageBroker]:
-    async with open_message_broker() as broker:
-        yield broker
-
-
-def codes(connection: Connection) -> list[int]:
-    return [answer.code for answer in received(connection)]
-
-
-async def test_without_sync_flush_the_answer_comes_at_once(broker: MessageBroker) -> None:
-    disk, connection = Disk(waits_for_storing=False), broker.connect()
-    outcome_over(disk).stored(connection, RECEIPT, oneway=False, wait=None)
-    assert codes(connection) == [ResponseCode.SUCCESS]
-    outcome_over(disk).stored(connection, RECEIPT, oneway=True, wait=None)
-    assert codes(connection) == []
-    assert disk.waiting == []
-
-
-@pytest.mark.parametrize(("status", "code"), [(OK, 0), (TIMEOUT, ResponseCode.FLUSH_DISK_TIMEOUT)])
-async def test_under_sync_flush_it_comes_with_the_disks(
-    broker: MessageBroker, status: PutMessageStatus, code: int
+@each_request
+@pytest.mark.parametrize(
+    ("status", "response_code"), [(PutMessageStatus.PUT_OK, 0), (PutMessageStatus.FLUSH_DISK_TIMEOUT, 10)]
+)
+async def test_sync_flush_answers_after_the_flush(
+    request_of: RequestOf, status: PutMessageStatus, response_code: int
 ) -> None:
-    disk, connection = Disk(waits_for_storing=True), broker.connect()
-    outcome_over(disk).stored(connection, RECEIPT, oneway=False, wait="true")
-    assert (codes(connection), connection.deferred_count) == ([], 1)
-    disk.stores(status)
-    assert (codes(connection), connection.deferred_count) == ([code], 0)
+    async with open_message_broker(store=SYNC) as broker:
+        waiting = Waiting(broker)
+        connection = broker.connect()
+        assert await broker.ask_all(request_of(queue_id=1, opaque=33), connection) == []
+        assert connection.deferred_count == 1
+        assert [end for end, _ in waiting.waiting] == [broker.store.wrote_offset]
+        waiting.flushed(status)
+        (answer,) = received(connection)
+        assert connection.deferred_count == 0
+        assert (answer.code, answer.opaque, answer.remark) == (response_code, 33, None)
+        fields = answer.ext_fields or {}
+        assert fields.items() >= (EXTRA | {"queueId": "1", "queueOffset": "0"}).items()
+        assert fields["msgId"].startswith("7F00000100002A9F" + "0" * 16)
 
 
-@pytest.mark.parametrize(("oneway", "wait", "answers"), [(True, None, []), (False, "false", [0])])
-async def test_who_does_not_wait_is_flushed_all_the_same(
-    broker: MessageBroker, oneway: bool, wait: str | None, answers: list[int]
+@each_request
+@pytest.mark.parametrize("oneway", [False, True])
+async def test_without_waiting_the_answer_is_immediate_and_the_message_is_flushed(
+    request_of: RequestOf, oneway: bool
 ) -> None:
-    disk, connection = Disk(waits_for_storing=True), broker.connect()
-    outcome = outcome_over(disk)
-    outcome.stored(connection, RECEIPT, oneway=oneway, wait=wait)
-    assert codes(connection) == answers
-    assert (disk.waiting, disk.flush_count) == ([], 1)
+    async with open_message_broker(store=SYNC) as broker:
+        waiting = Waiting(broker)
+        connection = broker.connect()
+        request = request_of(oneway=oneway, properties="WAIT\x01true" if oneway else "WAIT\x01false")
+        answers = [await broker.ask_all(request, connection) for _ in range(3)]
+        assert [[answer.code for answer in each] for each in answers] == [[] if oneway else [0]] * 3
+        assert connection.deferred_count == 0
+        assert waiting.waiting == []
+        await broker.settle()
+        assert broker.store.durable_offset == broker.store.wrote_offset
 
 
-async def test_a_peer_that_waits_too_often_is_refused(broker: MessageBroker) -> None:
-    connection = broker.connect(limits=ConnectionLimits(deferred_replies_max=1))
-    outcome = outcome_over(Disk(waits_for_storing=True))
-    outcome.check_may_wait(connection, oneway=False)
-    outcome.stored(connection, RECEIPT, oneway=False, wait=None)
-    outcome.check_may_wait(connection, oneway=True)
-    with pytest.raises(RequestError, match="too many sends wait for the disk") as refusal:
-        outcome.check_may_wait(connection, oneway=False)
-    assert refusal.value.response_code == ResponseCode.SYSTEM_BUSY
-    outcome_over(Disk(waits_for_storing=False)).check_may_wait(connection, oneway=False)
+@each_request
+async def test_a_connection_that_ends_is_not_answered(request_of: RequestOf) -> None:
+    async with open_message_broker(store=SYNC) as broker:
+        waiting = Waiting(broker)
+        connection = broker.connect()
+        assert await broker.ask_all(request_of(), connection) == []
+        connection.close()
+        waiting.flushed()
+        assert connection.dropped_replies == 1
+        assert connection.take_outgoing() == b""
 
 
-def test_what_is_not_stored_says_why() -> None:
-    request = RemotingCommand(code=10, opaque=9)
-    outcome = outcome_over(Disk(waits_for_storing=True))
-    answer = outcome.not_stored(request, PutMessageStatus.SERVICE_NOT_AVAILABLE, b"body", b"")
-    assert (answer.code, answer.opaque) == (ResponseCode.SERVICE_NOT_AVAILABLE, 9)
-    assert answer.remark == "service not available now: the disk is full"
+@pytest.mark.parametrize("request_of", [each for name, each in REQUESTS.items() if name != "long batch"])
+async def test_too_many_that_wait_are_refused_before_they_are_stored(request_of: RequestOf) -> None:
+    async with open_message_broker(store=SYNC) as broker:
+        waiting = Waiting(broker)
+        connection = broker.connect(limits=ConnectionLimits(deferred_replies_max=2))
+        answers = [await broker.ask_all(request_of(), connection) for _ in range(4)]
+        assert [[answer.code for answer in each] for each in answers] == [[], [], [2], [2]]
+        count = len(await broker.messages()) // 2
+        assert await broker.ask_all(request_of(oneway=True), connection) == []
+        assert len(await broker.messages()) == 3 * count > 0
+        waiting.flushed()
+        received(connection)
+        assert await broker.ask_all(request_of(), connection) == []
+        assert len(await broker.messages()) == 4 * count

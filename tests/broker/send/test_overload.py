@@ -18,14 +18,13 @@ from rocketpy.broker.send.overload import REOPEN_SECONDS, FastFailureService
 from rocketpy.broker.send.put import MessagePut
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import ResponseCode
-from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.services.group_commit import FlushWait
 from rocketpy.testing.sim.disk import SimDisk
-from tests.broker.broker_on_bytes import Transport
+from tests.broker.broker_on_bytes import Transport, connect_to
 from tests.broker.tables_of_a_broker import context_of, make_tables
 from tests.store.opened_store import opened, send
 from tests.store.parts import Place
@@ -82,13 +81,7 @@ def as_store(store: object) -> MessageStore:
 
 def connection(last_read: float) -> Connection:
     """A connection from which something was read at a time."""
-    made = Connection(
-        address=("10.0.0.1", 5),
-        dispatcher=Dispatcher(),
-        transport=Transport(lambda _: None),
-        limits=ConnectionLimits(),
-        now=last_read,
-    )
+    made = connect_to(Dispatcher(), Transport(lambda _: None))
     made.last_active = last_read
     return made
 

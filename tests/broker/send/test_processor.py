@@ -5,14 +5,11 @@ Batches, the disk (full, or slow to sync) and the equivalence of fast and genera
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
-from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.sysflag import transaction_type
 from tests.broker.message_broker import (
@@ -22,27 +19,10 @@ from tests.broker.message_broker import (
     open_message_broker,
     send,
 )
+from tests.broker.send.sending import EXTRA, refused
 
-EXTRA = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 V1, V2 = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[MessageBroker]:
-    async with open_message_broker() as broker:
-        yield broker
-
-
-async def refused(broker: MessageBroker, request: RemotingCommand) -> RemotingCommand:
-    """Ask, and see that nothing was stored and that the answer is one a Java client can read."""
-    before = broker.stored_bytes
-    answer = await broker.ask(request)
-    assert answer.code != ResponseCode.SUCCESS
-    assert broker.stored_bytes == before
-    assert answer.ext_fields == EXTRA
-    assert answer.remark
-    return answer
 
 
 # ---- what is kept ---------------------------------------------------------------------------------------------------
@@ -180,50 +160,26 @@ async def test_there_may_be_no_queue_to_choose(broker: MessageBroker) -> None:
     assert (answer.code, answer.remark) == (1, "topic[ReadOnly] has no write queue to choose from")
 
 
-@pytest.mark.parametrize("code", [V1, V2])
-@pytest.mark.parametrize("queue_id", [4, 99, 2**31 - 1])
-async def test_a_queue_id_out_of_range(broker: MessageBroker, code: int, queue_id: int) -> None:
-    answer = await refused(broker, send(code=code, queue_id=queue_id))
-    assert answer.code == ResponseCode.SYSTEM_ERROR
-    remark = (
-        f"request queueId[{queue_id}] is illegal, topic[TopicTest] has 4 queues (0 to 3), Producer: 127.0.0.1:50001"
-    )
-    assert answer.remark == remark
-
-
-@pytest.mark.parametrize("code", [V1, V2])
-async def test_a_queue_that_is_only_read_takes_messages_too(broker: MessageBroker, code: int) -> None:
-    """Compatibility: the bound is the larger of both numbers."""
-    broker.add_topic("Shrunk", write_queue_nums=2)
-    assert (await broker.ask(send(code=code, topic="Shrunk", queue_id=3))).code == ResponseCode.SUCCESS
-    assert len(await broker.messages("Shrunk", 3)) == 1
-
-
 # ---- topics ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", [V1, V2])
-async def test_an_unknown_topic_is_created_with_the_producers_number_of_queues(
-    broker: MessageBroker, code: int
-) -> None:
-    answer = await broker.ask(send(code=code, topic="New", queue_id=3))
-    assert answer.code == ResponseCode.SUCCESS
-    assert broker.tables.topics.select_topic_config("New") == TopicConfig("New", 4, 4, perm=6)
-    assert len(await broker.messages("New", 3)) == 1
-
-
-async def test_a_topic_that_changes_changes_for_the_next_message(broker: MessageBroker) -> None:
-    """The fast path caches which topics are plain; the cache must be invalidated in time."""
-    assert (await broker.ask(send(queue_id=3))).code == ResponseCode.SUCCESS
-    broker.add_topic(TOPIC, queue_nums=2)
-    assert (await broker.ask(send(queue_id=3))).code == ResponseCode.SYSTEM_ERROR
-    broker.add_topic(TOPIC, queue_nums=4, topic_filter_type="MULTI_TAG")
-    assert (await broker.ask(send(queue_id=1))).code == ResponseCode.SUCCESS
-    assert (await broker.messages(queue_id=1))[0].sys_flag == 2
-    broker.tables.topics.delete_topic_config(TOPIC)
-    answer = await refused(broker, send(default_topic="NoModel"))
-    assert (answer.code, answer.remark) == (17, f"topic[TopicTest] not exist, apply first please!{FAQ}")
-    assert broker.send_path.taken == [True, False, False, False]
+@pytest.mark.parametrize("has_kernels", [False, True])
+async def test_a_topic_that_changes_changes_for_the_next_message(has_kernels: bool) -> None:
+    """The fast path caches which topics are plain, and kernels a peer's header: both are invalidated in time."""
+    async with open_message_broker(has_kernels=has_kernels) as broker:
+        connection = broker.connect()
+        assert (await broker.ask(send(queue_id=3), connection)).code == ResponseCode.SUCCESS
+        broker.add_topic(TOPIC, queue_nums=2)
+        assert (await broker.ask(send(queue_id=3), connection)).code == ResponseCode.SYSTEM_ERROR
+        broker.add_topic(TOPIC, queue_nums=4)
+        assert (await broker.ask(send(queue_id=3), connection)).code == ResponseCode.SUCCESS
+        broker.add_topic(TOPIC, queue_nums=4, topic_filter_type="MULTI_TAG")
+        assert (await broker.ask(send(queue_id=1), connection)).code == ResponseCode.SUCCESS
+        assert (await broker.messages(queue_id=1))[0].sys_flag == 2
+        broker.tables.topics.delete_topic_config(TOPIC)
+        answer = await broker.ask(send(default_topic="NoModel"), connection)
+        assert (answer.code, answer.remark) == (17, f"topic[TopicTest] not exist, apply first please!{FAQ}")
+        assert broker.send_path.taken == [True, False, True, False, False]
 
 
 async def test_what_is_cached_of_topics_is_bounded(broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,14 +288,6 @@ async def test_transactional_messages_can_be_refused() -> None:
 
 
 @pytest.mark.parametrize("code", [V1, V2])
-@pytest.mark.parametrize("properties", ["TRAN_MSG\x01false", "DELAY\x010", "DELAY\x01-1"])
-async def test_neither_delay_nor_transaction_is_no_reason_to_refuse(
-    broker: MessageBroker, code: int, properties: str
-) -> None:
-    assert (await broker.ask(send(code=code, properties=properties))).code == ResponseCode.SUCCESS
-
-
-@pytest.mark.parametrize("code", [V1, V2])
 async def test_a_property_that_recovery_trusts_is_not_taken_from_clients(broker: MessageBroker, code: int) -> None:
     """It would put the message into queues of any name, outside of the store's directory too."""
     properties = "INNER_MULTI_DISPATCH\x01../../evil\x02INNER_MULTI_QUEUE_OFFSET\x010"
@@ -381,12 +329,6 @@ async def test_a_dead_letter_waits_as_its_sender_asks(broker: MessageBroker) -> 
     assert (message.properties["REAL_TOPIC"], message.properties["REAL_QID"]) == ("%DLQ%g", "0")
 
 
-async def test_a_retry_goes_to_the_retry_topic_while_tries_are_left(broker: MessageBroker) -> None:
-    answer = await broker.ask(send(topic="%RETRY%g", queue_id=0, reconsume_times=15))
-    assert answer.code == ResponseCode.SUCCESS
-    assert (await broker.messages("%RETRY%g"))[0].reconsume_times == 15
-
-
 @pytest.mark.parametrize(
     ("retries_max", "version", "header_max", "times", "is_dead"),
     [
@@ -414,13 +356,6 @@ async def test_tries_come_to_an_end_in_the_dead_letter_queue(
     assert len(await broker.messages("%DLQ%g", 0)) == is_dead
     dead_letters = broker.tables.topics.select_topic_config("%DLQ%g")
     assert dead_letters == (TopicConfig("%DLQ%g", 1, 1, perm=6) if is_dead else None)
-
-
-async def test_a_retry_of_an_unknown_group_is_refused() -> None:
-    async with open_message_broker(auto_create_subscription_group=False) as broker:
-        answer = await refused(broker, send(topic="%RETRY%nobody"))
-        assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-        assert answer.remark == f"subscription group not exist, nobody {FAQ}"
 
 
 async def test_a_dead_letter_topic_takes_messages_like_any_other(broker: MessageBroker) -> None:

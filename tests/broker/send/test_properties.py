@@ -13,7 +13,6 @@ from rocketpy.broker.send.properties import (
     is_transactional,
     match_usual,
     plain_properties,
-    refuse_multi_queue_offset,
     refuse_special_batch,
     refuse_unreadable_delay,
     stored_batch,
@@ -111,13 +110,6 @@ def test_the_properties_of_a_batch_come_after_a_messages_own(suffix_has_no_tags_
     ]
 
 
-def test_tags_of_the_whole_batch_count() -> None:
-    columns = BatchColumns((0,), (b"",), (JAVA.encode(),))
-    batch = stored_batch(columns, b"TAGS\x01all\x02KEYS\x01k", suffix_has_no_tags_or_keys=False)
-    assert batch.properties[0].endswith(b"\x02TAGS\x01all\x02KEYS\x01k")
-    assert (*batch.tags_codes, *batch.keys) == (tags_code("all"), (b"0A", b"k"))
-
-
 def as_read_from_the_log(stored: bytes) -> tuple[int, tuple[bytes, ...]]:
     """Return the tags code and index keys of a record, as recovery computes them."""
     properties = decode_properties(stored.decode("utf-8", "replace"))
@@ -146,20 +138,25 @@ def texts_of_a_batch(draw: st.DrawFn) -> list[str]:
     return ["".join(text) for text in texts]
 
 
-@given(texts_of_a_batch())
-@example(["UNIQ_KEY\x010A\x02WAIT\x01true", "UNIQ_KEY\x010B\x02WAIT\x01true"])
-@example(["UNIQ_KEY\x010A\x02WAIT\x01true", "UNIQ_KEY\x010\x01\x02WAIT\x01true"])
-@example(["KEYS\x01ab\x02UNIQ_KEY\x01c\x02WAIT\x01true", "KEYS\x01a\x02UNIQ_KEY\x01bc\x02WAIT\x01true"])
-@example(["KEYS\x01a\x02UNIQ_KEY\x01b\x02WAIT\x01true", "KEYS\x01\x02UNIQ_KEY\x01bb\x02WAIT\x01true"])
-@example(["UNIQ_KEY\x01a\x02WAIT\x01true\x02TAGS\x01t", "UNIQ_KEY\x01a\x02WAIT\x01true\x02TAGS\x01u"])
-def test_messages_that_are_nearly_alike_keep_their_own_meaning(texts: list[str]) -> None:
+SUFFIXES = (b"CLUSTER\x01c", b"TAGS\x01all\x02KEYS\x01k  l\x02CLUSTER\x01c", b"UNIQ_KEY\x01u\x02CLUSTER\x01c")
+"""What the batch adds to each: a cluster alone, or also tags and keys."""
+
+
+@given(texts_of_a_batch(), st.sampled_from(SUFFIXES))
+@example(["UNIQ_KEY\x010A\x02WAIT\x01true", "UNIQ_KEY\x010B\x02WAIT\x01true"], SUFFIXES[0])
+@example(["UNIQ_KEY\x010A\x02WAIT\x01true", "UNIQ_KEY\x010\x01\x02WAIT\x01true"], SUFFIXES[0])
+@example(["KEYS\x01ab\x02UNIQ_KEY\x01c\x02WAIT\x01true", "KEYS\x01a\x02UNIQ_KEY\x01bc\x02WAIT\x01true"], SUFFIXES[0])
+@example(["KEYS\x01a\x02UNIQ_KEY\x01b\x02WAIT\x01true", "KEYS\x01\x02UNIQ_KEY\x01bb\x02WAIT\x01true"], SUFFIXES[0])
+@example(["UNIQ_KEY\x01a\x02WAIT\x01true\x02TAGS\x01t", "UNIQ_KEY\x01a\x02WAIT\x01true\x02TAGS\x01u"], SUFFIXES[0])
+def test_messages_that_are_nearly_alike_keep_their_own_meaning(texts: list[str], suffix: bytes) -> None:
+    """Recovery reads tags and keys from the stored text: it must find the same."""
     own = [text.encode() for text in texts]
     count = len(own)
     batch = stored_batch(
-        BatchColumns([0] * count, [b""] * count, own), b"CLUSTER\x01c", suffix_has_no_tags_or_keys=True
+        BatchColumns([0] * count, [b""] * count, own), suffix, suffix_has_no_tags_or_keys=suffix == SUFFIXES[0]
     )
     for text, stored, code, keys in zip(own, batch.properties, batch.tags_codes, batch.keys, strict=True):
-        assert stored == text + (b"" if text.endswith(b"\x02") else b"\x02") + b"CLUSTER\x01c"
+        assert stored == text + (b"" if text.endswith(b"\x02") else b"\x02") + suffix
         assert (code, keys) == as_read_from_the_log(stored)
 
 
@@ -171,13 +168,6 @@ def test_a_message_of_a_batch_has_as_many_keys_as_any_other(own: str, is_alike: 
     columns = BatchColumns([0, 0], [b"", b""], [text, text if is_alike else b""])
     batch = stored_batch(columns, b"CLUSTER\x01c", suffix_has_no_tags_or_keys=True)
     assert list(batch.keys[0]) == list(index_keys_of(decode_properties(batch.properties[0].decode())))
-
-
-def test_what_only_the_broker_may_write_is_refused() -> None:
-    refuse_multi_queue_offset({"INNER_MULTI_DISPATCH": "a"})
-    with pytest.raises(RequestError, match="INNER_MULTI_QUEUE_OFFSET is the broker's own") as refusal:
-        refuse_multi_queue_offset({"INNER_MULTI_QUEUE_OFFSET": "0"})
-    assert refusal.value.response_code == ResponseCode.MESSAGE_ILLEGAL
 
 
 def test_a_delay_that_is_no_number_is_refused() -> None:

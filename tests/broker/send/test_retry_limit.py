@@ -6,22 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketpy.broker.send.retry_limit import known_group, retries_max
+from rocketpy.broker.send.retry_limit import known_group
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import ResponseCode
 from tests.broker.tables_of_a_broker import Tables
-
-
-@pytest.mark.parametrize(
-    ("version", "asked", "limit"), [(409, None, 16), (409, 3, 3), (121, 0, 0), (120, 3, 16), (0, 3, 16), (409, -1, -1)]
-)
-def test_clients_since_349_ask_for_their_own_limit(version: int, asked: int | None, limit: int) -> None:
-    assert retries_max(SubscriptionGroupConfig("G"), version=version, asked=asked) == limit
-
-
-def test_the_groups_own_limit_counts_without() -> None:
-    assert retries_max(SubscriptionGroupConfig("G", retry_max_times=2), version=409, asked=None) == 2
 
 
 def test_a_group_appears_when_it_may(tables: Tables) -> None:

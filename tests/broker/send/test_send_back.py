@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 import trio.testing
 
@@ -18,12 +16,6 @@ from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broke
 from tests.forged_record import body_posing_as_record
 
 RETRY, DLQ, SCHEDULE = "%RETRY%G", "%DLQ%G", "SCHEDULE_TOPIC_XXXX"
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[MessageBroker]:
-    async with open_message_broker() as broker:
-        yield broker
 
 
 def send_back(offset: int = 0, *, oneway: bool = False, version: int = 409, **fields: object) -> RemotingCommand:
@@ -226,16 +218,6 @@ async def test_a_group_without_possible_retry_topic_is_refused(broker: MessageBr
     assert code == ResponseCode.SYSTEM_ERROR
     assert not [topic for topic in broker.tables.topics.topic_config_table if topic.startswith("%")]
     assert group not in broker.tables.groups.subscription_group_table
-
-
-@pytest.mark.parametrize("field", ["offset", "group", "delayLevel"])
-async def test_a_missing_field_is_named(broker: MessageBroker, field: str) -> None:
-    request = send_back(await stored_offset(broker))
-    assert request.ext_fields is not None
-    del request.ext_fields[field]
-    code, remark = await refused(broker, request)
-    assert code == ResponseCode.SYSTEM_ERROR
-    assert field in remark
 
 
 async def test_a_message_that_the_store_refuses_is_not_taken_back(broker: MessageBroker) -> None:

@@ -10,13 +10,11 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.send.long_batch import AT_ONCE_COUNT
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE, TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE
 from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
-from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.store.config import BrokerRole, FlushDiskType
 from rocketpy.store.message_store import MessageStore
@@ -24,6 +22,7 @@ from tests.broker.broker_on_bytes import received
 from tests.broker.delay.delayed import TrioWallClock, open_delayed
 from tests.broker.message_broker import MessageBroker, open_message_broker, send
 from tests.broker.send.test_batch import item, send_batch
+from tests.broker.send.test_long_batch import LONG
 from tests.broker.send.test_request_reply import ask, reply, requester
 from tests.broker.send.test_send_back import send_back
 from tests.broker.transaction.transaction_broker import end_request, open_transaction_broker
@@ -32,8 +31,9 @@ from tests.store.ha.sync_master import slave_of
 
 Jumping = trio.testing.MockClock
 OK, NONE, TIMEOUT = ResponseCode.SUCCESS, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.FLUSH_SLAVE_TIMEOUT
-SYNC_MASTER = {"broker_role": BrokerRole.SYNC_MASTER}
+SYNC_MASTER = {"broker_role": BrokerRole.SYNC_MASTER, "max_message_size": 1 << 18}
 V1 = RequestCode.SEND_MESSAGE
+PREPARED = TRANSACTION_PREPARED_TYPE
 EXACT_S = 0.02
 
 
@@ -72,8 +72,9 @@ WAITS: dict[str, Callable[[], RemotingCommand]] = {
     "the general path": lambda: send(properties="UNIQ_KEY\x010A\x02WAIT\x01true\x02TRACE_ON\x01false"),
     "no word of waiting": lambda: send(properties="UNIQ_KEY\x010A"),
     "a delayed message": lambda: send(properties="UNIQ_KEY\x010A\x02WAIT\x01true\x02DELAY\x013"),
+    "a half message": lambda: send(properties="UNIQ_KEY\x010A\x02TRAN_MSG\x01true\x02PGROUP\x01P", sys_flag=PREPARED),
     "a batch": lambda: send_batch(item(b"1", b"") * 3),
-    "a long batch": lambda: send_batch(item(b"1", b"") * (AT_ONCE_COUNT + 1)),
+    "a long batch": lambda: send_batch(LONG),
 }
 DOES_NOT_WAIT: dict[str, Callable[[], RemotingCommand]] = {
     "a message": lambda: send(properties="UNIQ_KEY\x010A\x02WAIT\x01false"),
@@ -190,18 +191,6 @@ async def test_the_end_of_a_transaction_succeeds_whatever_its_slave_does(how: in
             assert (codes(connection), connection.deferred_count) == ([], 0)
 
 
-async def test_a_half_message_waits_as_any_message(autojump_clock: Jumping) -> None:
-    properties = "UNIQ_KEY\x010A\x02TRAN_MSG\x01true\x02PGROUP\x01P\x02WAIT\x01true"
-    request = send(properties=properties, sys_flag=TRANSACTION_PREPARED_TYPE)
-    async with open_message_broker(store=SYNC_MASTER) as broker:
-        assert (await broker.ask(request)).code == NONE
-        async with a_slave_of(broker.store) as slave:
-            connection = broker.connect()
-            assert await broker.ask_all(request, connection) == []
-            await slave.store_all()
-            assert codes(connection) == [OK]
-
-
 async def test_a_delivery_does_not_wait_for_slaves(autojump_clock: Jumping) -> None:
     """Each level goes on at once: its copies have WAIT=false."""
     role = BrokerRole.SYNC_MASTER
@@ -269,29 +258,3 @@ async def test_a_report_is_answered_in_one_send_for_each_connection(autojump_clo
         assert sends.seen == []
         await slave.store_all()
         assert sends.seen == [(True, [OK] * 5)] * 2
-
-
-async def test_too_many_that_wait_for_a_slave_are_refused_before_they_are_stored(autojump_clock: Jumping) -> None:
-    """The bound of what waits: the replies that one connection may be owed."""
-    async with open_message_broker(store=SYNC_MASTER) as broker, a_slave_of(broker.store) as slave:
-        connection = broker.connect(limits=ConnectionLimits(deferred_replies_max=2))
-        for _ in range(2):
-            assert await broker.ask_all(send(), connection) == []
-        stored = broker.stored_bytes
-        (refused,) = await broker.ask_all(send(), connection)
-        assert (refused.code, broker.stored_bytes) == (ResponseCode.SYSTEM_BUSY, stored)
-        assert refused.remark is not None
-        assert "too many sends wait for the disk or a slave" in refused.remark
-        await slave.store_all()
-        assert codes(connection) == [OK, OK]
-        assert await broker.ask_all(send(), connection) == []
-
-
-async def test_a_connection_that_has_ended_is_not_answered(autojump_clock: Jumping) -> None:
-    async with open_message_broker(store=SYNC_MASTER) as broker, a_slave_of(broker.store) as slave:
-        connection = broker.connect()
-        assert await broker.ask_all(send(), connection) == []
-        connection.close()
-        await slave.store_all()
-        assert connection.take_outgoing() == b""
-        assert (await broker.ask(send(properties="WAIT\x01false"))).code == OK

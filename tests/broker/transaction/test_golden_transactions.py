@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from pathlib import Path
 
 import pytest
 
 from rocketpy.broker.metadata.groups import CHECK_GROUP
-from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
-from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.frame import decode_frame, encode_frame
+from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import EndTransactionRequestHeader
 from rocketpy.protocol.topic_name import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.store.config import BrokerRole
 from rocketpy.store.disk.os_disk import OsDisk
 from tests.broker.tables_of_a_broker import Tables, make_tables
-from tests.broker.test_golden_frames import FRAMES, NULL_POINTER, Exchange, of
+from tests.broker.test_golden_frames import NULL_POINTER, Exchange, of, recorded_requests
 from tests.broker.transaction.transaction_broker import TransactionBroker, open_transaction_broker
 from tests.store.golden_store import unpack_store
 
@@ -31,20 +27,8 @@ JAVA_STORE = {
 LAST_STORED_MS = 1_795_252_011_000
 
 
-def frames(code: int) -> list[RemotingCommand]:
-    with gzip.open(FRAMES, "rt") as lines:
-        rows = [json.loads(line) for line in lines]
-    found = [
-        decode_frame(bytes.fromhex(row["frame_hex"]))
-        for row in rows
-        if row["code"] == code and row["kind"] != "response"
-    ]
-    assert found
-    return found
-
-
 def test_every_recorded_end_is_understood() -> None:
-    ends = [read_header(each, EndTransactionRequestHeader) for each in frames(RequestCode.END_TRANSACTION)
+    ends = [read_header(each, EndTransactionRequestHeader) for _, each in recorded_requests(RequestCode.END_TRANSACTION)
             if each.ext_fields]  # fmt: skip
     assert {end.commit_or_rollback for end in ends} == {8, 12}
     assert {end.from_transaction_check for end in ends} <= {True, False}
@@ -90,7 +74,7 @@ async def test_java_left_nothing_open_and_we_find_nothing(tmp_path: Path) -> Non
     async with open_transaction_broker(disk=OsDisk(), tables=tables, store=store) as broker:
         producer = broker.producer("GoldTxProducer")
         before = broker.store.wrote_offset
-        assert broker.service.statistics().open_count == 0
+        assert broker.open_count == 0
         assert await broker.round(producer) == []
         assert broker.store.wrote_offset == before
         assert tables.offsets.query_offset(CHECK_GROUP, TRANS_HALF_TOPIC, 0) == 10
@@ -105,9 +89,9 @@ async def test_from_java_s_earlier_offsets_we_do_what_java_did(tmp_path: Path) -
     store = {**JAVA_STORE, "store_path_root_dir": str(root)}
     async with open_transaction_broker(disk=OsDisk(), tables=tables, store=store) as broker:
         producer = broker.producer("GoldTxProducer")
-        assert broker.service.statistics().open_count == 2
+        assert broker.open_count == 2
         before = [message.body for message in await broker.given_up()]
-        assert [check.message.body for check in await broker.round(producer)] == [b"tx still open at the end"]
+        assert await broker.asked(producer, after_s=0) == [b"tx still open at the end"]
         assert (await half_states(broker))[10:] == [(10, b"tx still open at the end", "2")]
         assert [message.body for message in await broker.given_up()] == [*before, b"tx still open at the end"]
 
@@ -130,11 +114,3 @@ async def test_without_java_s_offsets_the_ops_say_what_is_done(tmp_path: Path) -
             ("open", "2"),
             ("open", "3"),
         ]
-
-
-def test_frames_keep_their_form() -> None:
-    """What a client sends is what it gets back: both serializations were recorded."""
-    ends = frames(RequestCode.END_TRANSACTION)
-    assert {end.serialize_type for end in ends} == {SerializeType.JSON, SerializeType.ROCKETMQ}
-    for end in ends:
-        assert decode_frame(encode_frame(end)).ext_fields == end.ext_fields

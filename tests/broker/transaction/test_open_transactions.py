@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import trio
-import trio.testing
-
 from rocketpy.broker.transaction.open_transactions import OpenTransactions
 
 
@@ -12,15 +9,6 @@ def opened(known_end: int = 0, **newest: int) -> OpenTransactions:
     transactions = OpenTransactions()
     transactions.load({int(origin[1:]): offset for origin, offset in newest.items()}, known_end)
     return transactions
-
-
-def test_unknown_half_messages_are_new_transactions() -> None:
-    transactions = opened(3, _1=2)
-    transactions.catch_up(5)
-    assert [transactions.newest(origin) for origin in range(6)] == [None, 2, None, 3, 4, None]
-    assert (len(transactions), transactions.known_end) == (3, 5)
-    transactions.catch_up(4)
-    assert transactions.known_end == 5, "a queue does not get shorter in one life"
 
 
 def test_the_first_is_the_one_whose_newest_record_is_the_oldest() -> None:
@@ -58,29 +46,3 @@ def test_skipped_transactions_come_first_again() -> None:
         seen.append(first)
         transactions.ended(first[0])
     assert seen == [(0, 0), (3, 3), (5, 5), (4, 6), (2, 7)]
-
-
-def test_a_transaction_that_was_over_can_begin_again() -> None:
-    transactions = opened()
-    transactions.catch_up(1)
-    transactions.ended(0)
-    transactions.renewed(0, 1)
-    assert transactions.newest(0) == 1
-
-
-async def test_who_comes_too_early_waits() -> None:
-    transactions = OpenTransactions()
-    assert not transactions.is_loaded
-    done: list[bool] = []
-
-    async def wait() -> None:
-        await transactions.wait_loaded()
-        done.append(True)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(wait)
-        await trio.testing.wait_all_tasks_blocked()
-        assert not done
-        transactions.load({}, 0)
-    assert done
-    assert transactions.is_loaded

@@ -17,7 +17,7 @@ from rocketpy.broker.transaction.replay import (
 )
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE
-from rocketpy.protocol.topic_name import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from rocketpy.protocol.topic_name import TRANS_HALF_TOPIC
 from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.transaction.transaction_broker import (
     PRODUCER_HOST,
@@ -64,167 +64,120 @@ async def left(broker: TransactionBroker, half_offset: int = 0, op_offset: int =
     return await read_open_transactions(broker.store, half_offset, op_offset, queue_ends(broker.store))
 
 
-async def test_a_store_without_transactions_has_none() -> None:
-    async with open_transaction_broker() as broker:
-        assert await left(broker) == LeftOpen({}, 0, ())
+async def test_a_store_without_transactions_has_none(broker: TransactionBroker) -> None:
+    assert await left(broker) == LeftOpen({}, 0, ())
 
 
-async def test_an_op_ends_the_record_that_it_names_and_no_other() -> None:
-    async with open_transaction_broker() as broker:
-        for body in (b"0", b"1", b"2"):
-            broker.half(body)
-        op(broker, 1)
-        assert await left(broker) == LeftOpen({0: 0, 2: 2}, 3, ())
+async def test_an_op_ends_the_record_that_it_names_and_no_other(broker: TransactionBroker) -> None:
+    for body in (b"0", b"1", b"2"):
+        broker.half(body)
+    op(broker, 1)
+    assert await left(broker) == LeftOpen({0: 0, 2: 2}, 3, ())
 
 
-async def test_the_newest_copy_counts_and_order_is_that_of_the_newest() -> None:
+async def test_the_newest_copy_counts_and_order_is_that_of_the_newest(broker: TransactionBroker) -> None:
     """A check round begins at the first: the one that has waited longest."""
-    async with open_transaction_broker() as broker:
-        broker.half(b"0")
-        broker.half(b"1")
-        copy_of(broker, 0)
-        copy_of(broker, 0)
-        found = await left(broker)
-        assert list(found.newest_by_origin.items()) == [(1, 1), (0, 3)]
+    broker.half(b"0")
+    broker.half(b"1")
+    copy_of(broker, 0)
+    copy_of(broker, 0)
+    found = await left(broker)
+    assert list(found.newest_by_origin.items()) == [(1, 1), (0, 3)]
 
 
-async def test_an_op_that_names_an_origin_ends_the_records_up_to_it_and_leaves_later_ones() -> None:
+async def test_an_op_that_names_an_origin_ends_the_records_up_to_it_and_leaves_later_ones(
+    broker: TransactionBroker,
+) -> None:
     """RESUME_CHECK_HALF_MESSAGE puts a copy after the op of one that was given up: that copy is open."""
-    async with open_transaction_broker() as broker:
-        broker.half(b"0")
-        copy_of(broker, 0)
-        op(broker, 1, origin=0)
-        assert await left(broker) == LeftOpen({}, 2, ())
-        copy_of(broker, 0)
-        assert await left(broker) == LeftOpen({0: 2}, 3, ())
+    broker.half(b"0")
+    copy_of(broker, 0)
+    op(broker, 1, origin=0)
+    assert await left(broker) == LeftOpen({}, 2, ())
+    copy_of(broker, 0)
+    assert await left(broker) == LeftOpen({0: 2}, 3, ())
 
 
-async def test_an_op_without_an_origin_ends_a_transaction_with_its_later_copies() -> None:
+async def test_an_op_without_an_origin_ends_a_transaction_with_its_later_copies(broker: TransactionBroker) -> None:
     """The producer ended the first record while a round appended a copy of it: there is no further check."""
-    async with open_transaction_broker() as broker:
-        broker.half(b"0")
-        op(broker, 0)
-        copy_of(broker, 0)
-        assert await left(broker) == LeftOpen({}, 2, ())
+    broker.half(b"0")
+    op(broker, 0)
+    copy_of(broker, 0)
+    assert await left(broker) == LeftOpen({}, 2, ())
 
 
-async def test_records_that_are_no_op_messages_end_nothing() -> None:
-    async with open_transaction_broker() as broker:
-        broker.half(b"0")
-        put(broker, "RMQ_SYS_TRANS_OP_HALF_TOPIC", b"0", TAGS="other")
-        put(broker, "RMQ_SYS_TRANS_OP_HALF_TOPIC", b"no number", TAGS="d")
-        op(broker, 1 << 40)
-        assert await left(broker) == LeftOpen({0: 0}, 1, ())
+async def test_records_that_are_no_op_messages_end_nothing(broker: TransactionBroker) -> None:
+    broker.half(b"0")
+    put(broker, "RMQ_SYS_TRANS_OP_HALF_TOPIC", b"0", TAGS="other")
+    put(broker, "RMQ_SYS_TRANS_OP_HALF_TOPIC", b"no number", TAGS="d")
+    op(broker, 1 << 40)
+    assert await left(broker) == LeftOpen({0: 0}, 1, ())
 
 
-async def test_what_lies_before_the_offsets_is_done_with() -> None:
-    async with open_transaction_broker() as broker:
-        for body in (b"0", b"1", b"2"):
-            broker.half(body)
-        op(broker, 0)
-        op(broker, 2)
-        assert await left(broker, 1, 1) == LeftOpen({1: 1}, 3, ())
-        assert await left(broker, 2) == LeftOpen({}, 3, ())
-        assert await left(broker, 99, 99) == LeftOpen({}, 3, ())
+async def test_what_lies_before_the_offsets_is_done_with(broker: TransactionBroker) -> None:
+    for body in (b"0", b"1", b"2"):
+        broker.half(body)
+    op(broker, 0)
+    op(broker, 2)
+    assert await left(broker, 1, 1) == LeftOpen({1: 1}, 3, ())
+    assert await left(broker, 2) == LeftOpen({}, 3, ())
+    assert await left(broker, 99, 99) == LeftOpen({}, 3, ())
 
 
 # ---- an end without its op message ----------------------------------------------------------------------------------
 
 
-async def test_the_last_message_of_a_queue_is_an_end_if_it_is_the_commit_of_an_open_one() -> None:
-    async with open_transaction_broker() as broker:
-        broker.half(b"other")
-        half = broker.half(b"hello")
-        put(broker, TOPIC, b"hello", prepared=half.physical_offset)
-        assert await left(broker) == LeftOpen({0: 0, 1: 1}, 2, (1,))
-
-
-async def test_a_commit_of_a_copy_says_which_transaction_it_was() -> None:
-    async with open_transaction_broker() as broker:
-        broker.half(b"hello")
-        copy = copy_of(broker, 0)
-        put(broker, TOPIC, b"hello", prepared=copy.physical_offset, **{ORIGIN: "0"})
-        assert (await left(broker)).unwritten_ends == (0,)
-
-
-async def test_a_commit_that_lies_before_the_newest_record_is_no_end_of_it() -> None:
+async def test_a_commit_that_lies_before_the_newest_record_is_no_end_of_it(broker: TransactionBroker) -> None:
     """It was resumed afterwards: the copy after the commit is checked."""
-    async with open_transaction_broker() as broker:
-        half = broker.half(b"hello")
-        put(broker, TOPIC, b"hello", prepared=half.physical_offset)
-        copy_of(broker, 0)
-        assert await left(broker) == LeftOpen({0: 1}, 2, ())
+    half = broker.half(b"hello")
+    put(broker, TOPIC, b"hello", prepared=half.physical_offset)
+    copy_of(broker, 0)
+    assert await left(broker) == LeftOpen({0: 1}, 2, ())
 
 
-async def test_an_ordinary_message_that_names_the_same_number_ends_nothing() -> None:
+async def test_an_ordinary_message_that_names_the_same_number_ends_nothing(broker: TransactionBroker) -> None:
     """Only a commit does: a delivered delayed message keeps an offset in the same field."""
-    async with open_transaction_broker() as broker:
-        broker.half(b"hello")
-        put(broker, TOPIC, b"hello", **{ORIGIN: "0"})
-        assert await left(broker) == LeftOpen({0: 0}, 1, ())
+    broker.half(b"hello")
+    put(broker, TOPIC, b"hello", **{ORIGIN: "0"})
+    assert await left(broker) == LeftOpen({0: 0}, 1, ())
 
 
-async def test_a_retry_with_the_flag_of_a_commit_is_no_end_of_what_lies_first_in_the_log() -> None:
+async def test_a_retry_with_the_flag_of_a_commit_is_no_end_of_what_lies_first_in_the_log(
+    broker: TransactionBroker,
+) -> None:
     """Java leaves the flag on what consumers send back, and names offset 0: where a half message may be."""
-    async with open_transaction_broker() as broker:
-        half = broker.half(b"hello")
-        assert half.physical_offset == 0
-        put(broker, TOPIC, b"another", prepared=0)
-        assert await left(broker) == LeftOpen({0: 0}, 1, ())
-        put(broker, TOPIC, b"hello", prepared=0)
-        assert (await left(broker)).unwritten_ends == (0,)
+    half = broker.half(b"hello")
+    assert half.physical_offset == 0
+    put(broker, TOPIC, b"another", prepared=0)
+    assert await left(broker) == LeftOpen({0: 0}, 1, ())
+    put(broker, TOPIC, b"hello", prepared=0)
+    assert (await left(broker)).unwritten_ends == (0,)
 
 
-async def test_one_that_was_moved_to_those_given_up_is_over() -> None:
-    async with open_transaction_broker() as broker:
-        broker.half(b"hello")
-        put(broker, TRANS_CHECK_MAX_TIME_TOPIC, b"hello", **{ORIGIN: "0"})
-        assert (await left(broker)).unwritten_ends == (0,)
-
-
-async def test_only_what_was_last_when_the_store_was_opened_is_looked_at() -> None:
+async def test_only_what_was_last_when_the_store_was_opened_is_looked_at(broker: TransactionBroker) -> None:
     """What was put since is not what a crash has left, and the end may lie before it."""
-    async with open_transaction_broker() as broker:
-        half = broker.half(b"hello")
-        put(broker, TOPIC, b"hello", prepared=half.physical_offset)
-        ends = queue_ends(broker.store)
-        put(broker, TOPIC, b"later")
-        assert (await read_open_transactions(broker.store, 0, 0, ends)).unwritten_ends == (0,)
-        assert (await left(broker)).unwritten_ends == ()
+    half = broker.half(b"hello")
+    put(broker, TOPIC, b"hello", prepared=half.physical_offset)
+    ends = queue_ends(broker.store)
+    put(broker, TOPIC, b"later")
+    assert (await read_open_transactions(broker.store, 0, 0, ends)).unwritten_ends == (0,)
+    assert (await left(broker)).unwritten_ends == ()
 
 
-async def test_a_record_that_does_not_say_where_it_is_to_go_stays_open() -> None:
-    async with open_transaction_broker() as broker:
-        put(broker, TRANS_HALF_TOPIC, b"lost")
-        assert await left(broker) == LeftOpen({0: 0}, 1, ())
+async def test_a_record_that_does_not_say_where_it_is_to_go_stays_open(broker: TransactionBroker) -> None:
+    put(broker, TRANS_HALF_TOPIC, b"lost")
+    assert await left(broker) == LeftOpen({0: 0}, 1, ())
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [0, 1, BATCH_COUNT, BATCH_COUNT + 1, 3 * BATCH_COUNT])
-async def test_a_queue_is_read_whole_and_in_slices(count: int) -> None:
-    async with open_transaction_broker() as broker:
-        for number in range(count):
-            put(broker, TOPIC, b"%d" % number)
-        slices = [decode_messages(records) async for records in read_queue(broker.store, TOPIC, QUEUE_ID, 0)]
-        assert [message.body for each in slices for message in each] == [b"%d" % number for number in range(count)]
-        assert all(len(each) <= BATCH_COUNT for each in slices)
-
-
-@pytest.mark.parametrize(("begin", "end", "wanted"), [(2, None, 2), (0, 3, 3), (3, 3, 0), (-5, 1, 1), (9, None, 0)])
-async def test_a_queue_is_read_between_two_offsets(begin: int, end: int | None, wanted: int) -> None:
-    async with open_transaction_broker() as broker:
-        for number in range(4):
-            put(broker, TOPIC, b"%d" % number)
-        found = [
-            message.queue_offset
-            async for records in read_queue(broker.store, TOPIC, QUEUE_ID, begin, end)
-            for message in decode_messages(records)
-        ]
-        first = max(begin, 0)
-        # A slice may hold more than was asked for: callers compare the offsets.
-        assert [offset for offset in found if end is None or offset < end] == list(range(first, first + wanted))
+async def test_a_queue_is_read_whole_and_in_slices(broker: TransactionBroker, count: int) -> None:
+    for number in range(count):
+        put(broker, TOPIC, b"%d" % number)
+    slices = [decode_messages(records) async for records in read_queue(broker.store, TOPIC, QUEUE_ID, 0)]
+    assert [message.body for each in slices for message in each] == [b"%d" % number for number in range(count)]
+    assert all(len(each) <= BATCH_COUNT for each in slices)
 
 
 async def test_what_is_not_in_memory_is_waited_for() -> None:
@@ -247,14 +200,6 @@ async def test_others_have_their_turn_after_each_slice() -> None:
         seen = [turns.count async for _ in read_queue(broker.store, TOPIC, QUEUE_ID, 0)]
     assert len(seen) == 4
     assert seen[-1] - seen[0] >= 2, "tasks that are ready together run in any order"
-
-
-async def test_queue_ends_are_those_of_every_queue() -> None:
-    async with open_transaction_broker() as broker:
-        assert queue_ends(broker.store) == {}
-        broker.half()
-        put(broker, TOPIC, b"x")
-        assert queue_ends(broker.store) == {(TRANS_HALF_TOPIC, 0): 1, (TOPIC, QUEUE_ID): 1}
 
 
 async def test_without_descriptors_a_start_waits_with_reading(autojump_clock: trio.testing.MockClock) -> None:

@@ -35,8 +35,9 @@ from rocketpy.store.disk.interface import Disk
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.testing.sim.disk import SimDisk
-from tests.broker.broker_on_bytes import Transport, received
+from tests.broker.broker_on_bytes import Transport, connect_to, received
 from tests.broker.tables_of_a_broker import STORE_HOST, Tables, context_of, make_tables
+from tests.forged_record import HEAD_SIZE
 
 PRODUCER_HOST = pack_host("10.0.0.1", 4000)
 TOPIC, QUEUE_ID, GROUP = "TopicTest", 2, "P"
@@ -82,15 +83,14 @@ class TransactionBroker:
     def service(self) -> TransactionalMessageCheckService:
         return self.feature.check_service
 
+    @property
+    def open_count(self) -> int:
+        """How many transactions are open."""
+        return self.service.statistics().open_count
+
     def connect(self, limits: ConnectionLimits | None = None) -> Connection:
         self._connections += 1
-        return Connection(
-            address=("127.0.0.1", 50_000 + self._connections),
-            dispatcher=self.dispatcher,
-            transport=self.transport,
-            limits=limits or ConnectionLimits(),
-            now=0.0,
-        )
+        return connect_to(self.dispatcher, self.transport, ("127.0.0.1", 50_000 + self._connections), limits)
 
     def put_no_op(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """From now on, fail where an op message is put, as if the process died there."""
@@ -132,18 +132,25 @@ class TransactionBroker:
         self.store.end_burst()
         return Half(result.queue_offset, result.physical_offset)
 
+    def half_messages(self, count: int, *, age_ms: int = 0) -> list[Half]:
+        """Store half messages whose bodies are their numbers."""
+        return [self.half(b"%d" % number, age_ms=age_ms) for number in range(count)]
+
     async def end(
         self,
         half: Half,
         how: int = TRANSACTION_COMMIT_TYPE,
         *,
         connection: Connection | None = None,
-        oneway: bool = False,
         **fields: object,
-    ) -> RemotingCommand | None:
-        """End a transaction; return the answer, None when there is none."""
-        answers = await self.ask_all(end_request(half, how, oneway=oneway, **fields), connection)
-        return answers[0] if answers else None
+    ) -> RemotingCommand:
+        """End a transaction and return the answer."""
+        (answer,) = await self.ask_all(end_request(half, how, **fields), connection)
+        return answer
+
+    async def end_oneway(self, half: Half, how: int = TRANSACTION_COMMIT_TYPE) -> None:
+        """End a transaction by a request that gets no answer."""
+        assert await self.ask_all(end_request(half, how, oneway=True)) == []
 
     async def ask_all(self, request: RemotingCommand, connection: Connection | None = None) -> list[RemotingCommand]:
         connection = connection or self.connect()
@@ -160,10 +167,15 @@ class TransactionBroker:
         """Let wall time pass."""
         self.tables.clock.advance_ms(int(seconds * 1000))
 
-    async def round(self, producer: Connection | None = None) -> list[Check]:
-        """Make one check round; return what the producer was asked."""
+    async def round(self, producer: Connection | None = None, *, after_s: float = 0) -> list[Check]:
+        """Let wall time pass and make one check round; return what the producer was asked."""
+        self.later(after_s)
         await self.service.check()
         return [] if producer is None else [check_of(command) for command in received(producer)]
+
+    async def asked(self, producer: Connection, *, after_s: float = 60) -> list[bytes]:
+        """Return the bodies of what a producer is asked about in the round after a while."""
+        return [check.message.body for check in await self.round(producer, after_s=after_s)]
 
     async def messages(self, topic: str = TOPIC, queue_id: int = 0) -> list[MessageExt]:
         """Return what a queue holds, bodies as they are stored."""
@@ -187,6 +199,20 @@ class TransactionBroker:
 
     async def given_up(self) -> list[MessageExt]:
         return await self.messages(TRANS_CHECK_MAX_TIME_TOPIC)
+
+
+def evict_log(disk: SimDisk) -> None:
+    """Make every record cold."""
+    for name in disk.list_directory("/store/commitlog"):
+        disk.evict(f"/store/commitlog/{name}")
+
+
+def damage(disk: SimDisk, physical_offset: int, *, body_size: int, topic: str = TRANS_HALF_TOPIC) -> None:
+    """Change the length of a record's properties: its head, and so its unit, stay right."""
+    (name, *_) = disk.list_directory("/store/commitlog")
+    file = disk.open(f"/store/commitlog/{name}")
+    file.write(physical_offset + HEAD_SIZE + body_size + 1 + len(topic), b"\x7f\x00")
+    file.close()
 
 
 def check_of(command: RemotingCommand) -> Check:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from rocketpy.client.admin.admin_client import AdminClient
 from rocketpy.client.client import open_admin_client
 from rocketpy.client.config import ClientConfig
 from rocketpy.errors import BrokerError
 from rocketpy.protocol.bodies.acl import PlainAccessConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import make_response
 from rocketpy.protocol.headers.admin import GetBrokerAclConfigResponseHeader
 from rocketpy.protocol.signature import SessionCredentials
 from tests.client.admin.conftest import BROKER, CLUSTER
@@ -64,15 +64,12 @@ async def test_accounts_come_change_and_go(tmp_path: Path) -> None:
             assert caught.value.response_code == code
 
 
-async def test_a_broker_with_one_file_of_accounts_says_less(cluster: FakeCluster) -> None:
+async def test_a_broker_with_one_file_of_accounts_says_less(cluster: FakeCluster, admin: AdminClient) -> None:
     header = GetBrokerAclConfigResponseHeader(
         version='{"counter":3,"timestamp":5}', broker_name="b", broker_addr="a:1", cluster_name="c"
     )
-    cluster.broker.register(
-        RequestCode.GET_BROKER_CLUSTER_ACL_INFO, lambda connection, request: make_response(request, header=header)
-    )
-    async with open_admin_client(cluster.address) as admin:
-        found = await admin.accounts.version(cluster.broker.address)
+    cluster.broker.answer(RequestCode.GET_BROKER_CLUSTER_ACL_INFO, header=header)
+    found = await admin.accounts.version(cluster.broker.address)
     assert found.all_acl_config_data_version is None
     assert found.acl_config_data_version is not None
     assert (found.acl_config_data_version.timestamp, found.acl_config_data_version.counter) == (5, 3)

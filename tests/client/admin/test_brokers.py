@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 import trio
 
+from rocketpy.client.admin.admin_client import AdminClient
 from rocketpy.client.admin.brokers import read_settings, settings_body
-from rocketpy.client.client import open_admin_client
 from rocketpy.errors import BrokerError
 from rocketpy.protocol.bodies.route import BrokerData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import make_response
 from rocketpy.protocol.message import Message
 from tests.client.admin.conftest import BROKER, CLUSTER, RealScene, T
 from tests.client.fake_cluster import FakeCluster
@@ -68,12 +67,11 @@ async def test_the_units_of_a_queue(real: RealScene) -> None:
         await real.admin.brokers.consume_queue(real.broker, T, 9, index=0, count=1)
 
 
-async def test_settings_with_strange_characters_survive(cluster: FakeCluster) -> None:
+async def test_settings_with_strange_characters_survive(cluster: FakeCluster, admin: AdminClient) -> None:
     settings = {"path": "C:\\data", "text": " größer = 1\nzwei", "empty": ""}
     assert read_settings(settings_body(settings)) == settings
     assert read_settings(None) == {}
     code = RequestCode.UPDATE_BROKER_CONFIG
-    cluster.broker.register(code, lambda connection, request: make_response(request))
-    async with open_admin_client(cluster.address) as admin:
-        await admin.brokers.update_config(cluster.broker.address, {"a": "1", "b": "2"})
+    cluster.broker.answer(code)
+    await admin.brokers.update_config(cluster.broker.address, {"a": "1", "b": "2"})
     assert cluster.broker.asked(code)[0].body == b"a=1\nb=2\n"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import trio
 
@@ -11,9 +9,6 @@ from rocketpy.client.client import open_admin_client
 from rocketpy.errors import BrokersError, ClientError
 from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import make_response
-from rocketpy.protocol.message import Message
-from tests.client.admin.conftest import CLUSTER, RealScene, T
 from tests.client.fake_cluster import FakeCluster
 from tests.patience import PATIENCE_SECONDS
 
@@ -24,21 +19,6 @@ CODES = (
 )
 
 
-async def test_a_broker_is_cleaned(real: RealScene, tmp_path: Path) -> None:
-    await real.send(Message(T, b"kept"))
-    for clean in (
-        real.admin.cleaning.clean_expired_consume_queues,
-        real.admin.cleaning.delete_expired_commit_logs,
-        real.admin.cleaning.clean_unused_topics,
-    ):
-        assert await clean() == [real.broker]
-        assert await clean(CLUSTER) == [real.broker]
-        assert await clean(address=real.broker) == [real.broker]
-        with pytest.raises(ClientError, match="no cluster named elsewhere"):
-            await clean("elsewhere")
-    assert (await real.admin.topics.stats(T)).offset_table
-
-
 async def test_each_call_asks_for_what_it_says_of_slaves_too(two_brokers: FakeCluster) -> None:
     master, slave = two_brokers.brokers
     two_brokers.name_server.cluster_info = ClusterInfo(
@@ -46,7 +26,7 @@ async def test_each_call_asks_for_what_it_says_of_slaves_too(two_brokers: FakeCl
     )
     for broker in (master, slave):
         for code in CODES:
-            broker.register(code, lambda connection, request: make_response(request))
+            broker.answer(code)
     async with open_admin_client(two_brokers.address) as admin:
         cleaning = admin.cleaning
         calls = (
@@ -61,6 +41,9 @@ async def test_each_call_asks_for_what_it_says_of_slaves_too(two_brokers: FakeCl
             assert [each.code for each in slave.requests] == [code]
             for broker in (master, slave):
                 broker.requests.clear()
+        assert await cleaning.clean_unused_topics(address=slave.address) == [slave.address]
+        with pytest.raises(ClientError, match="no cluster named elsewhere"):
+            await cleaning.clean_unused_topics("elsewhere")
         slave.refuse(CODES[0], ResponseCode.SYSTEM_ERROR, "broken")
         with pytest.raises(BrokersError, match="broken") as caught:
             await cleaning.clean_expired_consume_queues()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
-from rocketpy.client.client import open_admin_client, open_producer
+from rocketpy.client.admin.admin_client import AdminClient
+from rocketpy.client.client import open_producer
 from rocketpy.errors import BrokerError, ClientError, RemotingTimeoutError
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.connection import ConsumerConnection, ProducerConnection
@@ -75,7 +77,7 @@ async def test_offsets_in_the_memory_of_consumers(real: RealScene) -> None:
 
 
 async def test_a_group_without_members_is_an_error_also_where_a_broker_says_it_without_one(
-    cluster: FakeCluster,
+    cluster: FakeCluster, admin: AdminClient
 ) -> None:
     cluster.add_topic("%RETRY%g")
     for code, body in (
@@ -83,35 +85,32 @@ async def test_a_group_without_members_is_an_error_also_where_a_broker_says_it_w
         (RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerConnection()),
     ):
         answer = encode_body(body)
-        cluster.broker.register(code, lambda connection, request, answer=answer: make_response(request, body=answer))
-    async with open_admin_client(cluster.address) as admin:
-        with pytest.raises(ClientError, match="Not found the consumer group connection: g") as caught:
-            await admin.clients.consumers("g")
-        assert caught.value.response_code == ResponseCode.CONSUMER_NOT_ONLINE
-        with pytest.raises(ClientError, match="Not found the producer group connection: g"):
-            await admin.clients.producers("g", TOPIC)
+        cluster.broker.answer(code, answer)
+    with pytest.raises(ClientError, match="Not found the consumer group connection: g") as caught:
+        await admin.clients.consumers("g")
+    assert caught.value.response_code == ResponseCode.CONSUMER_NOT_ONLINE
+    with pytest.raises(ClientError, match="Not found the producer group connection: g"):
+        await admin.clients.producers("g", TOPIC)
 
 
-async def test_a_route_without_an_address_asks_nobody(cluster: FakeCluster) -> None:
+async def test_a_route_without_an_address_asks_nobody(cluster: FakeCluster, admin: AdminClient) -> None:
     for topic in (TOPIC, "%RETRY%g"):
         cluster.name_server.routes[topic] = cluster.route(1, brokers=[])
-    async with open_admin_client(cluster.address) as admin:
-        assert await admin.clients.offsets(TOPIC, "g") == {}
-        with pytest.raises(ClientError, match="CODE: 206"):
-            await admin.clients.running_info("g", "c")
+    assert await admin.clients.offsets(TOPIC, "g") == {}
+    with pytest.raises(ClientError, match="CODE: 206"):
+        await admin.clients.running_info("g", "c")
 
 
 async def test_a_consumer_has_three_times_as_long_to_answer(
-    cluster: FakeCluster, mock_clock: trio.testing.MockClock
+    cluster: FakeCluster, mock_clock: MockClock, admin: AdminClient
 ) -> None:
     cluster.add_topic("%RETRY%g")
     code = RequestCode.GET_CONSUMER_RUNNING_INFO
-    cluster.broker.register(code, lambda connection, request: make_response(request))
+    cluster.broker.answer(code)
     cluster.broker.be_silent(code)
-    async with open_admin_client(cluster.address) as admin:
 
-        async def ask() -> None:
-            with pytest.raises(RemotingTimeoutError):
-                await admin.clients.running_info("g", "c")
+    async def ask() -> None:
+        with pytest.raises(RemotingTimeoutError):
+            await admin.clients.running_info("g", "c")
 
-        assert await seconds_of(ask, lambda: cluster.broker.asked(code), mock_clock) == pytest.approx(15, abs=0.2)
+    assert await seconds_of(ask, lambda: cluster.broker.asked(code), mock_clock) == pytest.approx(15, abs=0.2)

@@ -7,8 +7,6 @@ fields of a signature.
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Awaitable, Callable
 from functools import cache
 
@@ -27,15 +25,14 @@ from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.fastjson import loads
-from rocketpy.protocol.frame import decode_frame
 from rocketpy.protocol.headers.query import UNIQUE_KEY_QUERY
 from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.message import MessageExt, MessageQueue
 from rocketpy.protocol.message_id import decode_offset_msg_id, encode_offset_msg_id
 from rocketpy.protocol.stored_message import encode_message
 from rocketpy.remoting.connection import Connection
-from tests.broker.test_golden_frames import FRAMES
 from tests.client.fake_cluster import FakeCluster, Scripted, open_fake_cluster
+from tests.client.recorded_frames import recorded_frames
 
 ADDED_FIELDS = ("AccessKey", "Signature", "SecurityToken", "ReqT")
 """What hooks of Java's clients add to every request."""
@@ -272,16 +269,13 @@ NO_ERROR_HERE = {
 def exchanges_by_code() -> dict[int, list[Exchange]]:
     requests: dict[tuple[str, int, int], RemotingCommand] = {}
     found: dict[int, list[Exchange]] = {}
-    with gzip.open(FRAMES, "rt") as lines:
-        rows = [json.loads(line) for line in lines]
-    for row in rows:
-        command = decode_frame(bytes.fromhex(row["frame_hex"]))
-        key = (row["run"], row["connection"], command.opaque)
-        if row["kind"] == "request" and row["from"] == "client":
-            requests[key] = command
-        elif row["kind"] == "response" and key in requests:
+    for frame in recorded_frames():
+        key = (frame.run, frame.connection, frame.command.opaque)
+        if frame.kind == "request" and frame.sender == "client":
+            requests[key] = frame.command
+        elif frame.kind == "response" and key in requests:
             request = requests.pop(key)
-            found.setdefault(request.code, []).append(Exchange(row["run"], request, command))
+            found.setdefault(request.code, []).append(Exchange(frame.run, request, frame.command))
     return found
 
 
@@ -328,9 +322,7 @@ def serve(cluster: FakeCluster, code: RequestCode, exchange: Exchange) -> Script
         _, physical_offset = decode_offset_msg_id(fields["msgId"])
         message = MessageExt("T", b"x", store_host=cluster.broker.address, physical_offset=physical_offset)
         record = encode_message(message)
-        cluster.broker.register(
-            RequestCode.VIEW_MESSAGE_BY_ID, lambda connection, request: make_response(request, body=record)
-        )
+        cluster.broker.answer(RequestCode.VIEW_MESSAGE_BY_ID, record)
     return cluster.broker
 
 

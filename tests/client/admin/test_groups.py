@@ -9,9 +9,7 @@ from rocketpy.client.client import open_admin_client
 from rocketpy.errors import BrokerError, BrokersError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import make_response
-from rocketpy.protocol.message import MessageQueue
-from tests.client.admin.conftest import BROKER, RealScene, T
+from tests.client.admin.conftest import RealScene
 from tests.client.fake_cluster import FakeCluster
 
 
@@ -36,19 +34,11 @@ async def test_groups_of_users_are_told_from_those_of_rocketmq(real: RealScene) 
     assert SYSTEM_GROUPS & set(everything)
 
 
-@pytest.mark.parametrize("remove_offset", [False, True])
-async def test_offsets_of_a_deleted_group_go_only_on_demand(real: RealScene, remove_offset: bool) -> None:
-    await real.admin.groups.update(real.broker, SubscriptionGroupConfig("g"))
-    await real.admin.offsets.commit(real.broker, "g", MessageQueue(T, BROKER, 0), 1)
-    await real.admin.groups.delete(real.broker, "g", remove_offset=remove_offset)
-    assert await real.admin.topics.consumer_groups(T) == ([] if remove_offset else ["g"])
-
-
 async def test_the_brokers_that_refuse_a_group_are_named(two_brokers: FakeCluster) -> None:
     code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
     first, second = two_brokers.brokers
     for broker in (first, second):
-        broker.register(code, lambda connection, request: make_response(request))
+        broker.answer(code)
     second.refuse(code, ResponseCode.SYSTEM_ERROR, "a slave")
     async with open_admin_client(two_brokers.address) as admin:
         with pytest.raises(BrokersError, match="a slave") as caught:

@@ -11,17 +11,15 @@ from rocketpy.errors import BrokerError, BrokersError, ClientError, RemoteProtoc
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.running import CMResult, ConsumeMessageDirectlyResult
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import RemotingCommand, make_request, make_response
+from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.query import UNIQUE_KEY_QUERY, QueryMessageRequestHeader, QueryMessageResponseHeader
-from rocketpy.protocol.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from rocketpy.protocol.host import encode_host
-from rocketpy.protocol.message import Message, MessageExt, MessageQueue
+from rocketpy.protocol.message import Message, MessageExt
 from rocketpy.protocol.message_id import UniqKeyFactory, encode_offset_msg_id
-from rocketpy.protocol.properties import encode_properties
 from rocketpy.protocol.stored_message import decode_messages, encode_message
 from rocketpy.remoting.connection import Connection
-from tests.client.admin.conftest import BROKER, RealScene, T
+from tests.client.admin.conftest import RealScene, T
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeBroker, FakeCluster, open_fake_cluster
 from tests.client.opened import opened
@@ -106,48 +104,12 @@ async def test_only_half_messages_are_checked_again(real: RealScene) -> None:
             await real.admin.messages.resume_check(msg_id, topic)
 
 
-async def test_the_transaction_of_a_half_message_is_checked_again(real: RealScene) -> None:
-    header = SendMessageRequestHeaderV2(
-        producer_group="p",
-        topic=T,
-        default_topic="TBW102",
-        default_topic_queue_nums=4,
-        queue_id=0,
-        sys_flag=0x4,
-        born_timestamp=real.instance.clock.timestamp_ms(),
-        flag=0,
-        properties=encode_properties({"TRAN_MSG": "true", "PGROUP": "p", "UNIQ_KEY": "half"}),
-        reconsume_times=0,
-    )
-    request = make_request(RequestCode.SEND_MESSAGE_V2, header, b"half")
-    answer = read_header(await real.instance.request(real.broker, request), SendMessageResponseHeader)
-    half = await real.admin.messages.view(answer.msg_id)
-    assert (half.topic, half.body) == ("RMQ_SYS_TRANS_HALF_TOPIC", b"half")
-    await real.admin.messages.resume_check(answer.msg_id)
-    checked = await real.admin.offsets.max_offset(MessageQueue(half.topic, BROKER, 0), address=real.broker)
-    assert checked == 2, "its check begins anew with a copy"
-
-
-async def test_a_check_is_asked_of_the_broker_that_has_the_message(cluster: FakeCluster) -> None:
-    code = RequestCode.RESUME_CHECK_HALF_MESSAGE
-    half = MessageExt("RMQ_SYS_TRANS_HALF_TOPIC", b"x", store_host=cluster.broker.address, physical_offset=77)
-    record = encode_message(half)
-    cluster.broker.register(
-        RequestCode.VIEW_MESSAGE_BY_ID, lambda connection, request: make_response(request, body=record)
-    )
-    cluster.broker.register(code, lambda connection, request: make_response(request))
-    async with open_admin_client(cluster.address) as admin:
-        await admin.messages.resume_check(half.offset_msg_id)
-    assert [each.ext_fields for each in cluster.broker.asked(code)] == [{"msgId": half.offset_msg_id}]
-
-
 @pytest.mark.parametrize("msg_id", ["", "xyz", "00" * 15, "7F00000100010000" + "00" * 8, "7F00000100000000" + "00" * 8])
-async def test_what_is_no_id_of_a_broker_is_no_message(cluster: FakeCluster, msg_id: str) -> None:
+async def test_what_is_no_id_of_a_broker_is_no_message(msg_id: str, admin: AdminClient) -> None:
     """Among them ids whose port no address can have."""
-    async with open_admin_client(cluster.address) as admin:
-        with pytest.raises(ClientError, match="query message by id finished, but no message") as caught:
-            await admin.messages.view(msg_id)
-        assert caught.value.response_code == ResponseCode.NO_MESSAGE
+    with pytest.raises(ClientError, match="query message by id finished, but no message") as caught:
+        await admin.messages.view(msg_id)
+    assert caught.value.response_code == ResponseCode.NO_MESSAGE
 
 
 async def test_an_address_that_no_broker_has_registered_is_dialled_by_view_only(cluster: FakeCluster) -> None:
@@ -155,9 +117,7 @@ async def test_an_address_that_no_broker_has_registered_is_dialled_by_view_only(
     nowhere = encode_offset_msg_id(encode_host("127.0.0.1:1"), 0)
     async with open_fake_cluster() as foreign, open_admin_client(cluster.address) as admin:
         record = encode_message(MessageExt(TOPIC, b"foreign", store_host=foreign.broker.address))
-        foreign.broker.register(
-            RequestCode.VIEW_MESSAGE_BY_ID, lambda connection, request: make_response(request, body=record)
-        )
+        foreign.broker.answer(RequestCode.VIEW_MESSAGE_BY_ID, record)
         elsewhere = encode_offset_msg_id(encode_host(foreign.broker.address), 0)
         with pytest.raises(RemotingConnectError, match=r"127\.0\.0\.1:1"):
             await admin.messages.view(nowhere)
@@ -168,16 +128,15 @@ async def test_an_address_that_no_broker_has_registered_is_dialled_by_view_only(
         assert (await admin.messages.view(elsewhere)).body == b"foreign"
 
 
-async def test_a_record_that_is_none_is_named(cluster: FakeCluster) -> None:
+async def test_a_record_that_is_none_is_named(cluster: FakeCluster, admin: AdminClient) -> None:
     code = RequestCode.VIEW_MESSAGE_BY_ID
-    cluster.broker.register(code, lambda connection, request: make_response(request))
+    cluster.broker.answer(code)
     msg_id = encode_offset_msg_id(encode_host(cluster.broker.address), 0)
-    async with open_admin_client(cluster.address) as admin:
-        with pytest.raises(RemoteProtocolError, match="expected one record, found 0"):
-            await admin.messages.view(msg_id)
-        cluster.broker.register(code, lambda connection, request: make_response(request, body=b"garbage"))
-        with pytest.raises(RemoteProtocolError):
-            await admin.messages.view(msg_id)
+    with pytest.raises(RemoteProtocolError, match="expected one record, found 0"):
+        await admin.messages.view(msg_id)
+    cluster.broker.answer(code, b"garbage")
+    with pytest.raises(RemoteProtocolError):
+        await admin.messages.view(msg_id)
 
 
 async def test_messages_whose_keys_only_have_the_same_hash_are_left_out(two_brokers: FakeCluster) -> None:
@@ -242,9 +201,8 @@ async def test_a_broker_that_fails_is_beside_the_messages_of_the_others(two_brok
             await admin.messages.query(TOPIC, "k")
 
 
-async def test_the_only_broker_that_fails_is_the_failure(cluster: FakeCluster) -> None:
+async def test_the_only_broker_that_fails_is_the_failure(cluster: FakeCluster, admin: AdminClient) -> None:
     scripted_query(cluster.broker)
     cluster.broker.refuse(RequestCode.QUERY_MESSAGE, ResponseCode.SYSTEM_ERROR, "broken")
-    async with open_admin_client(cluster.address) as admin:
-        with pytest.raises(BrokerError, match="broken"):
-            await admin.messages.query(TOPIC, "k")
+    with pytest.raises(BrokerError, match="broken"):
+        await admin.messages.query(TOPIC, "k")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from rocketpy.client.admin.admin_client import AdminClient
 from rocketpy.client.client import open_admin_client
 from rocketpy.errors import BrokersError, ClientError
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.stats import ConsumeStats, OffsetWrapper
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import make_response
 from rocketpy.protocol.message import Message, MessageQueue
 from tests.client.admin.conftest import BROKER, RealScene, T
 from tests.client.conftest import TOPIC
@@ -73,12 +73,13 @@ async def test_a_group_that_nobody_knows_or_that_has_no_offset(real: RealScene) 
     assert caught.value.response_code == ResponseCode.CONSUMER_NOT_ONLINE
 
 
-async def test_offsets_are_cloned_from_a_group_that_is_offline_if_that_is_said(cluster: FakeCluster) -> None:
+async def test_offsets_are_cloned_from_a_group_that_is_offline_if_that_is_said(
+    cluster: FakeCluster, admin: AdminClient
+) -> None:
     code = RequestCode.CLONE_GROUP_OFFSET
     cluster.add_topic("%RETRY%source")
-    cluster.broker.register(code, lambda connection, request: make_response(request))
-    async with open_admin_client(cluster.address) as admin:
-        assert await admin.offsets.clone("source", "target", TOPIC, offline=True) == [cluster.broker.address]
+    cluster.broker.answer(code)
+    assert await admin.offsets.clone("source", "target", TOPIC, offline=True) == [cluster.broker.address]
     assert [each.ext_fields for each in cluster.broker.asked(code)] == [
         {"srcGroup": "source", "destGroup": "target", "topic": TOPIC, "offline": "true"}
     ]
@@ -90,7 +91,7 @@ async def test_the_progress_on_several_brokers_is_one_and_a_missing_part_an_erro
     for broker in two_brokers.brokers:
         table = {MessageQueue(TOPIC, broker.name, 0): OffsetWrapper(10, 4)}
         body = encode_body(ConsumeStats(table, 1.5))
-        broker.register(code, lambda connection, request, body=body: make_response(request, body=body))
+        broker.answer(code, body)
     async with open_admin_client(two_brokers.address) as admin:
         stats = await admin.offsets.progress("g")
         assert ({each.broker_name for each in stats.offset_table}, stats.consume_tps) == ({"broker-a", "broker-b"}, 3.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from rocketpy.client.admin.admin_client import AdminClient
 from rocketpy.client.client import open_admin_client
 from rocketpy.errors import BrokerError, BrokersError, ClientError
 from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo
@@ -96,6 +97,12 @@ async def test_a_broker_that_refuses_hides_nothing_of_the_others(two_brokers: Fa
     assert [each.topic for each in second.created] == ["New"]
 
 
+async def test_a_topic_in_order_is_asked_for_as_one(cluster: FakeCluster, admin: AdminClient) -> None:
+    for order in (True, False):
+        await admin.topics.update(cluster.broker.address, TopicConfig("New", order=order))
+    assert [each.order for each in cluster.broker.created] == [True, False]
+
+
 async def test_a_topic_like_another_is_asked_for_five_times_and_one_broker_is_enough(two_brokers: FakeCluster) -> None:
     first, second = two_brokers.brokers
     first.refuse(RequestCode.UPDATE_AND_CREATE_TOPIC, ResponseCode.SYSTEM_ERROR, "no")
@@ -110,32 +117,31 @@ async def test_a_topic_like_another_is_asked_for_five_times_and_one_broker_is_en
             await admin.topics.create_like(TOPIC, "a b", queue_nums=1)
 
 
-async def test_a_key_without_a_master_is_wrong(cluster: FakeCluster) -> None:
+async def test_a_key_without_a_master_is_wrong(cluster: FakeCluster, admin: AdminClient) -> None:
     route = cluster.route(1)
     slaves = attrs.evolve(route, broker_datas=[BrokerData("cluster", "broker-a", {1: cluster.broker.address})])
     cluster.name_server.routes["Slaves"] = slaves
     cluster.name_server.routes["ReadOnly"] = cluster.route(1, perm=0)
-    async with open_admin_client(cluster.address) as admin:
-        with pytest.raises(ClientError, match="Not found broker, maybe key is wrong"):
-            await admin.topics.create_like("Slaves", "New", queue_nums=1)
-        for ask in (admin.topics.publish_queues, admin.topics.subscribe_queues):
-            with pytest.raises(ClientError, match="Can not find Message Queue for this topic, ReadOnly"):
-                await ask("ReadOnly")
+    with pytest.raises(ClientError, match="Not found broker, maybe key is wrong"):
+        await admin.topics.create_like("Slaves", "New", queue_nums=1)
+    for ask in (admin.topics.publish_queues, admin.topics.subscribe_queues):
+        with pytest.raises(ClientError, match="Can not find Message Queue for this topic, ReadOnly"):
+            await ask("ReadOnly")
 
 
-async def test_a_topic_stays_in_the_nameservers_while_a_broker_has_it(cluster: FakeCluster) -> None:
-    async with open_admin_client(cluster.address) as admin:
-        with pytest.raises(BrokerError, match="not supported"):
-            await admin.topics.delete(TOPIC, cluster="cluster")
-        assert not cluster.name_server.asked(RequestCode.DELETE_TOPIC_IN_NAMESRV)
-        cluster.name_server.cluster_info = ClusterInfo()
-        with pytest.raises(ClientError, match="no cluster named cluster, known: none"):
-            await admin.topics.delete(TOPIC, cluster="cluster")
+async def test_a_topic_stays_in_the_nameservers_while_a_broker_has_it(cluster: FakeCluster, admin: AdminClient) -> None:
+    with pytest.raises(BrokerError, match="not supported"):
+        await admin.topics.delete(TOPIC, cluster="cluster")
+    assert not cluster.name_server.asked(RequestCode.DELETE_TOPIC_IN_NAMESRV)
+    cluster.name_server.cluster_info = ClusterInfo()
+    with pytest.raises(ClientError, match="no cluster named cluster, known: none"):
+        await admin.topics.delete(TOPIC, cluster="cluster")
 
 
-async def test_many_routes_that_cannot_be_had_fail_once_and_not_in_a_group(cluster: FakeCluster) -> None:
+async def test_many_routes_that_cannot_be_had_fail_once_and_not_in_a_group(
+    cluster: FakeCluster, admin: AdminClient
+) -> None:
     cluster.name_server.refuse(RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SYSTEM_ERROR, "broken")
-    async with open_admin_client(cluster.address) as admin:
-        with pytest.raises(BrokerError, match="broken"):
-            await admin.topics.routes([f"T{number}" for number in range(100)])
+    with pytest.raises(BrokerError, match="broken"):
+        await admin.topics.routes([f"T{number}" for number in range(100)])
     assert len(cluster.name_server.requests) <= 32

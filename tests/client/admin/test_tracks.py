@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rocketpy.client.admin.admin_client import AdminClient
 from rocketpy.client.admin.tracks import TrackType
-from rocketpy.client.client import open_admin_client
 from rocketpy.errors import ClientError
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.connection import Connection, ConsumerConnection
@@ -61,21 +61,18 @@ async def test_a_message_of_a_topic_that_is_gone_is_an_error(real: RealScene) ->
         await real.admin.track(MessageExt("Gone", b"x"))
 
 
-async def test_what_fails_for_one_group_is_part_of_its_track(cluster: FakeCluster) -> None:
+async def test_what_fails_for_one_group_is_part_of_its_track(cluster: FakeCluster, admin: AdminClient) -> None:
     groups = encode_body(GroupList(["a-strange", "b-broken", "c-unheard"]))
     strange = encode_body(ConsumerConnection([Connection("c", "127.0.0.1:1")]))
     answers = {"a-strange": strange, "b-broken": b"garbage"}
-    cluster.broker.register(
-        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, lambda connection, request: make_response(request, body=groups)
-    )
+    cluster.broker.answer(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, groups)
     cluster.broker.register(
         RequestCode.GET_CONSUMER_CONNECTION_LIST,
         lambda connection, request: make_response(request, body=answers[(request.ext_fields or {})["consumerGroup"]]),
     )
     for group in answers:
         cluster.add_topic(f"%RETRY%{group}")
-    async with open_admin_client(cluster.address) as admin:
-        tracks = await admin.track(MessageExt(TOPIC, b"x"))
+    tracks = await admin.track(MessageExt(TOPIC, b"x"))
     assert [each.track_type for each in tracks] == [TrackType.UNKNOWN] * 3
     descriptions = [each.exception_desc for each in tracks]
     assert descriptions[0] is None

@@ -218,15 +218,6 @@ async def test_a_broadcasting_consumer_loses_what_fails(
     assert "is lost" in caplog.text
 
 
-async def test_a_retry_has_its_original_topic(world: World, autojump_clock: MockClock) -> None:
-    process_queue = ProcessQueue(MessageQueue("%RETRY%g", "b", 0))
-    message = MessageExt("%RETRY%g", b"x", {"RETRY_TOPIC": "T"})
-    world.consumption.deliver(process_queue, process_queue.put([message]), 0.0)
-    batch = await world.consumption.next_batch()
-    assert batch.messages[0].topic == "T"
-    assert batch.queue.topic == "%RETRY%g"
-
-
 async def test_a_batch_in_hand_is_settled_once(world: World, autojump_clock: MockClock) -> None:
     world.deliver(0, 1, 2)
     batch = await world.consumption.next_in_hand()

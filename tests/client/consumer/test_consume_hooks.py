@@ -21,9 +21,8 @@ from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.client.hooks import ConsumeMessageContext, ConsumeReturnType
 from rocketpy.clock import SystemClock
-from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.message import MessageExt, MessageQueue
-from tests.client.conftest import TOPIC
+from tests.client.conftest import FIRST, TOPIC
 from tests.client.consumer.scripted_send_back import ScriptedSendBack
 from tests.client.fake_cluster import FakeCluster
 from tests.patience import until
@@ -238,9 +237,6 @@ async def test_a_batch_in_the_hand_of_a_program_ends_with_the_consumer(autojump_
 
 
 # ---- a whole consumer -----------------------------------------------------------------------------------------------
-
-
-FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 
 
 @pytest.fixture

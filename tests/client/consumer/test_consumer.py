@@ -15,18 +15,16 @@ import trio.testing
 from rocketpy.client.client import Client, open_client
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
-from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.errors import BrokerError, ClientError
-from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
+from rocketpy.protocol.bodies.heartbeat import MessageModel
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.message import MessageQueue
-from tests.client.conftest import TOPIC
+from tests.client.conftest import FIRST, TOPIC
 from tests.client.fake_cluster import FakeCluster
 from tests.patience import PATIENCE_SECONDS, until
 
-FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 RETRY = "%RETRY%g"
 
 
@@ -244,11 +242,7 @@ async def test_a_broadcasting_consumer_takes_every_queue_and_keeps_its_offsets(
 ) -> None:
     put(cluster, 4)
     cluster.broker.other_members = ["0.0.0.0@before"]
-    config = ConsumerConfig(
-        message_model=MessageModel.BROADCASTING,
-        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-        local_offset_store_dir=tmp_path,
-    )
+    config = attrs.evolve(FIRST, message_model=MessageModel.BROADCASTING, local_offset_store_dir=tmp_path)
     for expected in ([b"0", b"1", b"2", b"3"], [b"0"]):
         async with client.consumer("g", TOPIC, config=config) as consumer:
             seen = []
@@ -271,11 +265,7 @@ async def test_a_broadcasting_consumer_is_orderly_without_locks(
     """Every member has every queue, so a lock of one would keep the others out."""
     put(cluster, 4)
     cluster.broker.locks.update({MessageQueue(TOPIC, "broker-a", number): "another client" for number in range(4)})
-    config = ConsumerConfig(
-        message_model=MessageModel.BROADCASTING,
-        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-        local_offset_store_dir=tmp_path,
-    )
+    config = attrs.evolve(FIRST, message_model=MessageModel.BROADCASTING, local_offset_store_dir=tmp_path)
     seen: list[bytes] = []
 
     async def handler(batch: MessageBatch) -> None:
@@ -309,27 +299,6 @@ async def test_leaving_is_bounded_when_no_broker_answers(cluster: FakeCluster, c
         cluster.broker.be_silent(RequestCode.UNREGISTER_CLIENT)
         begun = trio.current_time()
     assert trio.current_time() - begun < 20
-
-
-async def test_a_consumer_that_is_cancelled_stores_what_was_acknowledged(cluster: FakeCluster, client: Client) -> None:
-    put(cluster, 4)
-    with trio.CancelScope() as scope:
-        async with client.consumer("g", TOPIC, config=FIRST) as consumer:
-            async for batch in consumer:
-                await batch.done()
-                scope.cancel()
-    assert sorted(progress(cluster), key=str) == [0, 0, 0, 1] or 1 in progress(cluster)
-
-
-async def test_a_whole_client_that_is_cancelled_stores_what_was_acknowledged(cluster: FakeCluster) -> None:
-    """Its connections last until its consumers have left."""
-    put(cluster, 4)
-    with trio.CancelScope() as scope:
-        async with open_client(cluster.address) as client, client.consumer("g", TOPIC, config=FIRST) as consumer:
-            async for batch in consumer:
-                await batch.done()
-                scope.cancel()
-    assert 1 in progress(cluster)
 
 
 async def test_handlers_end_with_the_block_of_the_consumer(cluster: FakeCluster) -> None:

@@ -10,6 +10,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from rocketpy.client.consumer.message_stream import MessageStream, StreamPlan, open_message_stream
 from rocketpy.client.consumer.start import Start
@@ -152,7 +153,7 @@ async def test_empty_queues_end_at_once() -> None:
     assert source.pulls == 0
 
 
-async def test_following_sees_what_is_sent_after_it_was_opened(autojump_clock: trio.testing.MockClock) -> None:
+async def test_following_sees_what_is_sent_after_it_was_opened(autojump_clock: MockClock) -> None:
     source = Source(FIRST, SECOND)
     source.put(FIRST, b"old")
     async with open_message_stream(source, attrs.evolve(FOLLOWING, start=Start.end())) as stream:
@@ -162,7 +163,7 @@ async def test_following_sees_what_is_sent_after_it_was_opened(autojump_clock: t
         assert await some(stream, 1) == [b"newer"]
 
 
-async def test_following_chosen_queues_only(autojump_clock: trio.testing.MockClock) -> None:
+async def test_following_chosen_queues_only(autojump_clock: MockClock) -> None:
     source = Source(FIRST, SECOND)
     source.put(FIRST, b"first")
     source.put(SECOND, b"second")
@@ -175,7 +176,7 @@ async def test_following_chosen_queues_only(autojump_clock: trio.testing.MockClo
             raise AssertionError("a queue that was not chosen")
 
 
-async def test_following_takes_in_queues_that_the_topic_gets(autojump_clock: trio.testing.MockClock) -> None:
+async def test_following_takes_in_queues_that_the_topic_gets(autojump_clock: MockClock) -> None:
     source = Source(FIRST)
     async with open_message_stream(source, attrs.evolve(FOLLOWING, start=Start.end())) as stream:
         source.lists[SECOND] = []
@@ -242,7 +243,7 @@ async def test_another_task_does_not_commit_the_message_that_is_being_handled(nu
         assert source.committed[-1] == (FIRST, 3), "the task that iterates has handled what it has"
 
 
-async def test_progress_beyond_the_end_of_a_queue_is_corrected(autojump_clock: trio.testing.MockClock) -> None:
+async def test_progress_beyond_the_end_of_a_queue_is_corrected(autojump_clock: MockClock) -> None:
     """A broker that lost its last messages answers OFFSET_ILLEGAL and where the queue ends now."""
     source = Source(FIRST)
     source.put(FIRST, *numbers(2))
@@ -267,7 +268,7 @@ async def test_progress_beyond_the_end_of_a_queue_is_corrected(autojump_clock: t
     ],
 )
 async def test_following_outlives_what_may_pass(
-    failure: RocketpyError, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+    failure: RocketpyError, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = Source(FIRST)
     source.put(FIRST, *numbers(2))
@@ -289,9 +290,7 @@ async def test_following_outlives_what_may_pass(
         RemoteProtocolError("garbage"),
     ],
 )
-async def test_following_ends_by_what_does_not_pass(
-    failure: RocketpyError, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_following_ends_by_what_does_not_pass(failure: RocketpyError, autojump_clock: MockClock) -> None:
     source = Source(FIRST, SECOND)
     async with open_message_stream(source, FOLLOWING) as stream:
         source.put(FIRST, b"0")
@@ -325,13 +324,7 @@ async def test_what_came_before_a_failure_is_handed_out() -> None:
     assert found in (numbers(BATCH), numbers(BATCH + 1)), "the pull after the first may have been made already"
 
 
-async def test_an_unknown_topic_fails_on_opening_and_not_in_a_group() -> None:
-    with pytest.raises(ClientError, match="CODE: 10005"):
-        async with open_message_stream(Source(), FOLLOWING):
-            raise AssertionError("entered")
-
-
-async def test_a_broker_that_does_not_hold_pulls_is_not_hammered(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_broker_that_does_not_hold_pulls_is_not_hammered(autojump_clock: MockClock) -> None:
     source = Source(FIRST)
     source.holds_pulls = False
     async with open_message_stream(source, FOLLOWING) as stream:
@@ -340,7 +333,7 @@ async def test_a_broker_that_does_not_hold_pulls_is_not_hammered(autojump_clock:
     assert source.pulls <= 102
 
 
-async def test_pulling_ahead_is_bounded(autojump_clock: trio.testing.MockClock) -> None:
+async def test_pulling_ahead_is_bounded(autojump_clock: MockClock) -> None:
     source = Source(FIRST)
     source.put(FIRST, *numbers(1000))
     async with open_message_stream(source, FOLLOWING) as stream:
@@ -350,7 +343,7 @@ async def test_pulling_ahead_is_bounded(autojump_clock: trio.testing.MockClock) 
         assert stream.has_ready
 
 
-async def test_nothing_is_ready_when_everything_has_been_handed_out(autojump_clock: trio.testing.MockClock) -> None:
+async def test_nothing_is_ready_when_everything_has_been_handed_out(autojump_clock: MockClock) -> None:
     source = Source(FIRST)
     source.put(FIRST, b"0", b"1")
     async with open_message_stream(source, FOLLOWING) as stream:
@@ -376,7 +369,7 @@ async def test_an_abandoned_stream_has_ended() -> None:
     assert await rest(stream) in ([], [b"0"])
 
 
-async def test_looking_for_new_queues_may_fail_now_and_then(autojump_clock: trio.testing.MockClock) -> None:
+async def test_looking_for_new_queues_may_fail_now_and_then(autojump_clock: MockClock) -> None:
     source = Source(FIRST)
     source.put(FIRST, b"0")
     async with open_message_stream(source, FOLLOWING) as stream:
@@ -393,7 +386,7 @@ async def test_looking_for_new_queues_may_fail_now_and_then(autojump_clock: trio
 
 @pytest.mark.parametrize(("start", "expected"), [("stored", b"2"), ("beginning", b"0"), ("end", b"0")])
 async def test_a_queue_whose_broker_was_away_goes_on_from_the_groups_progress(
-    start: str, expected: bytes, autojump_clock: trio.testing.MockClock
+    start: str, expected: bytes, autojump_clock: MockClock
 ) -> None:
     """It is new to this stream, and not to the group."""
     source = Source(FIRST)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 import trio
 import trio.testing
@@ -22,7 +24,7 @@ from rocketpy.protocol.java_hash import java_hash
 from rocketpy.protocol.message import MessageQueue
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import STORE_TIMESTAMP, FakeCluster
-from tests.patience import PATIENCE_SECONDS, until, until_blocked
+from tests.patience import until_blocked
 
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 SOON = ClientConfig(mq_client_api_timeout=100, poll_name_server_interval=3_600_000)
@@ -31,35 +33,27 @@ SOON_PULLED = PullConfig(consumer_pull_timeout=100)
 SOON_SECONDS = 0.1
 
 
-async def test_a_pull_says_what_is_there_and_where_to_go_on(cluster: FakeCluster) -> None:
+@pytest.fixture
+async def consumer(cluster: FakeCluster) -> AsyncIterator[PullConsumer]:
+    async with open_pull_consumer(cluster.address, group="g") as opened:
+        yield opened
+
+
+async def test_a_pull_says_what_is_there_and_where_to_go_on(cluster: FakeCluster, consumer: PullConsumer) -> None:
     for number in range(40):
         cluster.broker.put(TOPIC, 0, b"%d" % number)
-    async with open_pull_consumer(cluster.address, group="g") as consumer:
-        found = await consumer.pull(QUEUE, 5)
-        assert found.status is PullStatus.FOUND
-        assert [each.body for each in found.messages] == [b"%d" % number for number in range(5, 37)]
-        assert {each.broker_name for each in found.messages} == {"broker-a"}
-        assert (found.next_begin_offset, found.min_offset, found.max_offset) == (37, 0, 40)
-        nothing = await consumer.pull(QUEUE, 40)
-        assert (nothing.status, nothing.messages, nothing.next_begin_offset) == (PullStatus.NO_NEW_MSG, (), 40)
-        beyond = await consumer.pull(QUEUE, 99)
-        assert (beyond.status, beyond.next_begin_offset) == (PullStatus.OFFSET_ILLEGAL, 40)
+    found = await consumer.pull(QUEUE, 5)
+    assert found.status is PullStatus.FOUND
+    assert [each.body for each in found.messages] == [b"%d" % number for number in range(5, 37)]
+    assert {each.broker_name for each in found.messages} == {"broker-a"}
+    assert (found.next_begin_offset, found.min_offset, found.max_offset) == (37, 0, 40)
+    nothing = await consumer.pull(QUEUE, 40)
+    assert (nothing.status, nothing.messages, nothing.next_begin_offset) == (PullStatus.NO_NEW_MSG, (), 40)
+    beyond = await consumer.pull(QUEUE, 99)
+    assert (beyond.status, beyond.next_begin_offset) == (PullStatus.OFFSET_ILLEGAL, 40)
     header = read_header(cluster.broker.asked(RequestCode.PULL_MESSAGE)[0], PullMessageRequestHeader)
     assert (header.consumer_group, header.max_msg_nums, header.sys_flag, header.subscription) == ("g", 32, 4, "*")
     assert (header.expression_type, header.sub_version, header.broker_name) == ("TAG", 0, "broker-a")
-
-
-async def test_a_held_pull_is_answered_by_the_next_message(cluster: FakeCluster) -> None:
-    async with open_pull_consumer(cluster.address, group="g") as consumer, trio.open_nursery() as nursery:
-
-        async def put_soon() -> None:
-            await until(lambda: cluster.broker.waiting)
-            cluster.broker.put(TOPIC, 0, b"awaited")
-
-        nursery.start_soon(put_soon)
-        with trio.fail_after(PATIENCE_SECONDS):
-            found = await consumer.pull(QUEUE, 0, suspend_ms=15_000)
-    assert [each.body for each in found.messages] == [b"awaited"]
 
 
 async def test_patience_is_the_suspension_and_what_remains_of_the_timeout(cluster: FakeCluster) -> None:
@@ -72,46 +66,27 @@ async def test_patience_is_the_suspension_and_what_remains_of_the_timeout(cluste
     assert 0.15 <= trio.current_time() - begun < 20, "the suspension that the time-out includes is not waited for"
 
 
-async def test_tags_with_the_same_hash_are_distinguished(cluster: FakeCluster) -> None:
+async def test_tags_with_the_same_hash_are_distinguished(cluster: FakeCluster, consumer: PullConsumer) -> None:
     assert java_hash("Aa") == java_hash("BB")
     cluster.broker.put(TOPIC, 0, b"wanted", {"TAGS": "Aa"})
     cluster.broker.put(TOPIC, 0, b"same hash", {"TAGS": "BB"})
     cluster.broker.put(TOPIC, 0, b"other", {"TAGS": "other"})
     cluster.broker.put(TOPIC, 0, b"untagged")
-    async with open_pull_consumer(cluster.address, group="g") as consumer:
-        found = await consumer.pull(QUEUE, 0, expression="Aa || C")
-        assert [each.body for each in found.messages] == [b"wanted"]
-        assert found.next_begin_offset == 4
-        unmatched = await consumer.pull(QUEUE, 2, expression="C")
-        assert (unmatched.status, unmatched.next_begin_offset) == (PullStatus.NO_MATCHED_MSG, 4)
-        with pytest.raises(ValueError, match="subString split error"):
-            await consumer.pull(QUEUE, 0, expression="||")
+    found = await consumer.pull(QUEUE, 0, expression="Aa || C")
+    assert [each.body for each in found.messages] == [b"wanted"]
+    assert found.next_begin_offset == 4
+    unmatched = await consumer.pull(QUEUE, 2, expression="C")
+    assert (unmatched.status, unmatched.next_begin_offset) == (PullStatus.NO_MATCHED_MSG, 4)
+    with pytest.raises(ValueError, match="subString split error"):
+        await consumer.pull(QUEUE, 0, expression="||")
 
 
 @pytest.mark.parametrize("code", [ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION])
-async def test_a_refusal_is_a_broker_error(cluster: FakeCluster, code: ResponseCode) -> None:
+async def test_a_refusal_is_a_broker_error(cluster: FakeCluster, code: ResponseCode, consumer: PullConsumer) -> None:
     cluster.broker.refuse(RequestCode.PULL_MESSAGE, code, "no such thing")
-    async with open_pull_consumer(cluster.address, group="g") as consumer:
-        with pytest.raises(BrokerError, match="no such thing") as caught:
-            await consumer.pull(QUEUE, 0)
-    assert caught.value.response_code == code
-
-
-async def test_the_next_pull_goes_where_the_last_one_said(two_brokers: FakeCluster) -> None:
-    master, slave = two_brokers.brokers
-    two_brokers.name_server.routes[TOPIC] = TopicRouteData(
-        queue_datas=[QueueData("broker-a", 1, 1, 6)],
-        broker_datas=[BrokerData("cluster", "broker-a", {0: master.address, 1: slave.address})],
-    )
-    for broker in (master, slave):
-        broker.put(TOPIC, 0, b"0")
-        broker.put(TOPIC, 0, b"1")
-    async with open_pull_consumer(two_brokers.address, group="g") as consumer:
-        master.suggested_broker_id = 1
+    with pytest.raises(BrokerError, match="no such thing") as caught:
         await consumer.pull(QUEUE, 0)
-        await consumer.pull(QUEUE, 1)
-    assert len(master.asked(RequestCode.PULL_MESSAGE)) == 1
-    assert len(slave.asked(RequestCode.PULL_MESSAGE)) == 1
+    assert caught.value.response_code == code
 
 
 def pair(cluster: FakeCluster, **addresses: str) -> TopicRouteData:
@@ -209,13 +184,12 @@ async def until_moved(consumer: PullConsumer, clock: MockClock) -> None:
             clock.jump(SOON_SECONDS)
 
 
-async def test_an_sql_filter_is_the_brokers_and_has_its_version(cluster: FakeCluster) -> None:
-    async with open_pull_consumer(cluster.address, group="g") as consumer:
-        for expression in ("a > 5", "a > 5", "a > 6"):
-            await consumer.pull(QUEUE, 0, expression=MessageSelector.by_sql(expression))
-        await consumer.pull(QUEUE, 0, expression=MessageSelector.by_tag("A"))
-        with pytest.raises(ClientError, match="expression is empty"):
-            await consumer.pull(QUEUE, 0, expression=MessageSelector.by_sql(" "))
+async def test_an_sql_filter_is_the_brokers_and_has_its_version(cluster: FakeCluster, consumer: PullConsumer) -> None:
+    for expression in ("a > 5", "a > 5", "a > 6"):
+        await consumer.pull(QUEUE, 0, expression=MessageSelector.by_sql(expression))
+    await consumer.pull(QUEUE, 0, expression=MessageSelector.by_tag("A"))
+    with pytest.raises(ClientError, match="expression is empty"):
+        await consumer.pull(QUEUE, 0, expression=MessageSelector.by_sql(" "))
     pulls = [read_header(each, PullMessageRequestHeader) for each in cluster.broker.asked(RequestCode.PULL_MESSAGE)]
     assert [(each.expression_type, each.subscription) for each in pulls] == [
         ("SQL92", "a > 5"),
@@ -229,15 +203,14 @@ async def test_an_sql_filter_is_the_brokers_and_has_its_version(cluster: FakeClu
 
 @pytest.mark.parametrize("group", [None, "other"])
 async def test_a_message_is_given_back_for_the_consumers_group_or_another(
-    cluster: FakeCluster, group: str | None
+    cluster: FakeCluster, group: str | None, consumer: PullConsumer
 ) -> None:
     stored = cluster.broker.put(TOPIC, 0, b"failed")
-    async with open_pull_consumer(cluster.address, group="g") as consumer:
-        (message,) = (await consumer.pull(QUEUE, 0)).messages
-        assert await consumer.send_message_back(message, 4, group=group)
-        cluster.broker.refuse(RequestCode.CONSUMER_SEND_MSG_BACK, ResponseCode.SYSTEM_ERROR)
-        cluster.broker.refuse(RequestCode.SEND_MESSAGE_V2, ResponseCode.SYSTEM_ERROR)
-        assert not await consumer.send_message_back(message, group=group)
+    (message,) = (await consumer.pull(QUEUE, 0)).messages
+    assert await consumer.send_message_back(message, 4, group=group)
+    cluster.broker.refuse(RequestCode.CONSUMER_SEND_MSG_BACK, ResponseCode.SYSTEM_ERROR)
+    cluster.broker.refuse(RequestCode.SEND_MESSAGE_V2, ResponseCode.SYSTEM_ERROR)
+    assert not await consumer.send_message_back(message, group=group)
     (header,) = cluster.broker.sent_back
     assert (header.offset, header.group, header.delay_level) == (stored.physical_offset, group or "g", 4)
     assert header.max_reconsume_times == 16
@@ -246,52 +219,30 @@ async def test_a_message_is_given_back_for_the_consumers_group_or_another(
 # ---- offsets -------------------------------------------------------------------------------------------------------
 
 
-async def test_offsets_of_a_queue(cluster: FakeCluster) -> None:
+async def test_offsets_of_a_queue(cluster: FakeCluster, consumer: PullConsumer) -> None:
     for number in range(10):
         cluster.broker.put(TOPIC, 0, b"%d" % number)
     cluster.broker.min_offsets[TOPIC, 0] = 2
-    async with open_pull_consumer(cluster.address, group="g") as consumer:
-        assert await consumer.min_offset(QUEUE) == 2
-        assert await consumer.max_offset(QUEUE) == 10
-        assert await consumer.search_offset(QUEUE, STORE_TIMESTAMP + 4100) == 4
-        assert await consumer.consumer_offset(QUEUE) is None
-        await consumer.commit(QUEUE, 7)
-        assert await consumer.consumer_offset(QUEUE) == 7
+    assert await consumer.min_offset(QUEUE) == 2
+    assert await consumer.max_offset(QUEUE) == 10
+    assert await consumer.search_offset(QUEUE, STORE_TIMESTAMP + 4100) == 4
+    assert await consumer.consumer_offset(QUEUE) is None
+    await consumer.commit(QUEUE, 7)
+    assert await consumer.consumer_offset(QUEUE) == 7
     assert cluster.broker.progress == {("g", TOPIC, 0): 7}
 
 
-async def test_other_refusals_of_progress_are_errors(cluster: FakeCluster) -> None:
+async def test_other_refusals_of_progress_are_errors(cluster: FakeCluster, consumer: PullConsumer) -> None:
     cluster.broker.refuse(RequestCode.QUERY_CONSUMER_OFFSET, ResponseCode.SYSTEM_ERROR, "broken")
-    async with open_pull_consumer(cluster.address, group="g") as consumer:
-        with pytest.raises(BrokerError, match="broken"):
-            await consumer.consumer_offset(QUEUE)
+    with pytest.raises(BrokerError, match="broken"):
+        await consumer.consumer_offset(QUEUE)
 
 
-@pytest.mark.parametrize(
-    ("start", "offset"),
-    [
-        ("beginning", 2),
-        ("end", 10),
-        ("stored", 2),
-        (STORE_TIMESTAMP + 4100, 4),
-        (-3, 7),
-        (-100, 2),
-    ],
-)
-async def test_where_reading_begins(cluster: FakeCluster, start: str | int, offset: int) -> None:
-    for number in range(10):
-        cluster.broker.put(TOPIC, 0, b"%d" % number)
-    cluster.broker.min_offsets[TOPIC, 0] = 2
-    async with open_pull_consumer(cluster.address, group="g") as consumer:
-        assert await consumer.start_offset(QUEUE, start) == offset
-
-
-async def test_reading_goes_on_where_the_group_stopped(cluster: FakeCluster) -> None:
+async def test_reading_goes_on_where_the_group_stopped(cluster: FakeCluster, consumer: PullConsumer) -> None:
     cluster.broker.progress["g", TOPIC, 0] = 5
-    async with open_pull_consumer(cluster.address, group="g") as consumer:
-        assert await consumer.start_offset(QUEUE, "stored") == 5
-        with pytest.raises(ValueError, match="'middle', expected"):
-            await consumer.start_offset(QUEUE, "middle")
+    assert await consumer.start_offset(QUEUE, "stored") == 5
+    with pytest.raises(ValueError, match="'middle', expected"):
+        await consumer.start_offset(QUEUE, "middle")
 
 
 # ---- the stream ----------------------------------------------------------------------------------------------------
@@ -319,41 +270,28 @@ async def test_a_topic_is_read_to_its_end_and_progress_recorded(two_brokers: Fak
     assert first.progress == {("g", TOPIC, 0): 26, ("g", TOPIC, 1): 25}
 
 
-async def test_following_from_the_end_sees_only_what_is_new(cluster: FakeCluster) -> None:
-    cluster.broker.put(TOPIC, 0, b"old")
-    async with (
-        open_pull_consumer(cluster.address, group="g") as consumer,
-        consumer.open_messages(TOPIC, start="end") as messages,
-    ):
-        cluster.broker.put(TOPIC, 1, b"new")
-        with trio.fail_after(PATIENCE_SECONDS):
-            assert (await anext(messages)).body == b"new"
-
-
-async def test_tags_are_chosen(cluster: FakeCluster) -> None:
+async def test_tags_are_chosen(cluster: FakeCluster, consumer: PullConsumer) -> None:
     cluster.broker.put(TOPIC, 0, b"a", {"TAGS": "A"})
     cluster.broker.put(TOPIC, 0, b"b", {"TAGS": "B"})
-    async with open_pull_consumer(cluster.address, group="g") as consumer:
-        assert await drain(consumer, expression="B") == [b"b"]
-        assert await drain(consumer, expression="B || A", start="beginning") == [b"a", b"b"]
+    assert await drain(consumer, expression="B") == [b"b"]
+    assert await drain(consumer, expression="B || A", start="beginning") == [b"a", b"b"]
     announced = [each.consumer_data_set[0] for each in cluster.broker.heartbeats]
     assert {each.consume_type for each in announced} == {"CONSUME_ACTIVELY"}
     assert announced[-1].subscription_data_set[0].tags_set == ["B", "A"]
 
 
-async def test_invalid_arguments_are_refused_before_any_request(cluster: FakeCluster) -> None:
-    async with open_pull_consumer(cluster.address, group="g") as consumer:
-        with pytest.raises(ValueError, match="start is 'middle', expected 'beginning', 'end'"):
-            await drain(consumer, start="middle")
-        with pytest.raises(ValueError, match="split error"):
-            await drain(consumer, expression="||")
-        with pytest.raises(ValueError, match="consumer_offset is -1, expected at least 0"):
-            await consumer.commit(MessageQueue(TOPIC, "broker-a", 0), -1)
-        with pytest.raises(ClientError, match="subscription of b'T': expected the name of a topic"):
-            await consumer.pull(MessageQueue(b"T", "broker-a", 0), 0)  # type: ignore[arg-type]
-        with pytest.raises(ClientError, match=r"10005.*Nowhere"):
-            async with consumer.open_messages("Nowhere"):
-                raise AssertionError("entered")
+async def test_invalid_arguments_are_refused_before_any_request(cluster: FakeCluster, consumer: PullConsumer) -> None:
+    with pytest.raises(ValueError, match="start is 'middle', expected 'beginning', 'end'"):
+        await drain(consumer, start="middle")
+    with pytest.raises(ValueError, match="split error"):
+        await drain(consumer, expression="||")
+    with pytest.raises(ValueError, match="consumer_offset is -1, expected at least 0"):
+        await consumer.commit(MessageQueue(TOPIC, "broker-a", 0), -1)
+    with pytest.raises(ClientError, match="subscription of b'T': expected the name of a topic"):
+        await consumer.pull(MessageQueue(b"T", "broker-a", 0), 0)  # type: ignore[arg-type]
+    with pytest.raises(ClientError, match=r"10005.*Nowhere"):
+        async with consumer.open_messages("Nowhere"):
+            raise AssertionError("entered")
     with pytest.raises(ClientError, match="group"):
         async with open_pull_consumer(cluster.address, group="not legal"):
             raise AssertionError("entered")

@@ -25,13 +25,11 @@ from rocketpy.protocol.command import make_request
 from rocketpy.protocol.headers.client import (
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,
-    NotifyConsumerIdsChangedRequestHeader,
 )
-from rocketpy.protocol.message import Message, MessageQueue
+from rocketpy.protocol.message import MessageQueue
 from tests.client.cancelled_everywhere import cancelled_everywhere
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
-from tests.client.real_cluster import open_real_cluster
 from tests.patience import PATIENCE_SECONDS, until
 
 QUEUES = [MessageQueue(TOPIC, "broker-a", each) for each in range(4)]
@@ -50,9 +48,7 @@ async def member(cluster: FakeCluster, config: PullConfig = LATER) -> AsyncItera
 
 def let_another_join(cluster: FakeCluster) -> None:
     """Let the group have a member whose id comes first: it has the first half of the queues."""
-    cluster.broker.other_members = ["0.0.0.0@before"]
-    header = NotifyConsumerIdsChangedRequestHeader("g")
-    cluster.broker.peers[0].oneway(make_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
+    cluster.broker.let_join("g", "0.0.0.0@before")
 
 
 async def test_it_shares_the_queues_of_its_topics_and_the_program_sees_each_change(cluster: FakeCluster) -> None:
@@ -205,31 +201,6 @@ async def test_pull_tasks_read_each_queue_from_where_the_group_is(cluster: FakeC
     assert cluster.broker.progress == {("g", TOPIC, each): 5 for each in range(4)}
 
 
-async def test_the_program_sees_nothing_of_the_namespace(tmp_path: Path) -> None:
-    config = ClientConfig(namespace="NS")
-    polled: list[MessageQueue] = []
-    async with open_real_cluster(tmp_path) as cluster, open_client(cluster.address, config=config) as client:
-        with trio.fail_after(PATIENCE_SECONDS):
-            async with client.producer("p") as producer:
-                queue = (await producer.send(Message("T", b"x"))).message_queue
-            async with client.pull_consumer("g", "T") as consumer, trio.open_nursery() as nursery:
-
-                async def pull(queue: MessageQueue) -> None:
-                    polled.append(queue)
-                    await consumer.commit(queue, 1, persist=False)
-
-                assert queue in await consumer.wait_assigned()
-                (message,) = (await consumer.pull(queue, 0)).messages
-                assert await consumer.send_message_back(message, 1)
-                nursery.start_soon(consumer.run_pull_task, "T", pull)
-                await until(lambda: queue in polled)
-                assert await consumer.consumer_offset(queue) == 1
-                change = await anext(consumer.assignment_changes())
-                assert (change.topic, change.assigned) == ("T", tuple(consumer.assigned))
-                nursery.cancel_scope.cancel()
-    assert {each.topic for each in polled} == {"T"}
-
-
 async def test_wherever_it_is_cancelled_its_group_is_left_and_what_was_noted_is_stored(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -250,3 +221,10 @@ async def test_wherever_it_is_cancelled_its_group_is_left_and_what_was_noted_is_
                 assert cluster.broker.progress.get(("g", TOPIC, 0), 0) == noted, attempt.checkpoint
     assert noted
     assert not caplog.records
+
+
+async def test_one_whose_block_raises_leaves_its_group(cluster: FakeCluster) -> None:
+    with pytest.raises(KeyError, match="mine"):
+        async with member(cluster):
+            raise KeyError("mine")
+    assert len(cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)) == 1

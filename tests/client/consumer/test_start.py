@@ -61,11 +61,6 @@ def test_negative_numbers_are_refused(make: type[Start]) -> None:
         make(-1)
 
 
-def test_starts_are_values() -> None:
-    assert Start.stored() == Start.stored(Start.beginning())
-    assert Start.last(3) != Start.at_offset(3)
-
-
 @pytest.mark.parametrize(
     ("policy", "normal", "retry"),
     [

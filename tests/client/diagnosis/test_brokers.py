@@ -104,8 +104,9 @@ def test_disks_that_fill_and_that_are_full(row: str) -> None:
 def test_one_disk_is_one_finding_and_its_limit_that_of_the_broker() -> None:
     both = with_figures(HEALTHY, commitLogDiskRatio="0.8", consumeQueueDiskRatio="0.8")
     assert checks(both, SLAVE) == ["disk-high"]
-    allowed = attrs.evolve(both, settings={**HEALTHY.settings, "diskMaxUsedSpaceRatio": "85"})
-    assert checks(allowed, SLAVE) == []
+    for percent, expected in (("85", []), ("80", ["disk-high"])):
+        limited = attrs.evolve(both, settings={**HEALTHY.settings, "diskMaxUsedSpaceRatio": percent})
+        assert checks(limited, SLAVE) == expected
 
 
 def test_rows_that_a_broker_does_not_have_or_fill_are_not_judged() -> None:

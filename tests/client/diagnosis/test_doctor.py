@@ -132,35 +132,32 @@ async def test_without_any_nameserver_that_is_all_that_is_found() -> None:
     assert (diagnosis.broker_count, diagnosis.group_count) == (0, 0)
 
 
-async def test_a_nameserver_without_a_broker(cluster: FakeCluster) -> None:
+async def test_a_nameserver_without_a_broker(cluster: FakeCluster, admin: AdminClient) -> None:
     cluster.name_server.cluster_info = ClusterInfo()
-    async with open_admin_client(cluster.address) as admin:
-        assert problems(await diagnosed(admin)) == ["no-broker"]
+    assert problems(await diagnosed(admin)) == ["no-broker"]
 
 
-async def test_what_cannot_be_asked_is_a_finding_too(cluster: FakeCluster) -> None:
+async def test_what_cannot_be_asked_is_a_finding_too(cluster: FakeCluster, admin: AdminClient) -> None:
     """A broker that refuses its figures, groups whose progress nobody says, and no list of topics."""
     cluster.add_topic("%RETRY%g")
-    async with open_admin_client(cluster.address) as admin:
-        diagnosis = await diagnosed(admin)
-        assert problems(diagnosis) == ["broker-refuses"]
-        assert [each.subject for each in diagnosis.findings if each.check == "group-unknown"] == ["group g"]
-        cluster.name_server.refuse(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, ResponseCode.SYSTEM_ERROR, "no")
-        assert "groups-unknown" in [each.check for each in (await diagnosed(admin)).findings]
+    diagnosis = await diagnosed(admin)
+    assert problems(diagnosis) == ["broker-refuses"]
+    assert [each.subject for each in diagnosis.findings if each.check == "group-unknown"] == ["group g"]
+    cluster.name_server.refuse(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, ResponseCode.SYSTEM_ERROR, "no")
+    assert "groups-unknown" in [each.check for each in (await diagnosed(admin)).findings]
 
 
-async def test_a_group_whose_members_are_not_known_is_not_said_to_have_none(cluster: FakeCluster) -> None:
+async def test_a_group_whose_members_are_not_known_is_not_said_to_have_none(
+    cluster: FakeCluster, admin: AdminClient
+) -> None:
     cluster.add_topic("%RETRY%g")
     stats = encode_body(ConsumeStats({MessageQueue("T", BROKER, 0): OffsetWrapper(10, 1)}))
-    cluster.broker.register(
-        RequestCode.GET_CONSUME_STATS, lambda connection, request: make_response(request, body=stats)
-    )
+    cluster.broker.answer(RequestCode.GET_CONSUME_STATS, stats)
     code = RequestCode.GET_CONSUMER_CONNECTION_LIST
-    cluster.broker.register(code, lambda connection, request: make_response(request))
-    async with open_admin_client(cluster.address) as admin:
-        cluster.broker.refuse(code, ResponseCode.SYSTEM_ERROR, "broken")
-        assert "no-consumer" not in problems(await diagnosed(admin))
-        cluster.broker.refuse(code, ResponseCode.CONSUMER_NOT_ONLINE, "not online")
-        assert "no-consumer" in problems(await diagnosed(admin))
-        cluster.broker.behave()
-        assert "no-consumer" not in problems(await diagnosed(admin)), "an answer that is none"
+    cluster.broker.answer(code)
+    cluster.broker.refuse(code, ResponseCode.SYSTEM_ERROR, "broken")
+    assert "no-consumer" not in problems(await diagnosed(admin))
+    cluster.broker.refuse(code, ResponseCode.CONSUMER_NOT_ONLINE, "not online")
+    assert "no-consumer" in problems(await diagnosed(admin))
+    cluster.broker.behave()
+    assert "no-consumer" not in problems(await diagnosed(admin)), "an answer that is none"

@@ -5,16 +5,24 @@ A test asks for ``autojump_clock`` itself, because pytest-trio looks for a clock
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from random import Random
+from typing import Any
 
 import attrs
 import pytest
+import trio
 
+from rocketpy.client.client import Client, open_client
+from rocketpy.client.consumer.batch import MessageBatch
+from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.consumer import Consumer
 from rocketpy.client.environment import ClientEnvironment
+from rocketpy.client.producer.producer import Producer
 from rocketpy.clock import ManualClock
 from rocketpy.testing.sim.network import SimNetwork
-from tests.client.conftest import TOPIC
+from tests.client.conftest import FIRST, TOPIC
 from tests.client.fake_cluster import FakeCluster, open_fake_cluster
 
 
@@ -40,3 +48,30 @@ async def world() -> AsyncIterator[World]:
         for topic, queue_nums in ((TOPIC, 2), ("%RETRY%g", 1)):
             cluster.add_topic(topic, queue_nums)
         yield World(cluster, network, clock, environment)
+
+
+@pytest.fixture
+async def client(world: World) -> AsyncIterator[Client]:
+    async with open_client(world.address, environment=world.environment) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def producer(client: Client) -> AsyncIterator[Producer]:
+    async with client.producer("p") as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def consuming(
+    client: Client,
+    handler: Callable[[MessageBatch], Awaitable[Any]],
+    *,
+    is_orderly: bool = False,
+    config: ConsumerConfig = FIRST,
+) -> AsyncIterator[Consumer]:
+    """Call a handler with the messages of the group g while the block runs."""
+    async with client.consumer("g", TOPIC, config=config) as consumer, trio.open_nursery() as nursery:
+        nursery.start_soon(consumer.run_orderly if is_orderly else consumer.run, handler)
+        yield consumer
+        nursery.cancel_scope.cancel()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from rocketpy.client.client import open_client
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.instance import open_client_instance
-from rocketpy.errors import ClientError, RemotingConnectError, RemotingTimeoutError, RocketpyError
+from rocketpy.errors import RemotingConnectError, RemotingTimeoutError, RocketpyError
 from rocketpy.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketpy.protocol.message import Message, MessageQueue
 from tests.client.conftest import TOPIC
@@ -42,15 +43,8 @@ async def test_a_nameserver_that_is_none_is_a_connect_error(address: str) -> Non
                 await client.admin().cluster_info()
 
 
-@pytest.mark.parametrize("name_servers", ["", " ; ", []])
-async def test_no_nameserver_at_all_is_refused_at_once(name_servers: str | list[str]) -> None:
-    with pytest.raises(ClientError, match="No name server address"):
-        async with open_client(name_servers):
-            pass
-
-
 async def test_a_nameserver_that_cannot_be_reached_costs_the_time_of_the_request(
-    world: World, autojump_clock: trio.testing.MockClock
+    world: World, autojump_clock: MockClock
 ) -> None:
     """Nothing refuses the connection: the link is cut."""
     world.network.cut("10.0.1.1", "10.0.0.1")

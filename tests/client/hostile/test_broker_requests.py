@@ -9,15 +9,14 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from rocketpy.client.client import Client, open_client
 from rocketpy.client.consumer.batch import MessageBatch
-from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.consumer import Consumer
 from rocketpy.client.producer.transaction import LocalTransactionState
 from rocketpy.errors import RemotingTimeoutError
 from rocketpy.protocol.bodies.codec import encode_body
-from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.bodies.offset import ResetOffsetBody
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -26,11 +25,10 @@ from rocketpy.protocol.message import Message, MessageExt, MessageQueue
 from rocketpy.protocol.stored_message import encode_message
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.task_pool import COMMANDS_PER_OWNER_MAX
-from tests.client.conftest import TOPIC
+from tests.client.conftest import FIRST, TOPIC
 from tests.client.hostile.conftest import World
 from tests.client.lying_world import BODIES, TEXTS
 
-FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 CODES = (
     RequestCode.CHECK_TRANSACTION_STATE,
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
@@ -113,7 +111,7 @@ async def answer_of(connection: Connection, request: RemotingCommand) -> int | N
 
 @pytest.mark.parametrize("code", CODES)
 async def test_garbage_is_answered_with_an_error_or_not_at_all(
-    world: World, autojump_clock: trio.testing.MockClock, code: RequestCode, caplog: pytest.LogCaptureFixture
+    world: World, autojump_clock: MockClock, code: RequestCode, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Every body of a list with good fields, no field at all, and each field with each text of a list."""
     good = make_request(code)
@@ -145,7 +143,7 @@ async def test_garbage_is_answered_with_an_error_or_not_at_all(
 
 @pytest.mark.parametrize("code", CODES)
 async def test_a_group_that_is_not_here_is_answered_as_in_java(
-    world: World, autojump_clock: trio.testing.MockClock, code: RequestCode
+    world: World, autojump_clock: MockClock, code: RequestCode
 ) -> None:
     strange = {**NAMES, "consumerGroup": "strange", "group": "strange"}
     half = encode_message(MessageExt(topic=TOPIC, body=b"x", properties={"PGROUP": "strange"}))
@@ -164,7 +162,7 @@ async def test_a_group_that_is_not_here_is_answered_as_in_java(
         await still_works(world, client, handled, b"after")
 
 
-async def test_unknown_codes_are_refused(world: World, autojump_clock: trio.testing.MockClock) -> None:
+async def test_unknown_codes_are_refused(world: World, autojump_clock: MockClock) -> None:
     async with at_work(world) as (client, _, broker, handled):
         for code in (-1, 0, 11, 9999, 2**31 - 1):
             refused = await broker.request(RemotingCommand(code), 5.0)
@@ -172,9 +170,7 @@ async def test_unknown_codes_are_refused(world: World, autojump_clock: trio.test
         await still_works(world, client, handled, b"after")
 
 
-async def test_offsets_of_a_reset_that_are_none_are_skipped(
-    world: World, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_offsets_of_a_reset_that_are_none_are_skipped(world: World, autojump_clock: MockClock) -> None:
     """Negative ones, and those of queues that the member does not have."""
     for number in range(4):
         world.cluster.broker.put(TOPIC, 0, b"%d" % number)
@@ -195,7 +191,7 @@ async def test_offsets_of_a_reset_that_are_none_are_skipped(
 
 
 async def test_a_compressed_reply_that_is_a_bomb_is_passed_on_as_it_came(
-    world: World, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+    world: World, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As any reply that is not compressed as it says: what it would decompress to is never in memory."""
     bomb = zlib.compress(bytes((64 << 20) + 1), 9)
@@ -207,7 +203,7 @@ async def test_a_compressed_reply_that_is_a_bomb_is_passed_on_as_it_came(
         await still_works(world, client, handled, b"after")
 
 
-async def test_a_flood_runs_a_bounded_number_of_tasks(world: World, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_flood_runs_a_bounded_number_of_tasks(world: World, autojump_clock: MockClock, client: Client) -> None:
     """Thousands of transactions to check, whose checks wait; the rest is refused, and the client goes on."""
     checking = 0
     highest = 0
@@ -223,10 +219,7 @@ async def test_a_flood_runs_a_bounded_number_of_tasks(world: World, autojump_clo
         return LocalTransactionState.UNKNOW
 
     half = encode_message(MessageExt(topic=TOPIC, body=b"x", properties={"PGROUP": "p"}))
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.transaction_producer("p", check=check) as producer,
-    ):
+    async with client.transaction_producer("p", check=check) as producer:
         await producer.producer.send(Message(TOPIC, b"x"))
         await client.admin().cluster_info()
         asking = next(broker for broker in world.cluster.brokers if broker.peers).peers[0]
@@ -244,9 +237,7 @@ async def test_a_flood_runs_a_bounded_number_of_tasks(world: World, autojump_clo
         assert checking == 1, "there is room again"
 
 
-async def test_a_flood_of_notifications_rebalances_ten_times_a_second(
-    world: World, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_flood_of_notifications_rebalances_ten_times_a_second(world: World, autojump_clock: MockClock) -> None:
     async with at_work(world) as (client, _, broker, handled):
         before = len(world.cluster.broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
         for _ in range(50):

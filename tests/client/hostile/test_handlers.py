@@ -8,13 +8,14 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
-from rocketpy.client.client import open_client
+from rocketpy.client.client import Client, open_client
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.config import ConsumerConfig
-from rocketpy.client.consumer.lite_pull.config import LitePullConfig
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
+from rocketpy.client.producer.producer import Producer
 from rocketpy.client.producer.transaction import LocalTransactionState, Transaction
 from rocketpy.errors import RemotingError
 from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
@@ -23,13 +24,11 @@ from rocketpy.protocol.command import make_request
 from rocketpy.protocol.headers.send import CheckTransactionStateRequestHeader
 from rocketpy.protocol.message import Message, MessageExt
 from rocketpy.protocol.stored_message import encode_message
-from tests.client.conftest import TOPIC
+from tests.client.conftest import FIRST, LITE_FIRST, TOPIC
 from tests.client.fake_cluster import FakeBroker, Scripted
-from tests.client.hostile.conftest import World
+from tests.client.hostile.conftest import World, consuming
 
-LITE = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 DAY_MS = 24 * 3600 * 1000
-FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 NONSENSE = (True, 0, "CONSUME_SUCCESS", [], {}, object(), LocalTransactionState.COMMIT_MESSAGE)
 
 
@@ -46,7 +45,7 @@ class MyError(BaseException):
     "returned", [*NONSENSE, ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT]
 )
 async def test_nonsense_of_a_concurrent_handler_is_no_acknowledgement(
-    world: World, autojump_clock: trio.testing.MockClock, returned: object, caplog: pytest.LogCaptureFixture
+    world: World, autojump_clock: MockClock, returned: object, caplog: pytest.LogCaptureFixture, client: Client
 ) -> None:
     broker = world.cluster.broker
     fill(broker)
@@ -54,14 +53,8 @@ async def test_nonsense_of_a_concurrent_handler_is_no_acknowledgement(
     async def handler(batch: MessageBatch) -> object:
         return returned if batch.messages[0].body == b"0" else None
 
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.consumer("g", TOPIC, config=FIRST) as consumer,
-        trio.open_nursery() as nursery,
-    ):
-        nursery.start_soon(consumer.run, handler)
+    async with consuming(client, handler):
         await trio.sleep(5)
-        nursery.cancel_scope.cancel()
     assert [each.offset for each in broker.sent_back] == [0], "the message comes again"
     assert broker.progress["g", TOPIC, 1] == 2
     assert "expected ConsumeConcurrentlyStatus or None" in caplog.text
@@ -69,7 +62,7 @@ async def test_nonsense_of_a_concurrent_handler_is_no_acknowledgement(
 
 @pytest.mark.parametrize("returned", [*NONSENSE, ConsumeConcurrentlyStatus.CONSUME_SUCCESS])
 async def test_nonsense_of_an_orderly_handler_is_no_acknowledgement(
-    world: World, autojump_clock: trio.testing.MockClock, returned: object, caplog: pytest.LogCaptureFixture
+    world: World, autojump_clock: MockClock, returned: object, caplog: pytest.LogCaptureFixture, client: Client
 ) -> None:
     broker = world.cluster.broker
     fill(broker)
@@ -79,14 +72,8 @@ async def test_nonsense_of_an_orderly_handler_is_no_acknowledgement(
         handled.append(batch.messages[0].body)
         return returned if batch.messages[0].body == b"0" and len(handled) < 6 else None
 
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.consumer("g", TOPIC, config=FIRST) as consumer,
-        trio.open_nursery() as nursery,
-    ):
-        nursery.start_soon(consumer.run_orderly, handler)
+    async with consuming(client, handler, is_orderly=True):
         await trio.sleep(30)
-        nursery.cancel_scope.cancel()
     assert handled.count(b"0") >= 2, "it is handled again, before any later one"
     assert handled.index(b"2") > max(index for index, body in enumerate(handled) if body == b"0")
     assert broker.progress["g", TOPIC, 0] == broker.progress["g", TOPIC, 1] == 2
@@ -95,7 +82,7 @@ async def test_nonsense_of_an_orderly_handler_is_no_acknowledgement(
 
 @pytest.mark.parametrize("ack_index", [-1, -2, -100, 99])
 async def test_an_index_outside_the_batch_counts_for_none_or_all(
-    world: World, autojump_clock: trio.testing.MockClock, ack_index: int
+    world: World, autojump_clock: MockClock, ack_index: int, client: Client
 ) -> None:
     broker = world.cluster.broker
     fill(broker, 6)
@@ -106,78 +93,13 @@ async def test_an_index_outside_the_batch_counts_for_none_or_all(
     config = ConsumerConfig(
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, consume_message_batch_max_size=3
     )
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.consumer("g", TOPIC, config=config) as consumer,
-        trio.open_nursery() as nursery,
-    ):
-        nursery.start_soon(consumer.run, handler)
+    async with consuming(client, handler, config=config):
         await trio.sleep(5)
-        nursery.cancel_scope.cancel()
     assert len(broker.sent_back) == (0 if ack_index == 99 else 6)
 
 
-async def test_a_handler_that_never_ends_keeps_one_task_and_its_messages_come_again(
-    world: World, autojump_clock: trio.testing.MockClock
-) -> None:
-    """It is cancelled after ``consume_timeout``; one that is shielded against that occupies its task for ever."""
-    broker = world.cluster.broker
-    fill(broker, 8)
-    handled: list[bytes] = []
-    is_over = trio.Event()
-
-    async def handler(batch: MessageBatch) -> None:
-        if batch.messages[0].body == b"0":
-            with trio.CancelScope(shield=True):
-                await is_over.wait()
-        if batch.messages[0].body == b"1":
-            await trio.sleep_forever()
-        handled.append(batch.messages[0].body)
-
-    config = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, consume_timeout=0.5)
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.consumer("g", TOPIC, config=config) as consumer,
-        trio.open_nursery() as nursery,
-    ):
-        nursery.start_soon(lambda: consumer.run(handler, tasks=3))
-        await trio.sleep(200)
-        assert sorted(handled) == [b"%d" % number for number in range(2, 8)]
-        assert len(broker.sent_back) == 1, "the message of the handler that was cancelled"
-        assert broker.progress["g", TOPIC, 0] == 0, "the other one is not acknowledged"
-        is_over.set()
-        nursery.cancel_scope.cancel()
-
-
-async def test_an_orderly_handler_that_raises_is_called_again_with_the_same_message(
-    world: World, autojump_clock: trio.testing.MockClock
-) -> None:
-    broker = world.cluster.broker
-    fill(broker)
-    handled: list[bytes] = []
-
-    async def handler(batch: MessageBatch) -> None:
-        body = batch.messages[0].body
-        handled.append(body)
-        if body == b"0" and handled.count(body) < 4:
-            raise ZeroDivisionError
-
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.consumer("g", TOPIC, config=FIRST) as consumer,
-        trio.open_nursery() as nursery,
-    ):
-        nursery.start_soon(consumer.run_orderly, handler)
-        await trio.sleep(2.5)
-        assert broker.progress.get(("g", TOPIC, 0), 0) == 0
-        await trio.sleep(10)
-        nursery.cancel_scope.cancel()
-    assert [body for body in handled if body in (b"0", b"2")] == [b"0"] * 4 + [b"2"]
-    assert broker.progress["g", TOPIC, 0] == 2
-
-
 async def test_an_orderly_handler_that_never_ends_stops_its_queue_only(
-    world: World, autojump_clock: trio.testing.MockClock
+    world: World, autojump_clock: MockClock, client: Client
 ) -> None:
     """As in Java it has no time limit. The consumer can leave meanwhile, and gives the lock back."""
     broker = world.cluster.broker
@@ -189,22 +111,16 @@ async def test_an_orderly_handler_that_never_ends_stops_its_queue_only(
             await trio.sleep_forever()
         handled.append(batch.messages[0].body)
 
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.consumer("g", TOPIC, config=FIRST) as consumer,
-        trio.open_nursery() as nursery,
-    ):
-        nursery.start_soon(consumer.run_orderly, handler)
+    async with consuming(client, handler, is_orderly=True):
         await trio.sleep(300)
         assert sorted(handled) == [b"0", b"1", b"3", b"5", b"7"]
-        nursery.cancel_scope.cancel()
     assert (broker.progress["g", TOPIC, 0], broker.progress["g", TOPIC, 1]) == (1, 4)
     assert not broker.locks
 
 
 @pytest.mark.parametrize("is_orderly", [False, True])
 async def test_a_handler_that_cancels_itself_has_handled_nothing(
-    world: World, autojump_clock: trio.testing.MockClock, is_orderly: bool
+    world: World, autojump_clock: MockClock, is_orderly: bool, client: Client
 ) -> None:
     """Its own scope: it returns None then, which is success, as its author has to know. The consumer's: all ends."""
     broker = world.cluster.broker
@@ -216,7 +132,6 @@ async def test_a_handler_that_cancels_itself_has_handled_nothing(
         raise AssertionError("it is cancelled")
 
     async with (
-        open_client(world.address, environment=world.environment) as client,
         client.consumer("g", TOPIC, config=FIRST) as consumer,
         trio.open_nursery() as nursery,
     ):
@@ -228,7 +143,7 @@ async def test_a_handler_that_cancels_itself_has_handled_nothing(
 
 @pytest.mark.parametrize("is_orderly", [False, True])
 async def test_what_is_no_exception_ends_the_consumer_and_acknowledges_nothing(
-    world: World, autojump_clock: trio.testing.MockClock, is_orderly: bool
+    world: World, autojump_clock: MockClock, is_orderly: bool
 ) -> None:
     broker = world.cluster.broker
     fill(broker)
@@ -250,7 +165,7 @@ async def test_what_is_no_exception_ends_the_consumer_and_acknowledges_nothing(
 
 @pytest.mark.parametrize("is_orderly", [False, True])
 async def test_a_blocked_event_loop_fails_what_was_under_way_and_nothing_after(
-    world: World, autojump_clock: trio.testing.MockClock, is_orderly: bool
+    world: World, autojump_clock: MockClock, is_orderly: bool, producer: Producer, client: Client
 ) -> None:
     """Everything that had a deadline meanwhile is late, heartbeats and locks too."""
     broker = world.cluster.broker
@@ -262,13 +177,7 @@ async def test_a_blocked_event_loop_fails_what_was_under_way_and_nothing_after(
             autojump_clock.jump(45)
         handled.append(batch.messages[0].body)
 
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.producer("p") as producer,
-        client.consumer("g", TOPIC, config=FIRST) as consumer,
-        trio.open_nursery() as nursery,
-    ):
-        nursery.start_soon(consumer.run_orderly if is_orderly else consumer.run, handler)
+    async with consuming(client, handler, is_orderly=is_orderly):
         outcomes = []
         for _ in range(10):
             try:
@@ -279,19 +188,15 @@ async def test_a_blocked_event_loop_fails_what_was_under_way_and_nothing_after(
         assert outcomes[-1] == "SEND_OK"
         assert set(outcomes) <= {"SEND_OK", "RemotingTimeoutError", "RemotingSendRequestError"}
         assert set(handled) >= {b"%d" % number for number in range(8)}
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_blocked_event_loop_and_a_clock_that_is_set_lose_no_message_of_a_poll(
-    world: World, autojump_clock: trio.testing.MockClock
+    world: World, autojump_clock: MockClock, client: Client
 ) -> None:
     broker = world.cluster.broker
     fill(broker, 8)
     polled: list[bytes] = []
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.lite_pull_consumer("g", TOPIC, config=LITE) as consumer,
-    ):
+    async with client.lite_pull_consumer("g", TOPIC, config=LITE_FIRST) as consumer:
         for moved_ms in (0, -40 * DAY_MS, 60 * DAY_MS, -1, 0, 0):
             world.clock.advance_ms(moved_ms)
             polled += [each.body for each in await consumer.poll(20.0)]
@@ -313,7 +218,7 @@ def verdicts(server: Scripted) -> list[str]:
 
 @pytest.mark.parametrize("returned", [None, *NONSENSE[:-1], 8, ConsumeOrderlyStatus.COMMIT])
 async def test_nonsense_of_a_local_transaction_or_a_check_is_unknown(
-    world: World, autojump_clock: trio.testing.MockClock, returned: object
+    world: World, autojump_clock: MockClock, returned: object, client: Client
 ) -> None:
     for broker in world.cluster.brokers:
         broker.register(RequestCode.END_TRANSACTION, lambda connection, request: None)
@@ -324,10 +229,7 @@ async def test_nonsense_of_a_local_transaction_or_a_check_is_unknown(
     async def execute(transaction: Transaction) -> object:
         return returned
 
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.transaction_producer("p", check=check) as producer,  # type: ignore[arg-type]
-    ):
+    async with client.transaction_producer("p", check=check) as producer:
         result = await producer.send_in_transaction(Message(TOPIC, b"x"), execute)  # type: ignore[arg-type]
         assert result.local_transaction_state is LocalTransactionState.UNKNOW
         header = CheckTransactionStateRequestHeader(tran_state_table_offset=1, commit_log_offset=2)
@@ -342,7 +244,7 @@ async def test_nonsense_of_a_local_transaction_or_a_check_is_unknown(
 # ---- clocks --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_wall_clock_that_is_set_changes_nothing(world: World, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_wall_clock_that_is_set_changes_nothing(world: World, autojump_clock: MockClock) -> None:
     """Deadlines, locks and pauses are Trio's time; versions of subscriptions only rise; keys stay unique."""
     broker = world.cluster.broker
     world.cluster.add_topic("Second", 1)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
-from rocketpy.client.client import open_client
+from rocketpy.client.client import Client, open_client
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.producer.producer import Producer
 from rocketpy.errors import ClientError
@@ -71,10 +72,7 @@ WAYS: dict[str, Callable[[Producer, Message], Awaitable[object]]] = {
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
 async def test_what_is_no_message_is_refused_and_the_producer_goes_on(
-    world: World,
-    autojump_clock: trio.testing.MockClock,
-    bad: dict[str, Any],
-    way: Callable[[Producer, Message], Awaitable[object]],
+    world: World, autojump_clock: MockClock, bad: dict[str, Any], way: Callable[[Producer, Message], Awaitable[object]]
 ) -> None:
     """Its block ends too: nothing waits for the answer to what was never sent."""
     good: dict[str, Any] = {"topic": TOPIC, "body": b"x"}
@@ -90,43 +88,23 @@ async def test_what_is_no_message_is_refused_and_the_producer_goes_on(
             await producer.send(Message(**good))
 
 
-@pytest.mark.parametrize("chosen", [5, "broker-a", (TOPIC, "broker-a", 0)])
-async def test_a_selector_that_returns_no_queue_is_a_client_error_and_the_producer_goes_on(
-    world: World, autojump_clock: trio.testing.MockClock, chosen: Any
-) -> None:
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.producer("p") as producer,
-    ):
-        with pytest.raises(ClientError, match="expected a MessageQueue"):
-            await producer.send(Message(TOPIC, b"x"), queue=lambda queues, message: chosen)
-        with pytest.raises(ClientError, match="expected a MessageQueue"):
-            await producer.send_nowait(Message(TOPIC, b"x"), queue=lambda queues, message: chosen)
-        await producer.send(Message(TOPIC, b"x"))
-
-
 @pytest.mark.parametrize("name", [None, b"broker-a", 5])
 async def test_a_queue_of_no_broker_is_a_client_error_and_the_producer_goes_on(
-    world: World, autojump_clock: trio.testing.MockClock, name: Any
+    autojump_clock: MockClock, name: Any, producer: Producer
 ) -> None:
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.producer("p") as producer,
-    ):
-        with pytest.raises(ClientError, match="10003"):
-            await producer.send(Message(TOPIC, b"x"), queue=MessageQueue(TOPIC, name, 0))
-        await producer.send(Message(TOPIC, b"x"))
+    with pytest.raises(ClientError, match="10003"):
+        await producer.send(Message(TOPIC, b"x"), queue=MessageQueue(TOPIC, name, 0))
+    await producer.send(Message(TOPIC, b"x"))
 
 
 @pytest.mark.parametrize("tasks", [0, -1])
 async def test_a_consumer_that_would_call_no_handler_is_refused(
-    world: World, autojump_clock: trio.testing.MockClock, tasks: int
+    autojump_clock: MockClock, tasks: int, client: Client
 ) -> None:
     async def handler(batch: MessageBatch) -> None:
         pass
 
-    async with open_client(world.address, environment=world.environment) as client:
-        for is_orderly in (False, True):
-            async with client.consumer("g", TOPIC) as consumer:
-                with pytest.raises(ValueError, match="expected at least 1"):
-                    await (consumer.run_orderly if is_orderly else consumer.run)(handler, tasks=tasks)
+    for is_orderly in (False, True):
+        async with client.consumer("g", TOPIC) as consumer:
+            with pytest.raises(ValueError, match="expected at least 1"):
+                await (consumer.run_orderly if is_orderly else consumer.run)(handler, tasks=tasks)

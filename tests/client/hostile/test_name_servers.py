@@ -9,15 +9,13 @@ import attrs
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from rocketpy.client.client import open_client
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.routes import ADDRESSES_OF_TOPIC_MAX, QUEUES_OF_TOPIC_MAX
 from rocketpy.errors import (
-    BrokerError,
     RemoteProtocolError,
-    RemotingConnectError,
-    RemotingError,
     RocketpyError,
 )
 from rocketpy.protocol.bodies.codec import encode_body
@@ -75,7 +73,7 @@ GARBAGE = {
 
 @pytest.mark.parametrize("body", GARBAGE.values(), ids=GARBAGE.keys())
 async def test_a_route_that_is_garbage_is_a_protocol_error_for_each_role(
-    world: World, autojump_clock: trio.testing.MockClock, body: bytes
+    world: World, autojump_clock: MockClock, body: bytes
 ) -> None:
     world.cluster.name_server.spoil = with_body(body)
     async with open_client(world.address, config=SOON, environment=world.environment) as client:
@@ -102,7 +100,7 @@ async def test_a_route_that_is_garbage_is_a_protocol_error_for_each_role(
 
 @pytest.mark.parametrize("queue_nums", [-1, -(2**31), 0])
 async def test_a_number_of_queues_below_one_is_no_queue(
-    world: World, autojump_clock: trio.testing.MockClock, queue_nums: int
+    world: World, autojump_clock: MockClock, queue_nums: int
 ) -> None:
     world.cluster.name_server.spoil = with_body(route_with(queue_nums))
     async with open_client(world.address, config=SOON, environment=world.environment) as client:
@@ -114,9 +112,7 @@ async def test_a_number_of_queues_below_one_is_no_queue(
 
 
 @pytest.mark.parametrize("name", ["a;b", "a:1", "a@b", "a/../b", "%RETRY%", "", " ", "\u2603", "a\nb"])
-async def test_broker_names_with_separators_are_names(
-    world: World, autojump_clock: trio.testing.MockClock, name: str
-) -> None:
+async def test_broker_names_with_separators_are_names(world: World, autojump_clock: MockClock, name: str) -> None:
     broker = world.cluster.broker
     world.cluster.name_server.routes[TOPIC] = TopicRouteData(
         queue_datas=[QueueData(name, 1, 1, 6)], broker_datas=[BrokerData("c", name, {0: broker.address})]
@@ -130,79 +126,7 @@ async def test_broker_names_with_separators_are_names(
     assert [each.broker_name for each in found.messages] == [name]
 
 
-# ---- frames --------------------------------------------------------------------------------------------------------
-
-
-def wrong_opaque(connection: Connection, request: RemotingCommand, answer: RemotingCommand) -> RemotingCommand:
-    answer.opaque += 1000
-    return answer
-
-
-def wrong_code(connection: Connection, request: RemotingCommand, answer: RemotingCommand) -> RemotingCommand:
-    answer.code = 999
-    return answer
-
-
-def huge_remark(connection: Connection, request: RemotingCommand, answer: RemotingCommand) -> bytes:
-    answer.code, answer.remark = 1, "r" * 200_000
-    return encode_frame(answer)
-
-
-def http(connection: Connection, request: RemotingCommand, answer: RemotingCommand) -> bytes:
-    return b"HTTP/1.1 400 Bad Request\r\n\r\n"
-
-
-def endless(connection: Connection, request: RemotingCommand, answer: RemotingCommand) -> bytes:
-    """A frame of 16 MiB of which a part comes."""
-    return b"\x00\xff\xff\x00" + b"\x00\x00\x00\x10" + b"x" * 100_000
-
-
-def longer_than_a_frame(connection: Connection, request: RemotingCommand, answer: RemotingCommand) -> bytes:
-    return b"\x7f\xff\xff\xff" + b"\x00" * 100
-
-
-def in_mid_frame(connection: Connection, request: RemotingCommand, answer: RemotingCommand) -> None:
-    frame = encode_frame(answer)
-    connection.reply_frame(frame[: len(frame) // 2])
-    connection.flush()
-    trio.lowlevel.current_trio_token().run_sync_soon(connection.close)
-
-
-def silent(connection: Connection, request: RemotingCommand, answer: RemotingCommand) -> None:
-    return None
-
-
-FRAMES: dict[str, tuple[Spoil, type[Exception]]] = {
-    "wrong opaque": (wrong_opaque, RemotingConnectError),
-    "wrong code": (wrong_code, BrokerError),
-    "huge remark": (huge_remark, BrokerError),
-    "HTTP": (http, RemotingConnectError),
-    "endless": (endless, RemotingConnectError),
-    "longer than a frame": (longer_than_a_frame, RemotingConnectError),
-    "it vanishes in mid-answer": (in_mid_frame, RemotingConnectError),
-    "silence": (silent, RemotingConnectError),
-}
-
-
-@pytest.mark.parametrize(("spoil", "error"), FRAMES.values(), ids=FRAMES.keys())
-async def test_an_answer_that_is_none_fails_in_the_time_of_the_request(
-    world: World, autojump_clock: trio.testing.MockClock, spoil: Spoil, error: type[Exception]
-) -> None:
-    world.cluster.name_server.spoil = spoil
-    async with open_client(world.address, config=SOON, environment=world.environment) as client:
-        begun = trio.current_time()
-        with pytest.raises(error) as caught:
-            await client.admin().topics.route(TOPIC)
-        assert trio.current_time() - begun < 1.5
-        assert len(str(caught.value)) < 10_000
-        async with client.producer("p") as producer:
-            with pytest.raises((RemotingError, BrokerError)):
-                await producer.send(Message(TOPIC, b"x"))
-            world.cluster.name_server.behave()
-            await producer.send(Message(TOPIC, b"x"))
-
-
-async def test_a_second_answer_is_dropped(world: World, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_second_answer_is_dropped(world: World, autojump_clock: MockClock) -> None:
     world.cluster.name_server.spoil = lambda connection, request, answer: encode_frame(answer) * 2
     async with opened(world.address, environment=world.environment) as instance:
         for _ in range(3):
@@ -229,7 +153,7 @@ BAD: dict[str, Callable[[FakeCluster], None]] = {
 
 @pytest.mark.parametrize("make_bad", BAD.values(), ids=BAD.keys())
 async def test_a_bad_nameserver_does_not_keep_a_client_from_the_good_one(
-    world: World, autojump_clock: trio.testing.MockClock, make_bad: Callable[[FakeCluster], None]
+    world: World, autojump_clock: MockClock, make_bad: Callable[[FakeCluster], None]
 ) -> None:
     environment = attrs.evolve(world.environment, randomness=Unshuffled(1))
     async with open_fake_cluster((), network=world.network) as bad:
@@ -242,7 +166,7 @@ async def test_a_bad_nameserver_does_not_keep_a_client_from_the_good_one(
             assert len(bad.name_server.requests) == 1, "the good one is kept"
 
 
-async def test_when_all_are_bad_the_first_answer_says_why(world: World, autojump_clock: trio.testing.MockClock) -> None:
+async def test_when_all_are_bad_the_first_answer_says_why(world: World, autojump_clock: MockClock) -> None:
     """One refuses, one answers garbage, one is silent: two answers, the first of which is raised."""
     async with (
         open_fake_cluster((), network=world.network) as garbage,

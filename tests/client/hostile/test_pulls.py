@@ -14,29 +14,27 @@ import attrs
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
-from rocketpy.client.client import open_client
+from rocketpy.client.client import Client
 from rocketpy.client.consumer.batch import MessageBatch
-from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.queue import answers
 from rocketpy.client.consumer.queue.answers import BODIES_SIZE_MAX
 from rocketpy.client.consumer.statuses import ConsumeOrderlyStatus
 from rocketpy.client.results import PullStatus
 from rocketpy.errors import RemoteProtocolError
-from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.compression import CompressionType, compressed_sys_flag
 from rocketpy.protocol.message import MessageExt, MessageQueue
 from rocketpy.protocol.stored_message import encode_message
 from rocketpy.remoting.connection import Connection
-from tests.client.conftest import TOPIC
+from tests.client.conftest import FIRST, TOPIC
 from tests.client.fake_cluster import FakeBroker, Spoil
-from tests.client.hostile.conftest import World
-from tests.client.hostile.test_roles import MEMBERS
+from tests.client.hostile.conftest import World, consuming
+from tests.client.hostile.test_group_members import MEMBERS
 
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
-FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 Change = Callable[[RemotingCommand], None]
 
 
@@ -129,12 +127,11 @@ def fill(broker: FakeBroker) -> None:
 
 
 @pytest.mark.parametrize("change", SPOILED.values(), ids=SPOILED.keys())
-async def test_a_pull_is_a_protocol_error(world: World, autojump_clock: trio.testing.MockClock, change: Change) -> None:
+async def test_a_pull_is_a_protocol_error(
+    world: World, autojump_clock: MockClock, change: Change, client: Client
+) -> None:
     fill(world.cluster.broker)
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.pull_consumer("g") as consumer,
-    ):
+    async with client.pull_consumer("g") as consumer:
         await consumer.queues(TOPIC)
         world.cluster.broker.spoil = of_queue(change)
         with pytest.raises(RemoteProtocolError) as caught:
@@ -148,16 +145,13 @@ async def test_a_pull_is_a_protocol_error(world: World, autojump_clock: trio.tes
 @pytest.mark.parametrize("role", MEMBERS)
 @pytest.mark.parametrize("kind", sorted(SPOILED.keys() - {"a body of gigabytes"}))
 async def test_a_group_pulls_again_and_consumes_the_other_queues_meanwhile(
-    world: World, autojump_clock: trio.testing.MockClock, kind: str, role: str
+    world: World, autojump_clock: MockClock, kind: str, role: str, client: Client
 ) -> None:
     broker = world.cluster.broker
     fill(broker)
     broker.spoil = of_queue(SPOILED[kind])
     handled: list[bytes] = []
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        trio.open_nursery() as nursery,
-    ):
+    async with trio.open_nursery() as nursery:
         nursery.start_soon(MEMBERS[role], client, handled)
         await trio.sleep(20)
         assert sorted(handled) == [b"of queue 1, %d" % number for number in range(3)]
@@ -175,7 +169,7 @@ async def test_a_group_pulls_again_and_consumes_the_other_queues_meanwhile(
 
 
 async def test_what_decompresses_to_too_much_is_taken_in_parts(
-    world: World, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+    world: World, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
     """Each body is half of what an answer may have; the answer has ten of them."""
     bodies_size_max = 1 << 20
@@ -184,10 +178,7 @@ async def test_what_decompresses_to_too_much_is_taken_in_parts(
     compressed = bomb(size)
     for _ in range(10):
         world.cluster.broker.put(TOPIC, 0, compressed).sys_flag = COMPRESSED
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.pull_consumer("g") as consumer,
-    ):
+    async with client.pull_consumer("g") as consumer:
         found, offset = [], 0
         while offset < 10:
             result = await consumer.pull(QUEUE, offset)
@@ -197,31 +188,14 @@ async def test_what_decompresses_to_too_much_is_taken_in_parts(
         assert found == list(range(10))
 
 
-async def test_more_messages_than_asked_for_are_taken_in_parts(
-    world: World, autojump_clock: trio.testing.MockClock
-) -> None:
-    for number in range(10):
-        world.cluster.broker.put(TOPIC, 0, b"%d" % number)
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.pull_consumer("g") as consumer,
-    ):
-        result = await consumer.pull(QUEUE, 2, max_msg_nums=3)  # the fake broker answers with all of them
-        assert [each.body for each in result.messages] == [b"2", b"3", b"4"]
-        assert result.next_begin_offset == 5
-
-
 async def test_messages_of_several_queues_are_taken_as_they_are(
-    world: World, autojump_clock: trio.testing.MockClock
+    world: World, autojump_clock: MockClock, client: Client
 ) -> None:
     """A broker may put one message into queues of other topics too: its record names the first one."""
     properties = {"INNER_MULTI_DISPATCH": f"{TOPIC}", "INNER_MULTI_QUEUE_OFFSET": "0"}
     dispatched = record(topic="First", queue_id=7, queue_offset=100, properties=properties)
     world.cluster.broker.spoil = of_queue(body(dispatched, record(queue_offset=1)))
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.pull_consumer("g") as consumer,
-    ):
+    async with client.pull_consumer("g") as consumer:
         result = await consumer.pull(QUEUE, 0)
     assert [each.topic for each in result.messages] == ["First", TOPIC]
 
@@ -235,7 +209,7 @@ NOTHING: dict[str, Change] = {
 
 @pytest.mark.parametrize("change", NOTHING.values(), ids=NOTHING.keys())
 async def test_an_offset_that_never_advances_is_not_asked_for_without_a_pause(
-    world: World, autojump_clock: trio.testing.MockClock, change: Change
+    world: World, autojump_clock: MockClock, change: Change, client: Client
 ) -> None:
     broker = world.cluster.broker
     fill(broker)
@@ -246,16 +220,10 @@ async def test_an_offset_that_never_advances_is_not_asked_for_without_a_pause(
         fields(nextBeginOffset="0", maxOffset="3")(answer)
 
     broker.spoil = of_queue(standing)
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.consumer("g", TOPIC, config=FIRST) as consumer,
-        trio.open_nursery() as nursery,
-    ):
-        nursery.start_soon(consumer.run, ignore)
+    async with consuming(client, ignore):
         await trio.sleep(30)
         asked = [each for each in broker.asked(RequestCode.PULL_MESSAGE) if (each.ext_fields or {})["queueId"] == "0"]
         assert len(asked) < 400
-        nursery.cancel_scope.cancel()
     assert broker.progress.get(("g", TOPIC, 0), 0) == 0
 
 
@@ -264,7 +232,7 @@ async def ignore(batch: MessageBatch) -> ConsumeOrderlyStatus | None:
 
 
 async def test_skipping_past_the_end_commits_no_further_than_the_end(
-    world: World, autojump_clock: trio.testing.MockClock
+    world: World, autojump_clock: MockClock, client: Client
 ) -> None:
     """Java's brokers skip a whole file of a ConsumeQueue where a record is missing, perhaps past the end."""
     broker = world.cluster.broker
@@ -275,10 +243,7 @@ async def test_skipping_past_the_end_commits_no_further_than_the_end(
         fields(nextBeginOffset="300000", maxOffset="2")(answer)
 
     broker.spoil = of_queue(far)
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.consumer("g", TOPIC, config=FIRST) as consumer,
-    ):
+    async with client.consumer("g", TOPIC, config=FIRST) as consumer:
         await consumer.wait_assigned()
         await trio.sleep(10)
     assert broker.progress["g", TOPIC, 0] == 2
@@ -286,14 +251,11 @@ async def test_skipping_past_the_end_commits_no_further_than_the_end(
 
 @pytest.mark.parametrize("until_end", [False, True])
 async def test_a_stream_raises_the_garbage_of_a_broker(
-    world: World, autojump_clock: trio.testing.MockClock, until_end: bool
+    world: World, autojump_clock: MockClock, until_end: bool, client: Client
 ) -> None:
     broker = world.cluster.broker
     fill(broker)
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.pull_consumer("g") as consumer,
-    ):
+    async with client.pull_consumer("g") as consumer:
         broker.spoil = of_queue(body(b"garbage"))
         with pytest.raises(RemoteProtocolError):
             async with consumer.open_messages(TOPIC, start="beginning", until_end=until_end) as stream:
@@ -304,7 +266,7 @@ async def test_a_stream_raises_the_garbage_of_a_broker(
 @pytest.mark.parametrize("until_end", [False, True])
 @pytest.mark.parametrize("step", [0, 1, -1])
 async def test_a_stream_does_not_follow_a_broker_in_circles(
-    world: World, autojump_clock: trio.testing.MockClock, step: int, until_end: bool
+    world: World, autojump_clock: MockClock, step: int, until_end: bool, client: Client
 ) -> None:
     """The offset is illegal, wherever the broker says to go on; a stream with an end gives up."""
     broker = world.cluster.broker
@@ -318,10 +280,7 @@ async def test_a_stream_does_not_follow_a_broker_in_circles(
         return answer
 
     broker.spoil = circling
-    async with (
-        open_client(world.address, environment=world.environment) as client,
-        client.pull_consumer("g") as consumer,
-    ):
+    async with client.pull_consumer("g") as consumer:
         assert (await consumer.pull(QUEUE, 1)).status is PullStatus.OFFSET_ILLEGAL
         with pytest.raises(RemoteProtocolError) if until_end else nullcontext():
             async with consumer.open_messages(TOPIC, start="beginning", until_end=until_end) as stream:

@@ -10,7 +10,7 @@ import gc
 import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -21,6 +21,7 @@ import trio.testing
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from trio.testing import MockClock
 
 from rocketpy.client.client import open_client, open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
@@ -29,10 +30,9 @@ from rocketpy.client.producer.batching import BatchingProducer
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.delivery import Delivery
 from rocketpy.client.producer.pending_send import PendingSend
-from rocketpy.client.producer.producer import Producer
 from rocketpy.client.producer.retry_rules import sync_rules
 from rocketpy.client.producer.selectors import queue_by_hash
-from rocketpy.client.producer.send_request import SendRequestMaker
+from rocketpy.client.producer.send_request import SendRequest, SendRequestMaker
 from rocketpy.client.producer.send_window import SendWindow
 from rocketpy.client.results import SendResult, SendStatus
 from rocketpy.client.services.timeouts import Expiring
@@ -49,16 +49,23 @@ from tests.patience import PATIENCE_SECONDS, until, until_blocked
 
 BATCH = RequestCode.SEND_BATCH_MESSAGE
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
+ONE_AT_A_TIME = ProducerConfig(back_pressure_for_async_send_num=1)
 
 
 @asynccontextmanager
-async def batching_of(cluster: FakeCluster, **settings: float) -> AsyncIterator[tuple[Producer, BatchingProducer]]:
-    async with open_producer(cluster.address) as producer, producer.batching(**settings) as opened:  # type: ignore[arg-type]
-        yield producer, opened
+async def batching_of(
+    cluster: FakeCluster, config: ProducerConfig | None = None, **settings: float
+) -> AsyncIterator[BatchingProducer]:
+    """A producer's batches; ``settings`` are those of ``Producer.batching``."""
+    async with (
+        open_producer(cluster.address, producer=config) as producer,
+        producer.batching(**settings) as batches,  # type: ignore[arg-type]
+    ):
+        yield batches
 
 
 async def test_messages_share_a_request_and_each_has_its_own_offset(cluster: FakeCluster) -> None:
-    async with batching_of(cluster) as (_, batches):
+    async with batching_of(cluster) as batches:
         pending = [batches.send_nowait(Message(TOPIC, b"%d" % n, {"n": str(n)}, flag=n), queue=QUEUE) for n in range(9)]
         results = [await each for each in pending]
     stored = cluster.broker.queues[TOPIC, 0]
@@ -70,20 +77,19 @@ async def test_messages_share_a_request_and_each_has_its_own_offset(cluster: Fak
     assert len(cluster.broker.asked(BATCH)) == 1
 
 
-async def test_a_batch_leaves_when_its_time_is_over(cluster: FakeCluster, mock_clock: trio.testing.MockClock) -> None:
-    async with batching_of(cluster, batch_max_delay_ms=50) as (producer, batches):
-        await producer.send(Message(TOPIC, b"first"))
+async def test_a_batch_leaves_when_its_time_is_over(cluster: FakeCluster, mock_clock: MockClock) -> None:
+    async with batching_of(cluster, batch_max_delay_ms=50) as batches:
         pending = batches.send_nowait(Message(TOPIC, b"x"))
         mock_clock.jump(0.049)
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert cluster.broker.asked(BATCH) == []
         mock_clock.jump(0.001)
         await until_blocked(lambda: pending.is_done)
-    assert len(cluster.broker.bodies(TOPIC)) == 2
+    assert cluster.broker.bodies(TOPIC) == [b"x"]
 
 
 async def test_a_batch_leaves_when_it_is_full(cluster: FakeCluster) -> None:
-    async with batching_of(cluster, batch_max_bytes=1000, batch_max_delay_ms=60_000) as (_, batches):
+    async with batching_of(cluster, batch_max_bytes=1000, batch_max_delay_ms=60_000) as batches:
         for number in range(20):
             batches.send_nowait(Message(TOPIC, b"%d" % number * 50), queue=QUEUE)
         await until(lambda: len(cluster.broker.asked(BATCH)) > 1)
@@ -94,7 +100,7 @@ async def test_a_batch_leaves_when_it_is_full(cluster: FakeCluster) -> None:
 
 async def test_what_is_longer_than_a_batch_goes_alone_and_in_turn(cluster: FakeCluster) -> None:
     long = bytes(5000) + b"long"
-    async with batching_of(cluster, batch_max_bytes=1000) as (_, batches):
+    async with batching_of(cluster, batch_max_bytes=1000) as batches:
         for body in (b"before", long, b"after"):
             batches.send_nowait(Message(TOPIC, body), queue=QUEUE)
     assert [len(each.body) for each in cluster.broker.queues[TOPIC, 0]][::2] == [6, 5]
@@ -104,7 +110,7 @@ async def test_what_is_longer_than_a_batch_goes_alone_and_in_turn(cluster: FakeC
 
 async def test_waits_and_topics_do_not_mix(cluster: FakeCluster) -> None:
     cluster.add_topic("Other")
-    async with batching_of(cluster) as (_, batches):
+    async with batching_of(cluster) as batches:
         for n in range(4):
             batches.send_nowait(Message(TOPIC, b"%d" % n, {"WAIT": "false"} if n % 2 else {}), queue=QUEUE)
             batches.send_nowait(Message("Other", b"%d" % n))
@@ -113,7 +119,7 @@ async def test_waits_and_topics_do_not_mix(cluster: FakeCluster) -> None:
 
 
 async def test_a_selector_chooses_the_queue_for_which_a_message_is_collected(cluster: FakeCluster) -> None:
-    async with batching_of(cluster) as (_, batches):
+    async with batching_of(cluster) as batches:
         first = await batches.send(Message(TOPIC, b"first"), queue=queue_by_hash(2))
         pending = [batches.send_nowait(Message(TOPIC, b"%d" % n), queue=queue_by_hash(n)) for n in range(8)]
         pending.append(await batches.send_soon(Message(TOPIC, b"8"), queue=QUEUE))
@@ -128,7 +134,7 @@ async def test_a_selector_chooses_the_queue_for_which_a_message_is_collected(clu
 async def test_without_known_queues_a_selected_message_goes_alone_after_those_of_its_topic(
     cluster: FakeCluster,
 ) -> None:
-    async with batching_of(cluster, batch_max_delay_ms=60_000) as (_, batches):
+    async with batching_of(cluster, batch_max_delay_ms=60_000) as batches:
         batches.send_nowait(Message(TOPIC, b"before"), queue=QUEUE)
         pending = batches.send_nowait(Message(TOPIC, b"alone"), queue=queue_by_hash(0))
         assert (await pending).message_queue == QUEUE
@@ -144,9 +150,8 @@ async def test_a_selector_that_fails_refuses_its_message_and_takes_no_room(clust
             return None  # type: ignore[return-value]
         raise ZeroDivisionError
 
-    config = ProducerConfig(back_pressure_for_async_send_num=1)
-    async with open_producer(cluster.address, producer=config) as producer, producer.batching() as batches:
-        await producer.send(Message(TOPIC, b"the queues are known"))
+    async with batching_of(cluster, ONE_AT_A_TIME) as batches:
+        await batches.send(Message(TOPIC, b"the queues are known"))
         with pytest.raises(ClientError, match="select message queue"):
             batches.send_nowait(Message(TOPIC, b"x"), queue=select)
         with pytest.raises(ClientError, match="select message queue"):
@@ -156,22 +161,21 @@ async def test_a_selector_that_fails_refuses_its_message_and_takes_no_room(clust
 
 async def test_a_selector_of_a_topic_without_route_fails_in_time(cluster: FakeCluster) -> None:
     cluster.name_server.routes.clear()
-    async with batching_of(cluster) as (_, batches):
+    async with batching_of(cluster) as batches:
         with pytest.raises(ClientError, match="No route info"):
             await batches.send(Message(TOPIC, b"x"), queue=queue_by_hash(1))
 
 
 async def test_a_refusal_is_that_of_each_message(cluster: FakeCluster) -> None:
     cluster.broker.refuse(BATCH, ResponseCode.SYSTEM_BUSY, "busy")
-    async with batching_of(cluster) as (_, batches):
+    async with batching_of(cluster) as batches:
         for pending in [batches.send_nowait(Message(TOPIC, b"x")) for _ in range(3)]:
             with pytest.raises(BrokerError, match="busy"):
                 await pending
 
 
 async def test_what_no_batch_can_hold_is_refused_and_takes_no_room(cluster: FakeCluster) -> None:
-    config = ProducerConfig(back_pressure_for_async_send_num=1)
-    async with open_producer(cluster.address, producer=config) as producer:
+    async with open_producer(cluster.address, producer=ONE_AT_A_TIME) as producer:
         async with producer.batching() as batches:
             for message, fault in (
                 (Message(TOPIC, b"x", {"DELAY": "1"}), "TimeDelayLevel"),
@@ -207,7 +211,7 @@ async def test_after_the_producer_has_gone_messages_fail(cluster: FakeCluster) -
 
 
 async def test_a_send_cancelled_anywhere_loses_no_other_message_and_no_room(cluster: FakeCluster) -> None:
-    async with batching_of(cluster, batch_max_delay_ms=1) as (_, batches):
+    async with batching_of(cluster, batch_max_delay_ms=1) as batches:
         others = 0
         async for _ in cancelled_everywhere(lambda: batches.send(Message(TOPIC, b"maybe"))):
             assert (await batches.send(Message(TOPIC, b"other"))).status is SendStatus.SEND_OK
@@ -229,19 +233,18 @@ async def test_the_block_cancelled_anywhere_sends_what_it_has_collected(cluster:
 
 
 async def test_against_a_real_broker(tmp_path: Path) -> None:
-    queue = MessageQueue(TOPIC, "broker-a", 0)
     async with open_real_cluster(tmp_path) as real:
         async with open_client(real.address) as client:
             await client.admin().create_topic(TOPIC, queue_nums=1)
             async with client.producer("p") as producer, producer.batching() as batches:
-                pending = [await batches.send_soon(Message(TOPIC, b"%d" % n), queue=queue) for n in range(3000)]
+                pending = [await batches.send_soon(Message(TOPIC, b"%d" % n), queue=QUEUE) for n in range(3000)]
                 results = [await each for each in pending]
         assert [each.queue_offset for each in results] == list(range(3000))
         async with open_pull_consumer(real.address, group="g") as consumer:
             found = []
             with trio.fail_after(PATIENCE_SECONDS):
                 while len(found) < 3000:
-                    found += (await consumer.pull(queue, len(found))).messages
+                    found += (await consumer.pull(QUEUE, len(found))).messages
     assert [each.body for each in found] == [b"%d" % n for n in range(3000)]
     assert [each.msg_id for each in found] == [each.msg_id for each in results]
     assert [each.offset_msg_id for each in found] == [each.offset_msg_id for each in results]
@@ -264,6 +267,11 @@ class ManualTimer:
 
 
 QUEUES = [None, QUEUE, MessageQueue(TOPIC, "broker-a", 1), MessageQueue("Other", "broker-a", 0)]
+
+
+def bodies_of(request: SendRequest) -> list[bytes]:
+    """Return the bodies of the messages that a request sends."""
+    return [each.body for each in decode_batch_body(request.body)] if request.batch else [request.message.body]
 
 
 class BatchingMachine(RuleBasedStateMachine):
@@ -305,9 +313,7 @@ class BatchingMachine(RuleBasedStateMachine):
         )
 
     def _leave(self, delivery: Delivery) -> None:
-        request = delivery.request
-        bodies = [each.body for each in decode_batch_body(request.body)] if request.batch else [request.message.body]
-        self.left[delivery.queue] += bodies
+        self.left[delivery.queue] += bodies_of(delivery.request)
         self.leaving.append(delivery)
 
     @rule(
@@ -339,8 +345,7 @@ class BatchingMachine(RuleBasedStateMachine):
         queue = queues[which % len(queues)]
         delivery = next(each for each in self.leaving if each.queue == queue)
         self.leaving.remove(delivery)
-        request = delivery.request
-        bodies = [each.body for each in decode_batch_body(request.body)] if request.batch else [request.message.body]
+        bodies = bodies_of(delivery.request)
         assert delivery.on_end is not None
         delivery.on_end(delivery)
         if fails:
@@ -349,7 +354,7 @@ class BatchingMachine(RuleBasedStateMachine):
             return
         stored = self.stored[queue]
         ids = ",".join(f"{len(stored) + index}" for index in range(len(bodies)))
-        result = SendResult(SendStatus.SEND_OK, request.msg_id, ids, queue or QUEUE, len(stored), "r")
+        result = SendResult(SendStatus.SEND_OK, delivery.request.msg_id, ids, queue or QUEUE, len(stored), "r")
         stored += bodies
         delivery.pending.succeed(result)
 
@@ -382,10 +387,8 @@ class BatchingMachine(RuleBasedStateMachine):
         assert all(pending.is_done for _, _, pending in self.results)
         assert (self.window.count, self.window.size) == (0, 0)
         for _, _, pending in self.results:
-            try:
+            with suppress(RemotingSendRequestError):
                 pending.result()
-            except RemotingSendRequestError:
-                pass
 
 
 MACHINE = settings(max_examples=40, stateful_step_count=30, deadline=None)
@@ -455,7 +458,7 @@ def test_the_script_finds_nothing_without_a_bug() -> None:
     play_script()
 
 
-@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_the_script_finds_each_planted_bug(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -467,7 +470,7 @@ def test_the_script_finds_each_planted_bug(
 
 
 @pytest.mark.by_chance
-@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_the_machine_finds_each_planted_bug(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

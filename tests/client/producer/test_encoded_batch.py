@@ -6,6 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from rocketpy.client.begun import beginning_of
 from rocketpy.client.client import open_client, open_producer
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.hooks import SendMessageContext
@@ -17,7 +18,7 @@ from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.message import Message, MessageQueue
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
-from tests.patience import until, until_blocked
+from tests.patience import PATIENCE_SECONDS, until, until_blocked
 
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 BATCH = RequestCode.SEND_BATCH_MESSAGE
@@ -67,11 +68,18 @@ async def test_what_was_collected_for_its_queue_leaves_before_it(cluster: FakeCl
 async def test_what_no_broker_would_accept_is_refused_before_any_request(
     cluster: FakeCluster, batch: EncodedBatch, fault: str
 ) -> None:
-    config = ProducerConfig(max_message_size=1000)
-    async with open_producer(cluster.address, producer=config) as producer, producer.batching() as batches:
-        with pytest.raises(ClientError, match=fault):
-            await batches.send_encoded(batch, queue=QUEUE)
-    assert cluster.broker.requests == []
+    """Nor does it take room in the window, whichever form of the call is used."""
+    config = ProducerConfig(max_message_size=1000, back_pressure_for_async_send_num=1)
+    with trio.fail_after(PATIENCE_SECONDS):  # a window that is not empty would keep the block
+        async with open_producer(cluster.address, producer=config) as producer, producer.batching() as batches:
+            begin = beginning_of(batches.send_encoded)
+            assert begin is not None
+            with pytest.raises(ClientError, match=fault):
+                await batches.send_encoded(batch, queue=QUEUE)
+            with pytest.raises(ClientError, match=fault):
+                begin(batch, queue=QUEUE)
+            assert cluster.broker.requests == []
+            assert begin(encoded(b"x")) is not None, "there is room, so it needs no task"
 
 
 async def test_it_waits_for_room_in_the_window(cluster: FakeCluster, mock_clock: MockClock) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import zlib
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -17,27 +14,23 @@ from rocketpy.protocol.batch import decode_batch_body
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.compression import CompressionType
-from rocketpy.protocol.frame import decode_frame
 from rocketpy.protocol.message import Message, MessageQueue
 from rocketpy.protocol.properties import decode_properties
 from tests.client.fake_cluster import FakeCluster, open_fake_cluster
+from tests.client.recorded_frames import recorded_frames
 from tests.patience import until
 
-FRAMES = Path(__file__).parents[2] / "golden" / "frames.jsonl.gz"
 CODES = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 
 
 @cache
 def first_sends() -> dict[str, RemotingCommand]:
     """The first send of each scenario of the run ``json``."""
-    found: dict[str, RemotingCommand] = {}
-    with gzip.open(FRAMES, "rt") as lines:
-        for line in lines:
-            row = json.loads(line)
-            is_send = row["run"] == "json" and row["code"] in CODES and row["kind"] != "response"
-            if is_send and row["scenario"] not in found:
-                found[row["scenario"]] = decode_frame(bytes.fromhex(row["frame_hex"]))
-    return found
+    return {
+        each.scenario: each.command
+        for each in reversed(recorded_frames())
+        if each.run == "json" and each.request_code in CODES and each.kind != "response"
+    }
 
 
 async def send(producer: Producer, java: RemotingCommand, message: Message, queue: MessageQueue, scenario: str) -> None:

@@ -33,15 +33,6 @@ def test_attempts_leave_in_order_and_those_given_up_are_skipped() -> None:
     assert lane.first() is None
 
 
-def test_all_that_still_wait_are_taken_at_once() -> None:
-    lane, sends = Lane("T"), [waiting() for _ in range(3)]
-    for each in sends:
-        lane.add(each)
-    sends[1].is_waiting = False
-    assert lane.take_all() == [sends[0], sends[2]]
-    assert lane.first() is None
-
-
 async def test_a_lane_is_there_as_long_as_something_serves_it() -> None:
     served: list[Delivery] = []
     go_on = trio.Event()
@@ -62,17 +53,4 @@ async def test_a_lane_is_there_as_long_as_something_serves_it() -> None:
         lane.add(sends[1])
         go_on.set()
     assert served == sends
-    assert lanes.get("T") is None
-
-
-async def test_a_lane_whose_task_is_cancelled_is_no_lane() -> None:
-    async with trio.open_nursery() as nursery:
-
-        async def serve(_: Lane) -> None:
-            await trio.sleep_forever()
-
-        lanes = Lanes(nursery, serve)
-        lanes.open("T", waiting())
-        await trio.testing.wait_all_tasks_blocked()
-        nursery.cancel_scope.cancel()
     assert lanes.get("T") is None

@@ -80,6 +80,7 @@ async def test_a_transaction_has_the_namespace_and_its_check_does_not_see_it(clu
     for end in cluster.broker.asked(RequestCode.END_TRANSACTION):
         assert read_header(end, EndTransactionRequestHeader).producer_group == "NS%g"
     assert topics == [TOPIC]
+    assert len(cluster.broker.messages(WRAPPED)) == 1, "the half message"
 
 
 async def test_the_address_of_an_instance_names_its_namespace() -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from rocketpy.client.client import open_producer
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.producer.config import ProducerConfig
-from rocketpy.errors import RemoteProtocolError, RemotingConnectError, RemotingTimeoutError
+from rocketpy.client.producer.producer import Producer
+from rocketpy.errors import RemotingConnectError, RemotingTimeoutError, RemotingTooMuchRequestError
 from rocketpy.protocol.codes import RequestCode
-from rocketpy.protocol.command import RemotingCommand, make_response
-from rocketpy.protocol.headers.send import SendMessageResponseHeader
-from rocketpy.protocol.message import Message, MessageQueue
-from rocketpy.remoting.connection import Connection
+from rocketpy.protocol.message import Message
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeBroker, FakeCluster
 from tests.patience import until_blocked
@@ -31,9 +30,7 @@ async def _silence_the_chosen_one(cluster: FakeCluster) -> tuple[FakeBroker, Fak
     return first, second
 
 
-async def test_a_silent_broker_leaves_time_for_another_one(
-    two_brokers: FakeCluster, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_a_silent_broker_leaves_time_for_another_one(two_brokers: FakeCluster, mock_clock: MockClock) -> None:
     async with open_producer(two_brokers.address) as producer, trio.open_nursery() as nursery:
         results = []
 
@@ -52,33 +49,12 @@ async def test_a_silent_broker_leaves_time_for_another_one(
         assert len(first.asked(SEND)) == 1
 
 
-async def test_with_an_attempt_as_long_as_the_whole_there_is_one_as_in_java(
-    two_brokers: FakeCluster, mock_clock: trio.testing.MockClock
-) -> None:
-    config = ProducerConfig(send_attempt_timeout=3000)
-    async with open_producer(two_brokers.address, producer=config) as producer, trio.open_nursery() as nursery:
-        failures = []
-
-        async def send() -> None:
-            with pytest.raises(RemotingTimeoutError) as caught:
-                await producer.send(Message(TOPIC, b"x"))
-            failures.append(caught.value)
-
-        nursery.start_soon(send)
-        _, second = await _silence_the_chosen_one(two_brokers)
-        mock_clock.jump(2.99)
-        await trio.testing.wait_all_tasks_blocked()
-        assert failures == []
-        mock_clock.jump(0.01)
-        await until_blocked(lambda: failures)
-        assert second.asked(SEND) == []
-        assert "sent 1 times" in failures[0].__notes__[0]
-
-
 async def test_the_only_broker_of_a_topic_has_the_whole_time(
-    cluster: FakeCluster, mock_clock: trio.testing.MockClock
+    cluster: FakeCluster, mock_clock: MockClock, producer: Producer
 ) -> None:
-    async with open_producer(cluster.address) as producer, trio.open_nursery() as nursery:
+    async with trio.open_nursery() as nursery:
+        with pytest.raises(RemotingTooMuchRequestError, match="was given no time"):
+            await producer.send(Message(TOPIC, b"x"), timeout_s=0)
         failures = []
 
         async def send() -> None:
@@ -101,7 +77,7 @@ async def test_the_only_broker_of_a_topic_has_the_whole_time(
 
 
 async def test_all_attempts_together_take_no_longer_than_the_whole(
-    two_brokers: FakeCluster, mock_clock: trio.testing.MockClock
+    two_brokers: FakeCluster, mock_clock: MockClock
 ) -> None:
     began = trio.current_time()
     async with open_producer(two_brokers.address) as producer, trio.open_nursery() as nursery:
@@ -131,7 +107,7 @@ async def test_all_attempts_together_take_no_longer_than_the_whole(
     ids=["as in Java", "as configured"],
 )
 async def test_slow_brokers_are_avoided_when_that_is_set(
-    two_brokers: FakeCluster, mock_clock: trio.testing.MockClock, config: ProducerConfig, seconds: float
+    two_brokers: FakeCluster, mock_clock: MockClock, config: ProducerConfig, seconds: float
 ) -> None:
     """A failure counts as 30 s, which is ten minutes by default."""
     async with open_producer(two_brokers.address, producer=config) as producer, trio.open_nursery() as nursery:
@@ -152,31 +128,6 @@ async def test_slow_brokers_are_avoided_when_that_is_set(
         await trio.testing.wait_all_tasks_blocked(0.01)  # idle connections are closed
         names = {(await producer.send(Message(TOPIC, b"x"))).message_queue.broker_name for _ in range(4)}
         assert names == {"broker-a", "broker-b"}
-
-
-async def test_an_answer_of_garbage_is_the_brokers_fault(cluster: FakeCluster) -> None:
-    def answer(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        return make_response(request)
-
-    async with open_producer(cluster.address) as producer:
-        cluster.broker.answer_with(SEND, answer)
-        with pytest.raises(RemoteProtocolError, match=r"SendMessageResponseHeader\.msgId: expected text"):
-            await producer.send(Message(TOPIC, b"x"))
-
-
-async def test_the_broker_decides_which_queue_it_was(cluster: FakeCluster) -> None:
-    def answer(connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        header = SendMessageResponseHeader(msg_id="A", queue_id=9, queue_offset=5, transaction_id="t")
-        response = make_response(request, header=header)
-        assert response.ext_fields is not None
-        response.ext_fields["TRACE_ON"] = "false"
-        return response
-
-    async with open_producer(cluster.address) as producer:
-        cluster.broker.answer_with(SEND, answer)
-        result = await producer.send(Message(TOPIC, b"x"))
-    assert (result.message_queue, result.queue_offset) == (MessageQueue(TOPIC, "broker-a", 9), 5)
-    assert (result.transaction_id, result.trace_on, result.region_id) == ("t", False, "DefaultRegion")
 
 
 async def test_with_the_vip_channel_sends_go_to_the_second_port(cluster: FakeCluster) -> None:

@@ -12,14 +12,13 @@ import trio.testing
 
 from rocketpy.client.client import open_producer
 from rocketpy.client.producer.config import RETRY_RESPONSE_CODES, ProducerConfig
+from rocketpy.client.producer.producer import Producer
 from rocketpy.client.results import SendStatus
 from rocketpy.errors import (
     BrokerError,
     ClientError,
     LocalProtocolError,
     RemotingConnectError,
-    RemotingTimeoutError,
-    RemotingTooMuchRequestError,
 )
 from rocketpy.protocol.bodies.route import BrokerData, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -31,7 +30,6 @@ from rocketpy.protocol.stored_message import decode_message, encode_message
 from rocketpy.remoting.local_address import outgoing_address, packed_address
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeBroker, FakeCluster
-from tests.patience import until_blocked
 
 SEND = RequestCode.SEND_MESSAGE_V2
 
@@ -69,38 +67,27 @@ async def test_a_message_arrives_as_it_was_given(cluster: FakeCluster) -> None:
     assert (header.broker_name, header.batch, header.unit_mode, header.reconsume_times) == ("broker-a", False, False, 0)
 
 
-async def test_unique_keys_name_address_and_process_and_never_repeat(cluster: FakeCluster) -> None:
-    async with open_producer(cluster.address) as producer:
-        keys = [(await producer.send(Message(TOPIC, b"x"))).msg_id for _ in range(50)]
+async def test_unique_keys_name_address_and_process_and_never_repeat(producer: Producer) -> None:
+    keys = [(await producer.send(Message(TOPIC, b"x"))).msg_id for _ in range(50)]
     assert len(set(keys)) == 50
     prefix = packed_address(outgoing_address()).hex().upper() + f"{os.getpid() & 0xFFFF:04X}"
     assert all(key.startswith(prefix) for key in keys)
 
 
-async def test_a_unique_key_of_the_caller_is_kept(cluster: FakeCluster) -> None:
-    async with open_producer(cluster.address) as producer:
-        assert (await producer.send(Message(TOPIC, b"x", {"UNIQ_KEY": "A" * 32}))).msg_id == "A" * 32
+async def test_a_unique_key_of_the_caller_is_kept(producer: Producer) -> None:
+    assert (await producer.send(Message(TOPIC, b"x", {"UNIQ_KEY": "A" * 32}))).msg_id == "A" * 32
 
 
-async def test_queues_take_turns(cluster: FakeCluster) -> None:
-    async with open_producer(cluster.address) as producer:
-        used = [(await producer.send(Message(TOPIC, b"x"))).message_queue.queue_id for _ in range(8)]
-    assert used[:4] == used[4:]
-    assert sorted(used[:4]) == [0, 1, 2, 3]
-
-
-async def test_a_body_just_below_the_limit_travels_as_it_is(cluster: FakeCluster) -> None:
-    async with open_producer(cluster.address) as producer:
-        await producer.send(Message(TOPIC, b"x" * 4095))
+async def test_a_body_just_below_the_limit_travels_as_it_is(cluster: FakeCluster, producer: Producer) -> None:
+    await producer.send(Message(TOPIC, b"x" * 4095))
     (stored,) = cluster.broker.messages(TOPIC)
     assert (stored.body, compression_type(stored.sys_flag)) == (b"x" * 4095, None)
 
 
 @pytest.mark.parametrize("size", [4096, 300_000])
-async def test_a_large_body_travels_compressed(cluster: FakeCluster, size: int) -> None:
+async def test_a_large_body_travels_compressed(cluster: FakeCluster, size: int, producer: Producer) -> None:
     body = os.urandom(100) * (size // 100) + b"x" * (size % 100)
-    async with open_producer(cluster.address) as producer:
-        await producer.send(Message(TOPIC, body))
+    await producer.send(Message(TOPIC, body))
     (stored,) = cluster.broker.messages(TOPIC)
     assert compression_type(stored.sys_flag) is CompressionType.ZLIB
     assert len(stored.body) < len(body)
@@ -156,19 +143,12 @@ async def test_what_no_broker_would_accept_is_refused_before_any_request(
     assert cluster.name_server.requests == []
 
 
-async def test_a_group_is_checked_on_opening(cluster: FakeCluster) -> None:
-    with pytest.raises(ClientError, match="DEFAULT_PRODUCER"):
-        async with open_producer(cluster.address, group="DEFAULT_PRODUCER"):
-            pass
-
-
 # ---- batches -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_batch_lies_side_by_side_in_one_queue(cluster: FakeCluster) -> None:
+async def test_a_batch_lies_side_by_side_in_one_queue(cluster: FakeCluster, producer: Producer) -> None:
     messages = [Message(TOPIC, b"%d" % number, {"n": str(number)}, flag=number) for number in range(5)]
-    async with open_producer(cluster.address) as producer:
-        result = await producer.send_batch(messages)
+    result = await producer.send_batch(messages)
     stored = cluster.broker.messages(TOPIC)
     assert [each.body for each in stored] == [each.body for each in messages]
     assert {each.queue_id for each in stored} == {result.message_queue.queue_id}
@@ -189,10 +169,11 @@ async def test_a_batch_lies_side_by_side_in_one_queue(cluster: FakeCluster) -> N
         ([Message(TOPIC, b"x", {"a": "b" * 32767})], "32767 bytes of properties"),
     ],
 )
-async def test_what_cannot_be_one_batch_is_refused(cluster: FakeCluster, messages: list[Message], fault: str) -> None:
-    async with open_producer(cluster.address) as producer:
-        with pytest.raises(ClientError, match=f"Failed to initiate the MessageBatch: .*{fault}") as caught:
-            await producer.send_batch(messages)
+async def test_what_cannot_be_one_batch_is_refused(
+    cluster: FakeCluster, messages: list[Message], fault: str, producer: Producer
+) -> None:
+    with pytest.raises(ClientError, match=f"Failed to initiate the MessageBatch: .*{fault}") as caught:
+        await producer.send_batch(messages)
     assert caught.value.response_code == ResponseCode.MESSAGE_ILLEGAL
     assert cluster.broker.requests == []
 
@@ -203,9 +184,8 @@ async def test_a_batch_is_measured_as_a_whole(cluster: FakeCluster) -> None:
             await producer.send_batch([Message(TOPIC, b"x" * 500)] * 2)
 
 
-async def test_an_undelayed_batch_with_the_same_wait_passes(cluster: FakeCluster) -> None:
-    async with open_producer(cluster.address) as producer:
-        await producer.send_batch([Message(TOPIC, b"x", {"DELAY": "0", "WAIT": "false"})] * 2)
+async def test_an_undelayed_batch_with_the_same_wait_passes(cluster: FakeCluster, producer: Producer) -> None:
+    await producer.send_batch([Message(TOPIC, b"x", {"DELAY": "0", "WAIT": "false"})] * 2)
     assert cluster.broker.bodies(TOPIC) == [b"x", b"x"]
 
 
@@ -213,10 +193,11 @@ async def test_an_undelayed_batch_with_the_same_wait_passes(cluster: FakeCluster
 
 
 @pytest.mark.parametrize("code", [10, 11, 12])
-async def test_a_weaker_status_means_stored_and_is_not_repeated(cluster: FakeCluster, code: int) -> None:
-    async with open_producer(cluster.address) as producer:
-        cluster.broker.stored_as = code
-        result = await producer.send(Message(TOPIC, b"x"))
+async def test_a_weaker_status_means_stored_and_is_not_repeated(
+    cluster: FakeCluster, code: int, producer: Producer
+) -> None:
+    cluster.broker.stored_as = code
+    result = await producer.send(Message(TOPIC, b"x"))
     assert result.status.value == code
     assert len(cluster.broker.asked(SEND)) == 1
 
@@ -307,47 +288,12 @@ async def test_repeating_keeps_the_unique_key(two_brokers: FakeCluster) -> None:
     assert len(set(sent)) == 1
 
 
-async def test_an_unreachable_broker_is_skipped(two_brokers: FakeCluster) -> None:
-    route = two_brokers.route(1)
-    gone, here = route.broker_datas
-    two_brokers.name_server.routes[TOPIC] = TopicRouteData(
-        queue_datas=route.queue_datas, broker_datas=[BrokerData("cluster", gone.broker_name, {0: "127.0.0.1:1"}), here]
-    )
-    async with open_producer(two_brokers.address) as producer:
-        results = [await producer.send(Message(TOPIC, b"x")) for _ in range(4)]
-    assert {each.message_queue.broker_name for each in results} == {"broker-b"}
-
-
-async def test_no_reachable_broker_is_a_connect_error(cluster: FakeCluster) -> None:
+async def test_no_reachable_broker_is_a_connect_error(cluster: FakeCluster, producer: Producer) -> None:
     cluster.name_server.routes[TOPIC] = TopicRouteData(
         queue_datas=cluster.route(1).queue_datas, broker_datas=[BrokerData("cluster", "broker-a", {0: "127.0.0.1:1"})]
     )
-    async with open_producer(cluster.address) as producer:
-        with pytest.raises(RemotingConnectError, match=r"127\.0\.0\.1:1"):
-            await producer.send(Message(TOPIC, b"x"))
-
-
-async def test_the_time_is_that_of_all_attempts_together(
-    two_brokers: FakeCluster, mock_clock: trio.testing.MockClock
-) -> None:
-    for broker in two_brokers.brokers:
-        broker.be_silent(SEND)
-    has_ended = trio.Event()
-    async with open_producer(two_brokers.address) as producer:
-
-        async def send() -> None:
-            with pytest.raises(RemotingTimeoutError):
-                await producer.send(Message(TOPIC, b"x"), timeout_s=0.1)
-            has_ended.set()
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(send)
-            await until_blocked(lambda: any(broker.asked(SEND) for broker in two_brokers.brokers))
-            mock_clock.jump(0.1)
-            await until_blocked(has_ended.is_set)
-        with pytest.raises(RemotingTooMuchRequestError, match="was given no time"):
-            await producer.send(Message(TOPIC, b"x"), timeout_s=0)
-    assert sum(len(broker.asked(SEND)) for broker in two_brokers.brokers) == 1
+    with pytest.raises(RemotingConnectError, match=r"127\.0\.0\.1:1"):
+        await producer.send(Message(TOPIC, b"x"))
 
 
 async def test_a_chosen_queue_gets_it_or_none(two_brokers: FakeCluster) -> None:
@@ -368,14 +314,8 @@ async def test_a_chosen_queue_gets_it_or_none(two_brokers: FakeCluster) -> None:
     assert len(second.asked(SEND)) == 4
 
 
-async def test_a_chosen_queue_needs_no_earlier_look_up(cluster: FakeCluster) -> None:
-    async with open_producer(cluster.address) as producer:
-        await producer.send(Message(TOPIC, b"x"), queue=MessageQueue(TOPIC, "broker-a", 3))
-    assert cluster.broker.queues[TOPIC, 3][0].body == b"x"
-
-
-async def test_sends_of_many_tasks_share_one_connection(cluster: FakeCluster) -> None:
-    async with open_producer(cluster.address) as producer, trio.open_nursery() as nursery:
+async def test_sends_of_many_tasks_share_one_connection(cluster: FakeCluster, producer: Producer) -> None:
+    async with trio.open_nursery() as nursery:
         for number in range(100):
             nursery.start_soon(producer.send, Message(TOPIC, b"%d" % number))
     assert sorted(map(int, cluster.broker.bodies(TOPIC))) == list(range(100))

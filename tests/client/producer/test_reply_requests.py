@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.reply_requests import ReplyRequests, Send
@@ -25,7 +26,7 @@ async def ask(cluster: FakeCluster, send: Send, timeout_s: float) -> None:
 
 
 async def test_the_send_has_what_is_left_of_the_time_and_the_wait_the_rest(
-    cluster: FakeCluster, mock_clock: trio.testing.MockClock
+    cluster: FakeCluster, mock_clock: MockClock
 ) -> None:
     sent: list[float] = []
 

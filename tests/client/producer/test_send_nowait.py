@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
-from rocketpy.client.client import open_client, open_producer, open_pull_consumer
+from rocketpy.client.client import open_client, open_producer
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.selectors import queue_by_hash
@@ -27,19 +26,10 @@ from rocketpy.protocol.message import Message, MessageQueue
 from tests.client.cancelled_everywhere import cancelled_everywhere
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
-from tests.client.real_cluster import open_real_cluster
-from tests.patience import PATIENCE_SECONDS, until, until_blocked
+from tests.patience import until, until_blocked
 
 SEND = RequestCode.SEND_MESSAGE_V2
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
-
-
-async def test_results_come_later(cluster: FakeCluster) -> None:
-    async with open_producer(cluster.address) as producer:
-        pending = producer.send_nowait(Message(TOPIC, b"x"))
-        assert not pending.is_done
-        result = await pending
-        assert (result.queue_offset, result.message_queue.topic) == (0, TOPIC)
 
 
 async def test_messages_to_one_queue_keep_their_order_from_the_very_first(cluster: FakeCluster) -> None:
@@ -77,7 +67,7 @@ async def test_leaving_the_block_waits_for_what_is_on_the_way(cluster: FakeClust
 
 
 async def test_leaving_the_block_takes_no_longer_than_a_send(
-    cluster: FakeCluster, mock_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+    cluster: FakeCluster, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.broker.be_silent(SEND)
     pending: list[PendingSend] = []
@@ -112,15 +102,6 @@ async def test_a_cancelled_block_fails_what_is_on_the_way_at_once(cluster: FakeC
             scope.cancel()
     with pytest.raises(RemotingSendRequestError, match="closed before an answer"):
         await pending
-
-
-async def test_what_failed_and_nobody_awaited_is_logged(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
-    cluster.broker.refuse(SEND, ResponseCode.SYSTEM_BUSY, "too busy")
-    async with open_producer(cluster.address) as producer:
-        producer.send_nowait(Message(TOPIC, b"x"))
-    (line,) = [each.getMessage() for each in caplog.records if each.name == "rocketpy.client"]
-    assert line.startswith("a message to topic TopicTest was not sent")
-    assert "too busy" in line
 
 
 async def test_a_full_window_refuses_or_lets_wait(cluster: FakeCluster) -> None:
@@ -233,32 +214,6 @@ async def test_a_send_cancelled_anywhere_leaves_nothing_behind(cluster: FakeClus
             async with client.producer("p") as producer:
                 assert (await producer.send(Message(TOPIC, b"after"))).message_queue.topic == TOPIC
     assert checkpoints > 3
-
-
-async def test_waiting_for_a_result_may_be_cancelled_anywhere(cluster: FakeCluster) -> None:
-    async with open_producer(cluster.address) as producer:
-        pending = producer.send_nowait(Message(TOPIC, b"x"))
-        async for attempt in cancelled_everywhere(pending.wait):
-            assert attempt.was_cancelled or attempt.result is not None
-        assert (await pending).queue_offset == 0
-
-
-async def test_against_a_real_broker(tmp_path: Path) -> None:
-    async with open_real_cluster(tmp_path) as real:
-        async with open_client(real.address) as client:
-            await client.admin().create_topic(TOPIC, queue_nums=2)
-            async with client.producer("p") as producer:
-                queue = MessageQueue(TOPIC, "broker-a", 1)
-                pending = [producer.send_nowait(Message(TOPIC, b"%d" % n), queue=queue) for n in range(500)]
-                assert [(await each).queue_offset for each in pending] == list(range(500))
-                await producer.send_oneway(Message(TOPIC, b"oneway"), queue=queue)
-        async with open_pull_consumer(real.address, group="g") as consumer:
-            found: list[bytes] = []
-            with trio.fail_after(PATIENCE_SECONDS):
-                while len(found) < 501:
-                    pulled = await consumer.pull(queue, len(found))
-                    found += [each.body for each in pulled.messages]
-    assert found == [b"%d" % n for n in range(500)] + [b"oneway"]
 
 
 async def test_oneway_needs_no_answer(cluster: FakeCluster) -> None:

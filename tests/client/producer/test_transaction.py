@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -9,22 +10,19 @@ import trio
 
 from rocketpy.client.client import open_client, open_pull_consumer
 from rocketpy.client.hooks import EndTransactionContext
-from rocketpy.client.producer.transaction import Transaction
+from rocketpy.client.producer.transaction import Transaction, TransactionProducer
 from rocketpy.client.results import LocalTransactionState, SendStatus
 from rocketpy.errors import BrokerError, ClientError
+from rocketpy.protocol.bodies.route import BrokerData, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import RemotingCommand, make_request
+from rocketpy.protocol.command import make_request
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
-    SendMessageRequestHeaderV2,
 )
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue
-from rocketpy.protocol.properties import decode_properties
 from rocketpy.protocol.stored_message import encode_message
-from rocketpy.remoting.connection import Connection
-from tests.client.cancelled_everywhere import cancelled_everywhere
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeBroker, FakeCluster
 from tests.client.real_cluster import open_real_cluster
@@ -42,88 +40,57 @@ async def never_asked(message: MessageExt) -> LocalTransactionState:
 
 
 def take_verdicts(broker: FakeBroker) -> None:
-    def take(connection: Connection, request: RemotingCommand) -> None:
-        return None
+    broker.register(RequestCode.END_TRANSACTION, lambda connection, request: None)
 
-    broker.register(RequestCode.END_TRANSACTION, take)
+
+@pytest.fixture
+async def producer(cluster: FakeCluster) -> AsyncIterator[TransactionProducer]:
+    """A producer of the group g whose verdicts a broker takes, and never asks for."""
+    take_verdicts(cluster.broker)
+    async with open_client(cluster.address) as client, client.transaction_producer("g", check=never_asked) as opened:
+        yield opened
 
 
 def verdicts(broker: FakeBroker) -> list[EndTransactionRequestHeader]:
     return [read_header(each, EndTransactionRequestHeader) for each in broker.asked(RequestCode.END_TRANSACTION)]
 
 
-async def test_a_committed_transaction_is_what_java_sends(cluster: FakeCluster) -> None:
-    """The fields of the recorded frames of scenario "transaction"."""
-    take_verdicts(cluster.broker)
-    async with (
-        open_client(cluster.address) as client,
-        client.transaction_producer("g", check=never_asked) as producer,
-    ):
-        async with producer.transaction(Message(TOPIC, b"x", {"KEYS": "k", "DELAY": "3"})) as transaction:
-            assert transaction.transaction_id == transaction.send_result.msg_id
-            await transaction.commit()
-        await until(lambda: verdicts(cluster.broker))
-    half = read_header(cluster.broker.asked(RequestCode.SEND_MESSAGE_V2)[0], SendMessageRequestHeaderV2)
-    assert half.sys_flag == 4
-    assert decode_properties(half.properties or "") == {
-        "KEYS": "k",
-        "WAIT": "true",
-        "UNIQ_KEY": transaction.transaction_id,
-        "TRAN_MSG": "true",
-        "PGROUP": "g",
-    }
-    (end,) = cluster.broker.asked(RequestCode.END_TRANSACTION)
-    assert (end.is_oneway, end.remark) == (True, None)
-    assert end.ext_fields == {
-        "producerGroup": "g",
-        "bname": "broker-a",
-        "commitLogOffset": "0",
-        "msgId": transaction.transaction_id,
-        "tranStateTableOffset": "0",
-        "commitOrRollback": "8",
-        "fromTransactionCheck": "false",
-    }
-
-
 @pytest.mark.parametrize(
-    ("verdict", "number"), [(ROLLBACK, 12), (UNKNOW, 0), (None, 0)], ids=["rolled back", "unknown", "none"]
+    ("verdict", "number"),
+    [(COMMIT, 8), (ROLLBACK, 12), (UNKNOW, 0), (None, 0)],
+    ids=["committed", "rolled back", "unknown", "none"],
 )
-async def test_verdicts(cluster: FakeCluster, verdict: LocalTransactionState | None, number: int) -> None:
-    take_verdicts(cluster.broker)
-
+async def test_verdicts(
+    cluster: FakeCluster, verdict: LocalTransactionState | None, number: int, producer: TransactionProducer
+) -> None:
     async def execute(transaction: Transaction) -> LocalTransactionState:
         return verdict  # type: ignore[return-value]
 
-    async with (
-        open_client(cluster.address) as client,
-        client.transaction_producer("g", check=never_asked) as producer,
-    ):
-        result = await producer.send_in_transaction(Message(TOPIC, b"x"), execute)
-        async with producer.transaction(Message(TOPIC, b"x")) as transaction:
-            if verdict is ROLLBACK:
-                await transaction.rollback()
-        await until(lambda: len(verdicts(cluster.broker)) == 2)
+    message = Message(TOPIC, b"x", {"DELAY": "3"})
+    result = await producer.send_in_transaction(message, execute)
+    async with producer.transaction(message) as transaction:
+        assert transaction.transaction_id == transaction.send_result.msg_id
+        if verdict is COMMIT:
+            await transaction.commit()
+        if verdict is ROLLBACK:
+            await transaction.rollback()
+    await until(lambda: len(verdicts(cluster.broker)) == 2)
     assert result.local_transaction_state is (verdict or UNKNOW)
     assert [each.commit_or_rollback for each in verdicts(cluster.broker)] == [number, number]
+    assert not any("DELAY" in half.properties for half in cluster.broker.messages(TOPIC)), "as in Java"
 
 
 async def test_a_local_transaction_that_fails_is_unknow_and_says_why(
-    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, producer: TransactionProducer
 ) -> None:
-    take_verdicts(cluster.broker)
-
     async def execute(transaction: Transaction) -> LocalTransactionState:
         raise ValueError("no money")
 
-    async with (
-        open_client(cluster.address) as client,
-        client.transaction_producer("g", check=never_asked) as producer,
-    ):
-        result = await producer.send_in_transaction(Message(TOPIC, b"x"), execute)
-        with pytest.raises(ValueError, match="no money"):
-            async with producer.transaction(Message(TOPIC, b"x")) as transaction:
-                await execute(transaction)
-        await until(lambda: len(verdicts(cluster.broker)) == 2)
+    result = await producer.send_in_transaction(Message(TOPIC, b"x"), execute)
+    with pytest.raises(ValueError, match="no money"):
+        async with producer.transaction(Message(TOPIC, b"x")) as transaction:
+            await execute(transaction)
+    await until(lambda: len(verdicts(cluster.broker)) == 2)
     assert result.local_transaction_state is UNKNOW
     for end in cluster.broker.asked(RequestCode.END_TRANSACTION):
         assert end.remark == "executeLocalTransactionBranch exception: ValueError('no money')"
@@ -131,62 +98,62 @@ async def test_a_local_transaction_that_fails_is_unknow_and_says_why(
     assert "its state is UNKNOW" in caplog.text
 
 
-async def test_a_half_message_that_is_not_safe_is_rolled_back(cluster: FakeCluster) -> None:
-    take_verdicts(cluster.broker)
-
+async def test_a_half_message_that_is_not_safe_is_rolled_back(
+    cluster: FakeCluster, producer: TransactionProducer
+) -> None:
     async def execute(transaction: Transaction) -> LocalTransactionState:
         raise AssertionError
 
-    async with (
-        open_client(cluster.address) as client,
-        client.transaction_producer("g", check=never_asked) as producer,
-    ):
-        cluster.broker.stored_as = 10
-        result = await producer.send_in_transaction(Message(TOPIC, b"x"), execute)
-        with pytest.raises(ClientError, match="rolled back: it was stored with FLUSH_DISK_TIMEOUT"):
-            async with producer.transaction(Message(TOPIC, b"x")):
-                raise AssertionError
-        await until(lambda: len(verdicts(cluster.broker)) == 2)
+    cluster.broker.stored_as = 10
+    result = await producer.send_in_transaction(Message(TOPIC, b"x"), execute)
+    with pytest.raises(ClientError, match="rolled back: it was stored with FLUSH_DISK_TIMEOUT"):
+        async with producer.transaction(Message(TOPIC, b"x")):
+            raise AssertionError
+    await until(lambda: len(verdicts(cluster.broker)) == 2)
     assert (result.send_result.status, result.local_transaction_state) == (SendStatus.FLUSH_DISK_TIMEOUT, ROLLBACK)
     assert {each.commit_or_rollback for each in verdicts(cluster.broker)} == {12}
 
 
-async def test_without_half_message_there_is_no_transaction(cluster: FakeCluster) -> None:
+async def test_without_half_message_there_is_no_transaction(
+    cluster: FakeCluster, producer: TransactionProducer
+) -> None:
     cluster.broker.refuse(RequestCode.SEND_MESSAGE_V2, ResponseCode.SYSTEM_BUSY, "busy")
-    async with (
-        open_client(cluster.address) as client,
-        client.transaction_producer("g", check=never_asked) as producer,
-    ):
-        with pytest.raises(BrokerError, match="busy"):
-            async with producer.transaction(Message(TOPIC, b"x")):
-                raise AssertionError
+    with pytest.raises(BrokerError, match="busy"):
+        async with producer.transaction(Message(TOPIC, b"x")):
+            raise AssertionError
 
 
-async def test_there_is_one_verdict(cluster: FakeCluster) -> None:
-    take_verdicts(cluster.broker)
-    async with (
-        open_client(cluster.address) as client,
-        client.transaction_producer("g", check=never_asked) as producer,
-        producer.transaction(Message(TOPIC, b"x")) as transaction,
-    ):
+async def test_there_is_one_verdict(producer: TransactionProducer) -> None:
+    async with producer.transaction(Message(TOPIC, b"x")) as transaction:
         await transaction.commit()
         with pytest.raises(ClientError, match="has ended with COMMIT_MESSAGE"):
             await transaction.rollback()
 
 
-async def test_a_verdict_that_cannot_be_sent_is_logged(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
-    async with (
-        open_client(cluster.address) as client,
-        client.transaction_producer("g", check=never_asked) as producer,
-    ):
-        transaction = Transaction(
-            Message(TOPIC, b"x"), await producer.producer.send(Message(TOPIC, b"x")), producer.send_verdict
-        )
-        cluster.name_server.routes.clear()
-        object.__setattr__(transaction.send_result, "message_queue", MessageQueue(TOPIC, "gone", 0))
-        await transaction.commit()
+@pytest.mark.parametrize(
+    ("route", "reason"),
+    [
+        (TopicRouteData(), r"The broker[gone] not exist"),
+        (TopicRouteData(broker_datas=[BrokerData("cluster", "gone", {0: "127.0.0.1:1"})]), "127.0.0.1:1"),
+    ],
+    ids=["an unknown broker", "an unreachable broker"],
+)
+async def test_a_verdict_that_cannot_be_sent_is_logged(
+    cluster: FakeCluster,
+    route: TopicRouteData,
+    reason: str,
+    caplog: pytest.LogCaptureFixture,
+    producer: TransactionProducer,
+) -> None:
+    """The broker will ask about the transaction."""
+    transaction = Transaction(
+        Message(TOPIC, b"x"), await producer.producer.send(Message(TOPIC, b"x")), producer.send_verdict
+    )
+    cluster.name_server.routes[TOPIC] = route
+    object.__setattr__(transaction.send_result, "message_queue", MessageQueue(TOPIC, "gone", 0))
+    await transaction.commit()
     assert "the verdict COMMIT_MESSAGE" in caplog.text
-    assert "The broker[gone] not exist" in caplog.text
+    assert reason in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -287,24 +254,6 @@ async def test_a_hook_sees_each_verdict_and_cannot_stop_it(
     assert (answered.message.body, answered.broker_address) == (b"half", cluster.broker.address)
     assert answered.transaction_state is LocalTransactionState.ROLLBACK_MESSAGE
     assert caplog.text.count("endTransactionHook ends failed unexpectedly") == 2 * fails
-
-
-async def test_a_transaction_cancelled_anywhere_leaves_a_working_producer(cluster: FakeCluster) -> None:
-    take_verdicts(cluster.broker)
-    async with (
-        open_client(cluster.address) as client,
-        client.transaction_producer("g", check=never_asked) as producer,
-    ):
-
-        async def scene() -> None:
-            async with producer.transaction(Message(TOPIC, b"x")) as transaction:
-                await trio.lowlevel.checkpoint()
-                await transaction.commit()
-
-        attempts = [each async for each in cancelled_everywhere(scene)]
-        assert len(attempts) > 2
-        await until(lambda: verdicts(cluster.broker))
-    assert verdicts(cluster.broker)[-1].commit_or_rollback == 8
 
 
 async def test_against_a_real_broker(tmp_path: Path) -> None:

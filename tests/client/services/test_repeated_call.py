@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from rocketpy.client.services.repeated_call import RepeatedCallService
 
@@ -22,9 +23,7 @@ class Calls:
         await trio.sleep(self._last_s)
 
 
-async def test_every_interval_and_soon_after_a_wake_up(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_every_interval_and_soon_after_a_wake_up(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     calls = Calls()
     service = RepeatedCallService(calls, interval_s=30)
     await nursery.start(service.run)
@@ -35,9 +34,7 @@ async def test_every_interval_and_soon_after_a_wake_up(
     assert calls.at == [30, 60, 65, 95]
 
 
-async def test_a_wake_up_during_a_call_is_not_lost(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_wake_up_during_a_call_is_not_lost(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     calls = Calls(last_s=5)
     service = RepeatedCallService(calls, interval_s=30)
     service.wake()  # also before it runs
@@ -48,9 +45,7 @@ async def test_a_wake_up_during_a_call_is_not_lost(
     assert calls.at == [0, 5]
 
 
-async def test_with_a_pause_the_interval_stays_what_it_is(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_with_a_pause_the_interval_stays_what_it_is(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     calls = Calls()
     service = RepeatedCallService(calls, interval_s=30, pause_s=1)
     await nursery.start(service.run)
@@ -60,9 +55,7 @@ async def test_with_a_pause_the_interval_stays_what_it_is(
     assert calls.at == [29, 59, 62]
 
 
-async def test_never_more_often_than_the_pause_allows(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_never_more_often_than_the_pause_allows(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     calls = Calls()
     service = RepeatedCallService(calls, interval_s=30, pause_s=1)
     await nursery.start(service.run)
@@ -73,7 +66,7 @@ async def test_never_more_often_than_the_pause_allows(
 
 
 async def test_an_interval_shorter_than_the_pause_is_the_pause(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     calls = Calls()
     await nursery.start(RepeatedCallService(calls, interval_s=0.001, pause_s=1).run)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from rocketpy.client.services.timeouts import Timeouts
 
@@ -36,7 +37,7 @@ async def timeouts() -> AsyncIterator[Timeouts]:
         nursery.cancel_scope.cancel()
 
 
-async def test_entries_expire_at_their_own_time(timeouts: Timeouts, autojump_clock: trio.testing.MockClock) -> None:
+async def test_entries_expire_at_their_own_time(timeouts: Timeouts, autojump_clock: MockClock) -> None:
     log: list[tuple[str, float]] = []
     timeouts.start(Entry(log, "slow"), 3.0)
     await trio.sleep(0.5)
@@ -46,7 +47,7 @@ async def test_entries_expire_at_their_own_time(timeouts: Timeouts, autojump_clo
     assert [(name, round(at, 6)) for name, at in log] == [("quick", 1.5), ("slow", 3.0), ("slower", 3.5)]
 
 
-async def test_a_stopped_entry_does_not_expire(timeouts: Timeouts, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_stopped_entry_does_not_expire(timeouts: Timeouts, autojump_clock: MockClock) -> None:
     log: list[tuple[str, float]] = []
     first, second = Entry(log, "first"), Entry(log, "second")
     timeouts.start(first, 1.0)
@@ -58,7 +59,7 @@ async def test_a_stopped_entry_does_not_expire(timeouts: Timeouts, autojump_cloc
     assert [name for name, _ in log] == ["second"]
 
 
-async def test_an_entry_may_start_another_one(timeouts: Timeouts, autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_entry_may_start_another_one(timeouts: Timeouts, autojump_clock: MockClock) -> None:
     log: list[tuple[str, float]] = []
 
     class Again(Entry):
@@ -72,7 +73,7 @@ async def test_an_entry_may_start_another_one(timeouts: Timeouts, autojump_clock
 
 
 async def test_requests_one_after_another_do_not_wake_the_service(
-    timeouts: Timeouts, autojump_clock: trio.testing.MockClock
+    timeouts: Timeouts, autojump_clock: MockClock
 ) -> None:
     """A sequence of sends has an empty queue between each two; the timer is set once per duration, not per send."""
     log: list[tuple[str, float]] = []

@@ -131,9 +131,12 @@ class Role:
             yield inner
 
     async def count(self, end: int) -> AsyncIterator[int]:
-        for number in range(end):
-            await trio.lowlevel.checkpoint()
-            yield number
+        try:
+            for number in range(end):
+                await trio.lowlevel.checkpoint()
+                yield number
+        finally:
+            self.events.append("counted")
 
     def soon(self) -> Pending:
         return Pending()

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -43,10 +43,13 @@ def test_each_kind_of_member_is_made_for_asyncio() -> None:
             assert role.plain() > 0
             assert [each async for each in role] == [1, 2, 3]
             assert [each async for each in role.count(3)] == [0, 1, 2]
+            async with aclosing(role.count(3)) as numbers:
+                assert await anext(numbers) == 0
+            assert role.events == ["counted"] * 2, "an iterator that is left early is closed, too"
             await role.soon()
             async with role.opened("x") as inner:
                 assert await inner.double(1) == 2
-            assert role.events == ["open x", "close x"]
+            assert role.events[2:] == ["open x", "close x"]
             assert await role.same(role)
             assert "double" in dir(role)
             assert not hasattr(role, "nothing")

@@ -22,34 +22,6 @@ async def double(number: int) -> int:
     return 2 * number
 
 
-def test_users_of_one_loop_share_a_run_until_the_last_releases_it() -> None:
-    async def main() -> None:
-        one, two = await asyncio.gather(GuestHost.acquire(), GuestHost.acquire())
-        assert one is two
-        await one.release()
-        assert await two.call(double, 4) == 8
-        await two.release()
-        three = await GuestHost.acquire()
-        assert three is not one
-        assert await three.call(double, 5) == 10
-        await three.release()
-
-    run(main())
-
-
-def test_a_call_raises_what_its_function_raises() -> None:
-    async def fail() -> None:
-        raise ZeroDivisionError("planted")
-
-    async def main() -> None:
-        host = await GuestHost.acquire()
-        with pytest.raises(ZeroDivisionError, match="planted"):
-            await host.call(fail)
-        await host.release()
-
-    run(main())
-
-
 def test_a_release_that_is_cancelled_has_ended_the_run_all_the_same() -> None:
     async def main() -> None:
         host = await GuestHost.acquire()

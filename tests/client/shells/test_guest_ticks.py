@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -79,27 +78,6 @@ def test_the_installed_trio_is_one_whose_guests_need_no_thread() -> None:
             assert guest.ticks.is_threadless
             await asyncio.sleep(0.01)
             assert threading.active_count() == before
-
-    run(main())
-
-
-def test_a_socket_wakes_a_parked_guest() -> None:
-    async def main() -> None:
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            async with a_guest() as guest:
-                for number in range(3):
-                    received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-
-                    async def receive(received: asyncio.Future[bytes] = received) -> None:
-                        await trio.lowlevel.wait_readable(ours)
-                        received.set_result(ours.recv(10))
-
-                    guest.nursery.start_soon(receive)
-                    await parked()
-                    assert not received.done()
-                    theirs.send(b"%d" % number)
-                    assert await received == b"%d" % number
 
     run(main())
 

@@ -28,19 +28,6 @@ async def double(number: int) -> int:
     return 2 * number
 
 
-def test_a_call_returns_what_its_function_returns(loop: LoopThread) -> None:
-    assert loop.call(double, 21) == 42
-
-
-def test_a_call_raises_what_its_function_raises(loop: LoopThread) -> None:
-    async def fail() -> None:
-        raise ZeroDivisionError("planted")
-
-    with pytest.raises(ZeroDivisionError, match="planted"):
-        loop.call(fail)
-    assert loop.call(double, 1) == 2
-
-
 def test_an_interrupt_cancels_the_call_and_is_raised_once_it_has_ended(loop: LoopThread) -> None:
     ended = []
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -22,10 +20,9 @@ from rocketpy.client.trace.trace_data import (
     write_trace,
 )
 from rocketpy.errors import RemoteProtocolError
-from rocketpy.protocol.frame import decode_frame
 from rocketpy.protocol.properties import decode_properties
+from tests.client.recorded_frames import GOLDEN, recorded_frames
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 VECTORS = {
     row["name"]: row for row in map(json.loads, (GOLDEN / "traces.jsonl").read_text(encoding="utf-8").splitlines())
 }
@@ -143,12 +140,10 @@ def test_every_vector_is_used() -> None:
 
 
 def test_a_record_that_java_sent_is_read() -> None:
-    with gzip.open(GOLDEN / "frames.jsonl.gz", "rt") as lines:
-        rows = [json.loads(line) for line in lines if '"trace"' in line]
     (frame,) = [
-        each
-        for each in (decode_frame(bytes.fromhex(row["frame_hex"])) for row in rows if row["from"] == "client")
-        if (each.ext_fields or {}).get("b") == "RMQ_SYS_TRACE_TOPIC"
+        each.command
+        for each in recorded_frames()
+        if each.scenario == "trace" and (each.command.ext_fields or {}).get("b") == "RMQ_SYS_TRACE_TOPIC"
     ]
     text = (frame.body or b"").decode()
     (record,) = read_traces(text)

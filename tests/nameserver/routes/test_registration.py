@@ -134,34 +134,29 @@ async def test_a_registering_broker_gets_the_order_topics(nameserver: Nameserver
     assert (await good(nameserver, registration())).body == b'{"table":{}}'
 
 
-REGISTRATION_BODY = registration(TopicConfig("t"), TopicConfig("v"), counter=9, filter_servers=["f"]).body or b""
-COMPRESSED_BODY = RegisterBrokerBody(
-    topic_config_serialize_wrapper=wrapper_of(TopicConfig("t"), TopicConfig("v"), counter=9)
-).encode_compressed()
+_WRAPPER = wrapper_of(TopicConfig("t"), TopicConfig("v"), counter=9)
+BODIES = {
+    "false": encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=_WRAPPER, filter_server_list=["f"])),
+    "true": RegisterBrokerBody(topic_config_serialize_wrapper=_WRAPPER).encode_compressed(),
+}
+"""Whole registrations, by what their field ``compressed`` says."""
 
 
-@pytest.mark.parametrize("cut", range(1, len(REGISTRATION_BODY)))
-async def test_a_truncated_registration_is_refused_and_changes_nothing(nameserver: NameserverOnBytes, cut: int) -> None:
-    before = await filled(nameserver)
-    command = registration()
-    command.body = REGISTRATION_BODY[:cut]
-    reply = await nameserver.ask(command)
-    assert reply is not None
-    assert (reply.code, nameserver.everything()) == (ResponseCode.SYSTEM_ERROR, before)
-    assert reply.remark is not None
-    assert reply.remark.startswith("body: ")
-
-
-@pytest.mark.parametrize("cut", range(1, len(COMPRESSED_BODY)))
-async def test_a_truncated_compressed_registration_is_refused_and_changes_nothing(
-    nameserver: NameserverOnBytes, cut: int
+@pytest.mark.parametrize(
+    ("compressed", "body"),
+    [(compressed, body[:cut]) for compressed, body in BODIES.items() for cut in range(1, len(body))],
+    ids=lambda each: each if isinstance(each, str) else str(len(each)),
+)
+async def test_a_truncated_registration_is_refused_and_changes_nothing(
+    nameserver: NameserverOnBytes, compressed: str, body: bytes
 ) -> None:
     before = await filled(nameserver)
-    command = registration(compressed="true")
-    command.body = COMPRESSED_BODY[:cut]
+    command = registration(compressed=compressed)
+    command.body = body
     reply = await nameserver.ask(command)
     assert reply is not None
     assert (reply.code, nameserver.everything()) == (ResponseCode.SYSTEM_ERROR, before)
+    assert (reply.remark or "").startswith("body: ")
 
 
 async def test_a_compressed_registration_that_unpacks_without_end_is_refused(nameserver: NameserverOnBytes) -> None:

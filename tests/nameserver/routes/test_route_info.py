@@ -78,36 +78,6 @@ def test_a_topic_without_brokers_has_no_route(manager: Manager) -> None:
     assert manager.pick_up_topic_route_data("") is None
 
 
-def test_a_slave_alone_registers_no_topics(manager: Manager) -> None:
-    register(manager, topic("t"), addr=SLAVE, broker_id=1)
-    assert topics_of(manager.all_topics()) == []
-
-
-def test_topics_are_taken_again_only_with_another_data_version(manager: Manager) -> None:
-    register(manager, topic("t", perm=6), counter=1)
-    register(manager, topic("t", perm=4), counter=1)
-    assert perm_of(manager, "t") == 6
-    register(manager, topic("t", perm=4), counter=2)
-    assert perm_of(manager, "t") == 4
-    register(manager, topic("t", perm=2), counter=1)
-    assert perm_of(manager, "t") == 2
-
-
-def test_a_topic_missing_from_a_registration_stays(manager: Manager) -> None:
-    register(manager, topic("t"), topic("u"), counter=1)
-    register(manager, topic("u"), counter=2)
-    assert topics_of(manager.all_topics()) == ["t", "u"]
-
-
-def test_a_slave_that_becomes_master_with_the_version_it_had_brings_its_topics(manager: Manager) -> None:
-    """Its version is known from when it was a slave, whose topics are not taken."""
-    register(manager, topic("t"), addr=SLAVE, broker_id=1, counter=7)
-    assert topics_of(manager.all_topics()) == []
-    assert register(manager, topic("t"), addr=SLAVE, broker_id=0, counter=7).takes_topics
-    assert topics_of(manager.all_topics()) == ["t"]
-    assert not register(manager, topic("u"), addr=SLAVE, broker_id=0, counter=7).takes_topics
-
-
 def test_a_topic_stays_routed_while_a_slave_is_left(manager: Manager) -> None:
     register(manager, topic("t"), connection=1)
     register(manager, addr=SLAVE, broker_id=1, connection=2)
@@ -130,20 +100,6 @@ def test_a_broker_that_unregisters_is_gone_and_its_successor_stays(manager: Mana
     assert manager.unregister_broker(OTHER)
     assert not manager.unregister_broker(OTHER)
     assert topics_of(manager.all_topics()) == []
-
-
-def test_the_end_of_an_older_connection_removes_nothing(manager: Manager) -> None:
-    register(manager, topic("t"), connection="old")
-    register(manager, topic("t"), connection="new")
-    assert manager.remove_connection("old", CLIENT) == []
-    assert topics_of(manager.all_topics()) == ["t"]
-
-
-def test_the_end_of_a_connection_removes_every_address_that_came_over_it(manager: Manager) -> None:
-    register(manager, topic("t"), name="a", addr=MASTER, connection="shared")
-    register(manager, topic("u"), name="b", addr=OTHER, connection="shared")
-    assert manager.remove_connection("shared", CLIENT) == [MASTER, OTHER]
-    assert manager.statistics().live_addresses == 0
 
 
 def test_a_connection_without_registration_is_tried_by_its_peer(manager: Manager) -> None:
@@ -186,73 +142,6 @@ def test_a_refused_registration_changes_nothing() -> None:
     manager.check_invariants()
     assert topics_of(manager.all_topics()) == ["t"]
     assert list(manager.cluster_info().broker_addr_table) == ["a"]
-
-
-def test_a_wiped_permission_survives_until_a_topic_changes(manager: Manager) -> None:
-    register(manager, topic("t", perm=7), topic("u", perm=4), counter=1)
-    register(manager, topic("t"), addr=OTHER, name="b")
-    assert sum(manager.wipe_write_perm("a")) == 2
-    assert (perm_of(manager, "t"), perm_of(manager, "u"), perm_of(manager, "t", "b")) == (5, 4, 6)
-    register(manager, topic("t", perm=7), counter=1)
-    assert perm_of(manager, "t") == 5
-    register(manager, topic("t", perm=7), counter=2)
-    assert perm_of(manager, "t") == 7
-    assert sum(manager.add_write_perm("a")) == 2
-    assert (perm_of(manager, "t"), perm_of(manager, "u")) == (6, 6)
-    assert sum(manager.wipe_write_perm("nobody")) == sum(manager.add_write_perm("nobody")) == 0
-
-
-def test_a_topic_is_deleted_everywhere_or_in_one_cluster(manager: Manager) -> None:
-    register(manager, topic("t"), topic("u"), cluster="c", name="a")
-    register(manager, topic("t"), cluster="d", name="b", addr=OTHER)
-    manager.delete_topic("t", "nowhere")
-    manager.delete_topic("unknown", "c")
-    manager.delete_topic("t", "c")
-    route = manager.pick_up_topic_route_data("t")
-    assert route is not None
-    assert [queue.broker_name for queue in route.queue_datas] == ["b"]
-    manager.delete_topic("u", "")
-    manager.delete_topic("u")
-    manager.delete_topic("t", "d")
-    assert topics_of(manager.all_topics()) == []
-    manager.check_invariants()
-
-
-def test_filter_servers_are_set_removed_or_left(manager: Manager) -> None:
-    def filter_servers() -> dict[str, list[str]]:
-        route = manager.pick_up_topic_route_data("t")
-        assert route is not None
-        return route.filter_server_table
-
-    register(manager, topic("t"), filter_servers=["f1"])
-    assert filter_servers() == {MASTER: ["f1"]}
-    register(manager, filter_servers=None)
-    assert filter_servers() == {MASTER: ["f1"]}
-    register(manager, filter_servers=[])
-    assert filter_servers() == {}
-
-
-def test_topic_lists(manager: Manager) -> None:
-    register(manager, topic("plain"), topic("unit", flag=1), topic("sub", flag=2), topic("both", flag=3))
-    register(manager, topic("far"), cluster="d", name="b", addr=OTHER)
-    assert topics_of(manager.all_topics()) == ["plain", "unit", "sub", "both", "far"]
-    assert topics_of(manager.unit_topics()) == ["unit", "both"]
-    assert topics_of(manager.unit_sub_topics()) == ["sub", "both"]
-    assert topics_of(manager.unit_sub_ununit_topics()) == ["sub"]
-    assert topics_of(manager.topics_of_cluster("d")) == ["far"]
-    assert topics_of(manager.topics_of_cluster("unknown")) == []
-    assert manager.system_topics().topic_list == ["c", "a", "d", "b"]
-    assert manager.system_topics().broker_addr == MASTER
-
-
-def test_answers_are_not_changed_by_what_comes_later(manager: Manager) -> None:
-    register(manager, topic("t"))
-    route, info = manager.pick_up_topic_route_data("t"), manager.cluster_info()
-    assert route is not None
-    assert list(manager.wipe_write_perm("a")) == [1]
-    register(manager, addr=SLAVE, broker_id=1)
-    assert route.queue_datas[0].perm == 6
-    assert route.broker_datas[0].broker_addrs == info.broker_addr_table["a"].broker_addrs == {0: MASTER}
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------

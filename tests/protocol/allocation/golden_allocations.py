@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import attrs
 
 from rocketpy.protocol.allocation.strategy import AllocateMessageQueueStrategy
 from rocketpy.protocol.message import MessageQueue
+from tests.recorded import VECTORS
 
-VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text())["allocate"]
+ALLOCATIONS = VECTORS["allocate"]
 TOPIC = "T"
 
 
@@ -34,7 +32,7 @@ CASES = [
         vector["consumers"],
         vector["result_per_consumer"],
     )
-    for vector in VECTORS
+    for vector in ALLOCATIONS
     if "result_per_consumer" in vector
 ]
 

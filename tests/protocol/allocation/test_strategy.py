@@ -6,14 +6,14 @@ import pytest
 
 from rocketpy.protocol.allocation.strategy import is_member
 from rocketpy.protocol.message import MessageQueue
-from tests.protocol.allocation.golden_allocations import VECTORS
+from tests.protocol.allocation.golden_allocations import ALLOCATIONS
 
 QUEUE = MessageQueue("T", "b", 0)
 
 
 def test_empty_inputs_are_refused_in_the_words_of_java() -> None:
     asked = 0
-    for vector in VECTORS:
+    for vector in ALLOCATIONS:
         if "strategy" in vector:
             queues = [] if vector["queues"] == "[]" else [QUEUE]
             if isinstance(vector["result"], dict):

@@ -6,14 +6,8 @@ leaves a collection out which a nameserver always sends.
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections import Counter
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
-from typing import NamedTuple
 
 import attrs
 import pytest
@@ -68,9 +62,7 @@ from rocketpy.protocol.frame import decode_frame
 from rocketpy.protocol.message import Message, MessageQueue
 from rocketpy.protocol.properties import decode_properties
 from rocketpy.protocol.stored_message import decode_messages, encode_message
-
-GOLDEN = Path(__file__).parents[2] / "golden"
-VECTORS = {each["class"]: each for each in json.loads((GOLDEN / "vectors.json").read_text())["json_bodies"]}
+from tests.recorded import BODIES, GOLDEN, RecordedFrame, recorded_frames
 
 REQUEST_BODIES: dict[int, type] = {
     RequestCode.HEART_BEAT: HeartbeatData,
@@ -183,58 +175,37 @@ FILES: dict[str, type] = {
 }
 
 
-class RecordedBody(NamedTuple):
-    code: int
-    is_response: bool
-    content: bytes
-
-
-@cache
-def recorded_bodies() -> list[RecordedBody]:
-    """Return every body in the recorded frames."""
-    return list(_recorded_bodies())
-
-
-def _recorded_bodies() -> Iterator[RecordedBody]:
-    with gzip.open(GOLDEN / "frames.jsonl.gz", "rt") as lines:
-        for line in lines:
-            frame = json.loads(line)
-            content = decode_frame(bytes.fromhex(frame["frame_hex"])).body
-            if content is not None:
-                yield RecordedBody(frame["request_code"], frame["kind"] == "response", content)
-
-
 def test_every_recorded_body_is_read_and_written_again_byte_for_byte() -> None:
-    counted = Counter(_written_again(body) for body in recorded_bodies())
+    bodies = [(frame, decode_frame(frame.content).body) for frame in recorded_frames()]
+    counted = Counter(_written_again(frame, body) for frame, body in bodies if body is not None)
     assert counted == {"json": 1033, "compressed": 6, "records": 121, "batch": 5, "no batch": 2, "plain": 189}
-    assert counted.total() == len(recorded_bodies())
 
 
-def _written_again(body: RecordedBody) -> str:
+def _written_again(frame: RecordedFrame, content: bytes) -> str:
     """Read a body, write it again, compare; return its kind."""
-    body_class = (RESPONSE_BODIES if body.is_response else REQUEST_BODIES).get(body.code)
-    content = body.content
+    code, is_response = frame.request_code, frame.kind == "response"
+    body_class = (RESPONSE_BODIES if is_response else REQUEST_BODIES).get(code)
     if body_class is RegisterBrokerBody and not content.startswith(b"{"):
         registration = RegisterBrokerBody.decode_compressed(content)
         assert RegisterBrokerBody.decode_compressed(registration.encode_compressed()) == registration
         return "compressed"
     if body_class is not None:
         is_standard = body_class is TopicRouteData and not INTEGER_KEYED.search(content)
-        assert encode_body(decode_body(content, body_class), standard=is_standard) == content, body
+        assert encode_body(decode_body(content, body_class), standard=is_standard) == content, frame
         return "json"
-    if body.code in (RECORD_RESPONSES if body.is_response else RECORD_REQUESTS):
+    if code in (RECORD_RESPONSES if is_response else RECORD_REQUESTS):
         _records_written_again(content)
         return "records"
-    if body.code == RequestCode.SEND_BATCH_MESSAGE and content == b"x":
+    if code == RequestCode.SEND_BATCH_MESSAGE and content == b"x":
         with pytest.raises(RemoteProtocolError):  # sent to see what Java answers
             decode_batch_body(content)
         return "no batch"
-    if body.code == RequestCode.SEND_BATCH_MESSAGE:
+    if code == RequestCode.SEND_BATCH_MESSAGE:
         items = decode_batch_body(content)
         messages = [Message("", item.body, decode_properties(item.properties.decode()), item.flag) for item in items]
         assert encode_batch_body(messages) == content
         return "batch"
-    assert body.code in PLAIN, body
+    assert code in PLAIN, frame
     return "plain"
 
 
@@ -251,7 +222,7 @@ def _records_written_again(content: bytes) -> None:
 
 @pytest.mark.parametrize(("name", "body_class"), list(VECTOR_CLASSES.items()), ids=list(VECTOR_CLASSES))
 def test_body_vectors_of_java_are_read_and_written_again_byte_for_byte(name: str, body_class: type) -> None:
-    vector = VECTORS[name]
+    vector = BODIES[name]
     body = decode_body(vector["compact"], body_class)
     assert decode_body(vector["pretty"], body_class) == body
     if name in BY_VALUE:
@@ -264,7 +235,7 @@ def test_body_vectors_of_java_are_read_and_written_again_byte_for_byte(name: str
 
 def test_every_body_vector_is_used() -> None:
     elsewhere = {"TopicRouteData standard", "RegisterBrokerBody compressed"}
-    assert set(VECTORS) == set(VECTOR_CLASSES) | elsewhere
+    assert set(BODIES) == set(VECTOR_CLASSES) | elsewhere
 
 
 @pytest.mark.parametrize(("name", "body_class"), list(FILES.items()), ids=list(FILES))

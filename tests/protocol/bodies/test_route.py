@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
-
-BODIES = {
-    each["class"]: each
-    for each in json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text())["json_bodies"]
-}
+from tests.recorded import BODIES
 
 
 def test_a_route_for_newer_clients_is_standard_json() -> None:

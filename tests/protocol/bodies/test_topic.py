@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import zlib
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,9 +11,9 @@ from hypothesis import strategies as st
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigSerializeWrapper
+from tests.recorded import BODIES, VECTORS
 
-VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text())
-COMPRESSED = next(each for each in VECTORS["json_bodies"] if each["class"] == "RegisterBrokerBody compressed")
+COMPRESSED = BODIES["RegisterBrokerBody compressed"]
 REGISTRATION = RegisterBrokerBody(
     TopicConfigSerializeWrapper(
         {"T": TopicConfig("T", 4, 4, 6), "U": TopicConfig("U", 1, 2, 4, "MULTI_TAG")}, DataVersion(1_700_000_000_000, 3)

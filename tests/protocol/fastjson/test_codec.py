@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,23 +11,8 @@ from hypothesis import strategies as st
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.fastjson import DEPTH_MAX, FrozenBean, dumps, loads, loads_integer_keys
+from tests.recorded import VECTORS
 from tests.worst_requests import WORST_JSON, processor_seconds, worst_json
-
-GOLDEN = Path(__file__).parents[2] / "golden"
-VECTORS = json.loads((GOLDEN / "vectors.json").read_text())
-BODIES = [each for each in VECTORS["json_bodies"] if "compact" in each]
-WITHOUT_REFERENCES = [each for each in BODIES if "$ref" not in each["compact"]]
-# Java lays out a Set and an array without line breaks; a parsed document does not know what an array was.
-WITH_SETS = {
-    *("ClusterInfo", "ConsumerRunningInfo", "ConsumerRunningInfo jstack", "ConsumerConnection", "ProducerConnection"),
-    *("HeartbeatData", "LockBatchRequestBody", "LockBatchResponseBody", "TopicList", "TopicList broker", "GroupList"),
-    "CheckClientRequestBody",
-}
-PRETTY_FILES = (
-    *("cluster-consumerOffset", "cluster-subscriptionGroup", "cluster-topics", "consumerOffset", "delayOffset"),
-    *("client-offsets", "lmqConsumerOffset", "subscriptionGroup", "topics"),
-)
-COMPACT_FILES = ("kvConfig", "slave-delayOffset")
 
 QUEUE = FrozenBean({"brokerName": "b", "queueId": 0, "topic": "T"})
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.floats(allow_nan=False)
@@ -78,37 +62,6 @@ def test_doubles_are_written_as_java_prints_them(vector: dict[str, str]) -> None
 def test_doubles_get_an_exponent_where_java_gives_one(number: float, text: str) -> None:
     assert dumps(number) == text
     assert loads(text) == number
-
-
-@pytest.mark.parametrize("vector", WITHOUT_REFERENCES, ids=lambda vector: vector["class"])
-def test_compact_bodies_of_java_are_read_and_written_again_byte_for_byte(vector: dict[str, str]) -> None:
-    document = loads(vector["compact"])
-    assert dumps(document) == vector["compact"]
-    assert loads(vector["compact"].encode()) == document
-
-
-@pytest.mark.parametrize("vector", WITHOUT_REFERENCES, ids=lambda vector: vector["class"])
-def test_pretty_bodies_of_java_are_read_and_written_again_byte_for_byte(vector: dict[str, str]) -> None:
-    if vector.get("pretty") is None:
-        return
-    document = loads(vector["pretty"])
-    assert document == loads(vector["compact"])
-    assert (dumps(document, pretty=True) == vector["pretty"]) is (vector["class"] not in WITH_SETS)
-
-
-@pytest.mark.parametrize("name", PRETTY_FILES + COMPACT_FILES)
-def test_files_of_java_are_read_and_written_again_byte_for_byte(name: str) -> None:
-    text = (GOLDEN / "config" / f"{name}.json").read_text()
-    assert dumps(loads(text), pretty=name in PRETTY_FILES) == text
-
-
-def test_a_tuple_is_laid_out_as_a_java_set() -> None:
-    text = (GOLDEN / "config" / "consumerFilter.json").read_text()
-    document = loads(text)
-    bloom = document["filterDataByTopic"]["GoldFilter"]["groupFilterData"]["GoldSqlGroup"]["bloomFilterData"]  # type: ignore[index]
-    assert dumps(document, pretty=True) != text
-    bloom["bitPos"] = tuple(bloom["bitPos"])
-    assert dumps(document, pretty=True) == text
 
 
 def test_empty_containers_have_no_line_breaks() -> None:

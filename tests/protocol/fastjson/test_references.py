@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.fastjson import FrozenBean, dumps, loads
+from tests.recorded import BODIES
 
-BODIES = {
-    each["class"]: each
-    for each in json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text())["json_bodies"]
-}
 QUEUE = FrozenBean({"brokerName": "broker-0", "queueId": 0, "topic": "T"})
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gc
-import gzip
-import json
 from collections.abc import Iterable
-from pathlib import Path
 from struct import pack
 
 import pytest
@@ -24,8 +21,7 @@ from rocketpy.protocol.frame import (
     decode_frame,
     encode_frame,
 )
-
-GOLDEN = Path(__file__).parents[2] / "golden" / "frames.jsonl.gz"
+from tests.recorded import recorded_frames
 
 Parts = tuple[int, bytes, bytes | None]
 
@@ -62,11 +58,9 @@ def check_deliveries(stream: bytes, expected: list[Parts]) -> None:
 def small_golden_frames() -> list[bytes]:
     """One recorded frame of every shape (kind, code, serialize type) that is short enough to try all its bytes."""
     shapes: dict[tuple[str, int, str], bytes] = {}
-    with gzip.open(GOLDEN, "rt") as lines:
-        for line in lines:
-            row = json.loads(line)
-            if len(row["frame_hex"]) <= 2 * 400:
-                shapes.setdefault((row["kind"], row["code"], row["serialize"]), bytes.fromhex(row["frame_hex"]))
+    for each in recorded_frames():
+        if len(each.content) <= 400:
+            shapes.setdefault((each.kind, each.code, each.serialize), each.content)
     return list(shapes.values())
 
 
@@ -86,12 +80,6 @@ SMALL_FRAMES = small_golden_frames()
 )
 def test_delivery(stream: bytes, expected: list[Parts] | None) -> None:
     check_deliveries(stream, expected or [(0, b"{}", None), (1, b"", b"b"), (0, b"x" * 50, b"y" * 60)])
-
-
-def test_delivery_of_recorded_frames() -> None:
-    for frame in SMALL_FRAMES[::7]:
-        header_size = int.from_bytes(frame[5:8], "big")
-        check_deliveries(frame, [(frame[4], frame[8 : 8 + header_size], frame[8 + header_size :] or None)])
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.binary(max_size=30), st.binary(max_size=30)), max_size=6), st.data())
@@ -164,15 +152,6 @@ def test_a_reader_that_failed_goes_on_failing() -> None:
         reader.receive(more)
         with pytest.raises(RemoteProtocolError):
             reader.next_frame()
-
-
-def test_frames_before_a_damaged_one_are_handed_out() -> None:
-    reader = FrameReader()
-    reader.receive(frame_of(b"1") + frame_of(b"2") + pack(">iI", 4, 1))
-    assert reader.next_frame() == (0, b"1", None)
-    assert reader.next_frame() == (0, b"2", None)
-    with pytest.raises(RemoteProtocolError):
-        reader.next_frame()
 
 
 def held_bytes(reader: FrameReader) -> int:
@@ -286,15 +265,3 @@ def test_every_truncated_header_in_a_frame_of_its_own() -> None:
             header = frame[8 : 8 + size]
             with pytest.raises(RemoteProtocolError):
                 decode_command(frame[4], header, None)
-
-
-def test_every_byte_of_a_binary_and_a_json_frame_changed_to_every_value() -> None:
-    for serialize_type in SerializeType:
-        command = RemotingCommand(
-            code=38, ext_fields={"consumerGroup": "G"}, remark="r", body=b"b", serialize_type=serialize_type
-        )
-        frame = encode_frame(command)
-        for position in range(len(frame)):
-            for value in range(256):
-                damaged = frame[:position] + bytes((value,)) + frame[position + 1 :]
-                decode_or_refuse(damaged)

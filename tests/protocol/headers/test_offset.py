@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from rocketpy.protocol.headers import offset
+from tests.protocol.headers.java_fields import check_fields
 
-CASES = [
-    (
-        offset.QueryConsumerOffsetRequestHeader(
-            consumer_group="consumer group", topic="topic", queue_id=3, broker_name="broker name"
-        ),
-        {"consumerGroup": "consumer group", "topic": "topic", "queueId": "3", "bname": "broker name"},
-        "consumerGroup topic queueId",
+FIELDS: dict[type, str] = {
+    offset.QueryConsumerOffsetRequestHeader: "consumer_group, topic, int queue_id; broker_name:bname",
+    offset.QueryConsumerOffsetResponseHeader: "long offset",
+    offset.UpdateConsumerOffsetRequestHeader: (
+        "consumer_group, topic, int queue_id, long commit_offset; broker_name:bname, "
+        "boolean is_brought_home:broughtHome"
     ),
-    (offset.QueryConsumerOffsetResponseHeader(offset=1099511627776), {"offset": "1099511627776"}, "offset"),
-    (
-        offset.UpdateConsumerOffsetRequestHeader(
-            consumer_group="consumer group",
-            topic="topic",
-            queue_id=3,
-            commit_offset=1099511627779,
-            broker_name="broker name",
-            is_brought_home=True,
-        ),
-        {
-            "consumerGroup": "consumer group",
-            "topic": "topic",
-            "queueId": "3",
-            "commitOffset": "1099511627779",
-            "bname": "broker name",
-            "broughtHome": "true",
-        },
-        "consumerGroup topic queueId commitOffset",
-    ),
-    (offset.UpdateConsumerOffsetResponseHeader(), {}, ""),
-]
+    offset.UpdateConsumerOffsetResponseHeader: "",
+}
 
 
-@pytest.mark.parametrize(("header", "fields", "required"), CASES, ids=lambda value: type(value).__name__)
-def test_header(check_header: Callable[..., None], header: object, fields: dict[str, str], required: str) -> None:
-    check_header(header, fields, required=required)
+@pytest.mark.parametrize("header_class", FIELDS, ids=lambda each: each.__name__)
+def test_fields_are_spelled_as_in_java(header_class: type) -> None:
+    check_fields(header_class, FIELDS[header_class])

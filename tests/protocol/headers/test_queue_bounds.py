@@ -2,46 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from rocketpy.protocol.headers import queue_bounds
+from tests.protocol.headers.java_fields import check_fields
 
-CASES = [
-    (
-        queue_bounds.SearchOffsetRequestHeader(
-            topic="topic", queue_id=2, timestamp=1099511627778, broker_name="broker name"
-        ),
-        {"topic": "topic", "queueId": "2", "timestamp": "1099511627778", "bname": "broker name"},
-        "topic queueId timestamp",
-    ),
-    (queue_bounds.SearchOffsetResponseHeader(offset=1099511627776), {"offset": "1099511627776"}, "offset"),
-    (
-        queue_bounds.GetMaxOffsetRequestHeader(topic="topic", queue_id=2, broker_name="broker name"),
-        {"topic": "topic", "queueId": "2", "bname": "broker name"},
-        "topic queueId",
-    ),
-    (queue_bounds.GetMaxOffsetResponseHeader(offset=1099511627776), {"offset": "1099511627776"}, "offset"),
-    (
-        queue_bounds.GetMinOffsetRequestHeader(topic="topic", queue_id=2, broker_name="broker name"),
-        {"topic": "topic", "queueId": "2", "bname": "broker name"},
-        "topic queueId",
-    ),
-    (queue_bounds.GetMinOffsetResponseHeader(offset=1099511627776), {"offset": "1099511627776"}, "offset"),
-    (
-        queue_bounds.GetEarliestMsgStoretimeRequestHeader(topic="topic", queue_id=2, broker_name="broker name"),
-        {"topic": "topic", "queueId": "2", "bname": "broker name"},
-        "topic queueId",
-    ),
-    (
-        queue_bounds.GetEarliestMsgStoretimeResponseHeader(timestamp=1099511627776),
-        {"timestamp": "1099511627776"},
-        "timestamp",
-    ),
-]
+FIELDS: dict[type, str] = {
+    queue_bounds.SearchOffsetRequestHeader: "topic, int queue_id, long timestamp; broker_name:bname",
+    queue_bounds.SearchOffsetResponseHeader: "long offset",
+    queue_bounds.GetMaxOffsetRequestHeader: "topic, int queue_id; broker_name:bname",
+    queue_bounds.GetMaxOffsetResponseHeader: "long offset",
+    queue_bounds.GetMinOffsetRequestHeader: "topic, int queue_id; broker_name:bname",
+    queue_bounds.GetMinOffsetResponseHeader: "long offset",
+    queue_bounds.GetEarliestMsgStoretimeRequestHeader: "topic, int queue_id; broker_name:bname",
+    queue_bounds.GetEarliestMsgStoretimeResponseHeader: "long timestamp",
+}
 
 
-@pytest.mark.parametrize(("header", "fields", "required"), CASES, ids=lambda value: type(value).__name__)
-def test_header(check_header: Callable[..., None], header: object, fields: dict[str, str], required: str) -> None:
-    check_header(header, fields, required=required)
+@pytest.mark.parametrize("header_class", FIELDS, ids=lambda each: each.__name__)
+def test_fields_are_spelled_as_in_java(header_class: type) -> None:
+    check_fields(header_class, FIELDS[header_class])

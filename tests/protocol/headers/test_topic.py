@@ -2,53 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from rocketpy.errors import RequestError
 from rocketpy.protocol.headers import topic
 from rocketpy.protocol.headers.codec import read_header
+from tests.protocol.headers.java_fields import check_fields
 
-CASES = [
-    (
-        topic.CreateTopicRequestHeader(
-            topic="topic",
-            default_topic="default topic",
-            read_queue_nums=3,
-            write_queue_nums=4,
-            perm=5,
-            topic_filter_type="MULTI_TAG",
-            topic_sys_flag=7,
-            order=True,
-        ),
-        {
-            "topic": "topic",
-            "defaultTopic": "default topic",
-            "readQueueNums": "3",
-            "writeQueueNums": "4",
-            "perm": "5",
-            "topicFilterType": "MULTI_TAG",
-            "topicSysFlag": "7",
-            "order": "true",
-        },
-        "topic readQueueNums writeQueueNums perm topicFilterType",
+FIELDS: dict[type, str] = {
+    topic.CreateTopicRequestHeader: (
+        "topic, int read_queue_nums, int write_queue_nums, int perm, topic_filter_type=MULTI_TAG; default_topic, "
+        "int topic_sys_flag, boolean order"
     ),
-    (topic.DeleteTopicRequestHeader(topic="topic"), {"topic": "topic"}, "topic"),
-    (topic.GetAllTopicConfigResponseHeader(), {}, ""),
-    (topic.GetTopicStatsInfoRequestHeader(topic="topic"), {"topic": "topic"}, "topic"),
-    (topic.QueryTopicConsumeByWhoRequestHeader(topic="topic"), {"topic": "topic"}, "topic"),
-    (
-        topic.QueryConsumeTimeSpanRequestHeader(topic="topic", group="group"),
-        {"topic": "topic", "group": "group"},
-        "topic group",
-    ),
-]
+    topic.DeleteTopicRequestHeader: "topic",
+    topic.GetAllTopicConfigResponseHeader: "",
+    topic.GetTopicStatsInfoRequestHeader: "topic",
+    topic.QueryTopicConsumeByWhoRequestHeader: "topic",
+    topic.QueryConsumeTimeSpanRequestHeader: "topic, group",
+}
 
 
-@pytest.mark.parametrize(("header", "fields", "required"), CASES, ids=lambda value: type(value).__name__)
-def test_header(check_header: Callable[..., None], header: object, fields: dict[str, str], required: str) -> None:
-    check_header(header, fields, required=required)
+@pytest.mark.parametrize("header_class", FIELDS, ids=lambda each: each.__name__)
+def test_fields_are_spelled_as_in_java(header_class: type) -> None:
+    check_fields(header_class, FIELDS[header_class])
 
 
 def test_a_topic_is_created_with_a_known_filter_type() -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import attrs
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,16 +118,6 @@ def test_it_takes_most_of_a_plain_log() -> None:
     seen, end, _ = walked(log, is_kernel=True, end_max=len(log), count_max=1000, check_crc=True)
     assert (len(seen), end) == (100, len(log))
     assert [each[0] for each in seen].count("other") == 2
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_any_byte_of_a_record_that_is_changed_is_found_at_the_same_place(seed: int) -> None:
-    chance = random.Random(seed)
-    log = bytearray(log_of([Made("T", 0, b"b" * 30, "value", 0, False, 0)] * 6))
-    log[chance.randrange(len(log))] ^= chance.randrange(1, 256)
-    content = bytes(log)
-    arguments = {"end_max": len(content), "count_max": 1000, "check_crc": True}
-    assert walked(content, is_kernel=True, **arguments) == walked(content, is_kernel=False, **arguments)
 
 
 def test_it_reads_what_a_java_broker_has_written(tmp_path: Path) -> None:

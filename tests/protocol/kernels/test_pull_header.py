@@ -184,14 +184,3 @@ def test_a_signature_in_another_form_is_not_compared(old: bytes, new: bytes) -> 
     serve(forms, header)
     form = forms.find(header)
     assert form is None or form.access_key == ""
-
-
-def test_a_long_header_is_not_remembered() -> None:
-    forms = PullForms()
-    header = header_of()
-    assert not serve(forms, header)
-    assert serve(forms, header)
-    long = header_of(topic="T" * KEPT_HEADER_MAX)
-    assert not serve(forms, long)
-    assert forms.find(long) is None
-    assert serve(forms, header)

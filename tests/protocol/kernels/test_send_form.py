@@ -79,5 +79,6 @@ def test_the_form_of_a_batch_has_its_properties_as_they_are() -> None:
         assert form_of(other) is None
 
 
-def test_a_property_with_a_meaning_of_its_own_is_no_form() -> None:
+def test_a_property_with_a_meaning_of_its_own_or_one_that_is_there_twice_is_no_form() -> None:
     assert form_of(HEADER.replace(b"UNIQ_KEY", b"DELAY")) is None
+    assert form_of(HEADER.replace(b"WAIT", b"UNIQ_KEY")) is None

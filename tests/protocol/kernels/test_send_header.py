@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -16,13 +13,13 @@ from rocketpy.broker.send.properties import NOT_PLAIN, plain_properties
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, decode_fast_batch, decode_fast_send
-from rocketpy.protocol.frame import FrameReader, decode_command
+from rocketpy.protocol.frame import decode_command
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.kernels.send_form import READ_HEADER_MAX, READ_PROPERTIES_MAX
 from rocketpy.protocol.kernels.send_header import KEPT_HEADER_MAX, KEPT_HEADERS_MAX, SendHeader
 from rocketpy.protocol.signature import signed_content
+from tests.recorded import requests_with_fields
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "frames.jsonl.gz"
 SUFFIX = b"\x02CLUSTER\x01C"
 NAMES = frozenset(name.encode() for name in NOT_PLAIN)
 UNIQ_KEY = "7F0000010000A1B2C3D4000000000000"
@@ -119,22 +116,9 @@ def batch_fields(**changes: str | None) -> dict[str, str]:
     return fields_of(**{"i": "WAIT\x01true", "m": "true", **changes})
 
 
-def recorded(code: int = RequestCode.SEND_MESSAGE_V2) -> Iterator[bytes]:
-    """The JSON headers of the sends that Java was recorded to send."""
-    with gzip.open(GOLDEN, "rt") as lines:
-        for line in lines:
-            frame = json.loads(line)
-            if frame["code"] == code and frame["kind"] != "response":
-                frames = FrameReader()
-                frames.receive(bytes.fromhex(frame["frame_hex"]))
-                (parts,) = frames.next_frames(1)
-                if parts[0] == 0 and b'"extFields"' in parts[1]:
-                    yield parts[1]
-
-
 def test_the_sends_that_java_was_recorded_to_send() -> None:
     """One after the other over one connection, and each over its own: all that are plain, signed ones too."""
-    headers = list(recorded())
+    headers = requests_with_fields(RequestCode.SEND_MESSAGE_V2)
     plain = [general(header) is not None and header.isascii() and len(header) <= READ_HEADER_MAX for header in headers]
     assert sum(plain) > 20
     assert [assert_same(reader(), header) for header in headers] == plain
@@ -147,7 +131,7 @@ def test_the_sends_that_java_was_recorded_to_send() -> None:
 
 def test_the_batches_that_java_was_recorded_to_send() -> None:
     sent = reader()
-    for header in recorded(RequestCode.SEND_BATCH_MESSAGE):
+    for header in requests_with_fields(RequestCode.SEND_BATCH_MESSAGE):
         assert assert_same(reader(), header) == (general(header) is not None)
         assert_same(sent, header)
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from rocketpy.protocol.bodies.filter import BloomFilterData
 from rocketpy.protocol.selector.bloom import BloomFilter, murmur3_x64_64
+from tests.recorded import VECTORS
 
-VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text())
 USUAL = BloomFilter(20, 32)
 
 

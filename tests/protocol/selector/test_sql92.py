@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import weakref
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -18,8 +16,9 @@ from rocketpy.protocol.selector.sql92_errors import DEPTH_MAX, SIZE_MAX, TOKENS_
 from rocketpy.protocol.selector.sql92_grammar import parse
 from tests.forgotten import Name, is_forgotten
 from tests.protocol.selector import sql92_oracle as oracle
+from tests.recorded import VECTORS
 
-HEAD, *VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text())["sql92"]
+HEAD, *VERDICTS = VECTORS["sql92"]
 NAMES = {True: "TRUE", False: "FALSE", None: "NULL"}
 
 
@@ -34,7 +33,7 @@ def verdict(text: str, properties: dict[str, str]) -> bool | str | None:
 # ---- Java's verdicts -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: repr(vector["expression"]))
+@pytest.mark.parametrize("vector", VERDICTS, ids=lambda vector: repr(vector["expression"]))
 def test_every_recorded_verdict_is_java_s(vector: dict[str, object]) -> None:
     text = str(vector["expression"])
     if "compile" in vector:
@@ -126,15 +125,7 @@ def test_another_evaluator_agrees(expression: oracle.Expression, properties: dic
 @pytest.mark.parametrize(
     ("text", "means"),
     [
-        ("a = 1 or b = 2 and c = 3", "((a == 1) || ((b == 2) && (c == 3)))"),
-        ("a = b > c", "(a == (b > c))"),
-        ("NOT a = 1", "((NOT a) == 1)"),
-        ("NOT (a = 1)", "(NOT (a == 1))"),
-        ("a + 1 = 2", "a"),
-        ("a = 1 xyz ;", "(a == 1)"),
-        ("a = 1) ;", "(a == 1)"),
         ("a = 1 -- without an end, so two minus signs", "(a == 1)"),
-        ("a -- a comment\n = 1", "(a == 1)"),
         ("a /* * / ** */ = /**/ 1", "(a == 1)"),
         ("a = 1e5x", "(a == 100000.0)"),
         ("a = 1e", "(a == 1)"),
@@ -142,9 +133,6 @@ def test_another_evaluator_agrees(expression: oracle.Expression, properties: dic
         ("a = 5L", "(a == 5)"),
         ("a = 1e10 or a = 1e-5", "((a == 1.0E10) || (a == 1.0E-5))"),
         ("a = +-+1", "(a == (- 1))"),
-        ("a = TrUe", "(a == TRUE)"),
-        ("a BETWEEN 1 AND 2 AND b", "(((a >= 1) && (a <= 2)) && b)"),
-        ("a NOT IN ('1')", "a NOT IN ( 1 )"),
         ("$a$ = _1", "($a$ == _1)"),
         ("a IS NULL IS NOT NULL", "(NOT ((a == NULL) == NULL))"),
     ],
@@ -156,29 +144,14 @@ def test_texts_mean_what_they_mean_to_rocketmq(text: str, means: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("a = 1 #", "Lexical error"),
         ("ıs = 1", "Lexical error"),
         ("a ıs null", "Lexical error"),
-        ("a /* ", "Encountered: <EOF>"),
         ("a = 1 / 2", 'Encountered: " " (32), after : "/"'),
-        ("a IS 5", 'Encountered " <DECIMAL_LITERAL> "5 "" at line 1, column 6.'),
-        ("a NOT 5", 'Encountered " "NOT" "NOT "" at line 1, column 3.'),
-        ("\ta = =", "line 1, column 13"),
-        ("a =\r\n\r =", "line 3, column 2"),
         ("a = 1e400", "1e400 is greater than 1.7976931348623157E308"),
         ("a = 0e5", "0e5 is less than 4.9E-324"),
         ("a = -9223372036854775808", "NumberFormatException"),
-        ("TRUE = 'x'", "'TRUE' cannot be compared with ''x''"),
-        ("a > TRUE", "Value 'TRUE' cannot be compared."),
-        ("a > NULL", "Value 'NULL' cannot be compared."),
-        ("a > (b = 1)", "Value '(b == 1)' cannot be compared."),
-        ("'a' IN ('a')", "Expected a property for In expression, got: 'a'"),
-        ("- a", "Expression will not result in a boolean value: (- a)"),
-        ("1 AND a", "Expression will not result in a boolean value: 1"),
-        ("a BETWEEN NULL AND 1", "values can not be null!"),
         ("a BETWEEN 'x' AND 1", 'NumberFormatException: For input string: "x"'),
         ("a BETWEEN 'x' AND TRUE", "ClassCastException"),
-        ("a BETWEEN 2.5 AND 1", "left value(2.5) must less than or equal to right value(1)"),
         ("a BETWEEN TRUE AND FALSE", "left value(true) must less than or equal to right value(false)"),
     ],
 )

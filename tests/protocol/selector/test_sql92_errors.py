@@ -9,30 +9,10 @@ import pytest
 
 from rocketpy.protocol.selector.sql92 import compile_sql92
 from rocketpy.protocol.selector.sql92_errors import (
-    DEPTH_MAX,
-    SIZE_MAX,
     TOKENS_MAX,
     EvaluationError,
     SelectorError,
 )
-
-
-def of_size(size: int) -> str:
-    return "a = 1".ljust(size)
-
-
-def of_depth(depth: int) -> str:
-    """So many NOTs, one within the other, around a name."""
-    return "NOT " * (depth - 1) + "a IS NULL"
-
-
-@pytest.mark.parametrize("size", [SIZE_MAX, SIZE_MAX + 1])
-def test_a_selector_may_be_so_long(size: int) -> None:
-    if size <= SIZE_MAX:
-        compile_sql92(of_size(size))
-    else:
-        with pytest.raises(SelectorError, match=str(SIZE_MAX)):
-            compile_sql92(of_size(size))
 
 
 def test_a_selector_may_have_so_many_parts() -> None:
@@ -41,12 +21,6 @@ def test_a_selector_may_have_so_many_parts() -> None:
     compile_sql92(" OR ".join(["a=1"] * count))
     with pytest.raises(SelectorError, match=str(TOKENS_MAX)):
         compile_sql92(" OR ".join(["a=1"] * (count + 1)))
-
-
-def test_a_selector_may_be_so_deep() -> None:
-    with pytest.raises(SelectorError, match=str(DEPTH_MAX)):
-        compile_sql92(of_depth(DEPTH_MAX + 10))
-    compile_sql92(of_depth(DEPTH_MAX - 10))
 
 
 def test_a_selector_that_is_none_is_a_wrong_value_and_one_that_fits_no_message_is_not() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.protocol.selector.sql92_errors import SIZE_MAX, SelectorError
-from rocketpy.protocol.selector.sql92_grammar import check_size, parse
+from rocketpy.protocol.selector.sql92_errors import SelectorError
+from rocketpy.protocol.selector.sql92_grammar import parse
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,3 @@ def test_an_error_quotes_control_characters_as_java_does() -> None:
     with pytest.raises(SelectorError) as caught:
         parse("a IS 'q\t\u00e9\0'")
     assert r"\'q\t\u00e9\'" in str(caught.value), "and leaves a NUL out"
-
-
-def test_a_text_may_be_so_long() -> None:
-    check_size("x" * SIZE_MAX)
-    with pytest.raises(SelectorError, match=f"expected at most {SIZE_MAX} characters of SQL, found {SIZE_MAX + 1}"):
-        check_size("x" * (SIZE_MAX + 1))

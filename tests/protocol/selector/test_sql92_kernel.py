@@ -15,7 +15,7 @@ from rocketpy.protocol.selector.sql92_grammar import parse
 from rocketpy.protocol.selector.sql92_kernel import kernel_judge, kernel_selector
 from rocketpy.protocol.stored_message import RECORD_HEADS, decode_record_properties
 from tests.protocol.selector import sql92_oracle as oracle
-from tests.protocol.selector.test_sql92 import LEAVES, PROPERTIES, TEXTS, VECTORS, grown
+from tests.protocol.selector.test_sql92 import LEAVES, PROPERTIES, TEXTS, VERDICTS, grown
 
 UNIT = struct.Struct(">qiq")
 USUAL = "WAIT = 'true' AND (price IS NULL OR price BETWEEN 10 AND 20)"
@@ -72,7 +72,7 @@ def test_what_the_kernel_decides_the_closures_decide(
     assert_agreement(text, [record_of(each.encode("utf-8", "replace")) for each in texts])
 
 
-@pytest.mark.parametrize("text", [str(each["expression"]) for each in VECTORS if "compile" not in each])
+@pytest.mark.parametrize("text", [str(each["expression"]) for each in VERDICTS if "compile" not in each])
 def test_java_s_selectors_are_decided_as_by_closures(text: str) -> None:
     texts = [b"", b"a\x011", b"a\x01x\x02b\x012", b"a\x01-1\x02b\x01true", b"a\x011.5", b"a\x01tag1\x02b\x01abc"]
     assert_agreement(text, [record_of(each) for each in texts])
@@ -111,6 +111,7 @@ def test_usual_selectors_are_evaluated_by_the_kernel(text: str, texts: list[byte
 
 
 def test_the_kernel_decides_what_is_usual() -> None:
+    assert assert_agreement("NOT NULL", [record_of(b"")]) == bytes((0,))
     texts = [b"WAIT\x01true", b"WAIT\x01true\x02price\x0110", b"WAIT\x01true\x02price\x019", b"", b"WAIT\x01false"]
     assert assert_agreement(USUAL, [record_of(each) for each in texts]) == bytes((1, 1, 0, 0, 0))
 

@@ -13,34 +13,6 @@ ONE, TWO, TEXT = tree.integer("1"), tree.integer("2"), tree.string("'it''s'")
 A_IS_ONE = tree.equal(A, ONE)
 
 
-@pytest.mark.parametrize(
-    ("node", "text"),
-    [
-        (TRUE, "TRUE"),
-        (FALSE, "FALSE"),
-        (NULL, "NULL"),
-        (ONE, "1"),
-        (tree.double("1.5"), "1.5"),
-        (TEXT, "'it''s'"),
-        (A, "a"),
-        (tree.negate(A), "(- a)"),
-        (A_IS_ONE, "(a == 1)"),
-        (tree.not_equal(A, ONE), "(NOT (a == 1))"),
-        (tree.order(">=", A, TWO), "(a >= 2)"),
-        (tree.is_null(A), "(a == NULL)"),
-        (tree.is_not_null(A), "(NOT (a == NULL))"),
-        (tree.between(A, ONE, TWO), "((a >= 1) && (a <= 2))"),
-        (tree.not_between(A, ONE, TWO), "((a < 1) || (a > 2))"),
-        (tree.membership(A, ["'x'", "'it''s'"], is_negated=False), "a IN ( x, it's )"),
-        (tree.membership(A, ["'x'"], is_negated=True), "a NOT IN ( x )"),
-        (tree.invert(A), "(NOT a)"),
-        (tree.logic("&&", [A, A_IS_ONE, B]), "((a && (a == 1)) && b)"),
-    ],
-)
-def test_a_part_reads_as_java_s(node: Node, text: str) -> None:
-    assert str(node) == text
-
-
 def test_the_text_of_a_literal_has_its_quotes_once() -> None:
     assert TEXT.value == "it's"
     assert tree.string("''''").value == "'"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import attrs
 import pytest
 from hypothesis import given
@@ -19,8 +16,7 @@ from rocketpy.protocol.selector.tag import (
     has_tag,
     parse_tag_expression,
 )
-
-VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text())
+from tests.recorded import VECTORS
 
 
 @pytest.mark.parametrize("vector", VECTORS["subscription"], ids=lambda vector: repr(vector["sub"]))

@@ -22,14 +22,12 @@ from rocketpy.protocol.frame import encode_frame
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsServerConfig
 from rocketpy.remoting.limits.refusal_log import RefusalLog
-from rocketpy.remoting.network import SocketNetwork
-from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls import acceptor as tls_acceptor
 from rocketpy.remoting.tls.acceptor import TlsAcceptor
 from rocketpy.remoting.tls.contexts import ServerTls
 from tests.patience import until, until_blocked
 from tests.remoting.certificate_files import client_config, crt, key, server_config
-from tests.remoting.conftest import DEFER, ECHO, Program, Running
+from tests.remoting.conftest import DEFER, ECHO, Program, Running, bound_server
 from tests.remoting.test_server import Peer, ask, connect
 
 WITH_TLS = NettyClientConfig(use_tls=True)
@@ -48,22 +46,13 @@ def server_tls(tls_config: TlsServerConfig) -> ServerTls:
 @pytest.fixture
 async def running(use_hub: bool, server_config: NettyServerConfig, server_tls: ServerTls) -> AsyncIterator[Running]:
     program = Program()
-    server = RemotingServer(
-        listeners=await SocketNetwork().listen("127.0.0.1", 0),
-        dispatcher=program.dispatcher,
-        config=server_config,
-        on_close=program.on_close,
-        tls=server_tls,
-        use_hub=use_hub,
+    server = await bound_server(
+        program.dispatcher, config=server_config, on_close=program.on_close, tls=server_tls, use_hub=use_hub
     )
     async with trio.open_nursery() as nursery:
-        await nursery.start(_run, server)
+        await nursery.start(server.run)
         yield Running(program, server, f"127.0.0.1:{server.port}")
         nursery.cancel_scope.cancel()
-
-
-async def _run(server: RemotingServer, *, task_status: trio.TaskStatus[None]) -> None:
-    await server.run(task_status=task_status)
 
 
 async def echo(running: Running, config: NettyClientConfig, tls: TlsClientConfig | None = None) -> bytes | None:
@@ -325,16 +314,9 @@ def test_garbage_after_the_first_byte_ends_only_its_own_connection(
 ) -> None:
     async def attack() -> None:
         program = Program()
-        listeners = await SocketNetwork().listen("127.0.0.1", 0)
-        server = RemotingServer(
-            listeners=listeners,
-            dispatcher=program.dispatcher,
-            config=NettyServerConfig(),
-            tls=ServerTls(server_config()),
-            use_hub=use_hub,
-        )
+        server = await bound_server(program.dispatcher, tls=ServerTls(server_config()), use_hub=use_hub)
         async with trio.open_nursery() as nursery:
-            await nursery.start(_run, server)
+            await nursery.start(server.run)
             running = Running(program, server, f"127.0.0.1:{server.port}")
             peer = await connect(running)
             pieces = b"\x16" + garbage

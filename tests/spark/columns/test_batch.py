@@ -11,19 +11,17 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 
 import pyarrow as pa
 
-from rocketpy.errors import StoreError
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import encode_message
 from rocketpy.spark.columns import batch
 from rocketpy.spark.columns.batch import record_batch, record_batches
 from rocketpy.spark.columns.bodies import BadBodies
 from rocketpy.spark.columns.records import RecordBlock, find_records
-from rocketpy.spark.filters import EVERYTHING, MessageFilter, Range
+from rocketpy.spark.filters import EVERYTHING, MessageFilter
 from rocketpy.spark.schema import COLUMNS, projection, spark_schema
 from tests.spark.columns.oracle import rows_of
 from tests.store.golden_store import unpack_store
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 NAMES = [column.name for column in COLUMNS]
 STORES = ["store-clean", "store-crash", "store-torn", "store-ipv6", "store-ext", "store-multi"]
 
@@ -120,12 +118,6 @@ def test_every_field_arrives_under_its_name() -> None:
     }
 
 
-def test_what_a_message_does_not_have_is_null() -> None:
-    [row] = record_batch(block_of(message(properties={})), projection(spark_schema())).to_pylist()
-    assert [row[name] for name in ("unique_key", "keys", "tags", "broker_name")] == [None] * 4
-    assert row["properties"] == []
-
-
 @pytest.mark.parametrize("timestamp_ms", [-1, 253_402_300_800_000, 2**63 - 1, -(2**63)])
 def test_a_time_of_birth_that_no_calendar_has_is_null(timestamp_ms: int) -> None:
     """A producer writes what it likes there; it must not make the rest unreadable."""
@@ -140,41 +132,6 @@ def test_each_column_can_be_read_alone(name: str) -> None:
 
 def test_no_record_gives_an_empty_batch_of_the_same_schema() -> None:
     assert_same(find_records(b"").block, NAMES)
-
-
-@pytest.mark.parametrize(
-    ("wants", "count"),
-    [
-        (MessageFilter(topics=frozenset({"T", "V"})), 2),
-        (MessageFilter(topics=frozenset()), 0),
-        (MessageFilter(queue_ids=frozenset({1})), 1),
-        (MessageFilter(tags=frozenset({"B"})), 1),
-        (MessageFilter(keys=frozenset({"k9"})), 1),
-        (MessageFilter(keys=frozenset({"U1"})), 2),
-        (MessageFilter(store_timestamps_ms=Range(2000, 3000)), 1),
-        (MessageFilter(born_timestamps_ms=Range(end=10**15)), 2),
-        (MessageFilter(queue_offsets=Range(8)), 1),
-        (MessageFilter(physical_offsets=Range(0, 1)), 1),
-        (MessageFilter(topics=frozenset({"T"}), queue_offsets=Range(8)), 0),
-    ],
-)
-def test_only_wanted_messages_are_rows(wants: MessageFilter, count: int) -> None:
-    block = block_of(
-        message(0, store_timestamp=1000, queue_id=1),
-        message(200, topic="U", properties={"TAGS": "B", "KEYS": "k8 k9"}, store_timestamp=2000, queue_offset=8),
-        message(400, properties={"UNIQ_KEY": "U1"}, born_timestamp=2**60, store_timestamp=3000),
-    )
-    assert record_batch(block, projection(spark_schema()), wants=wants).num_rows == count
-    assert_same(block, NAMES, wants)
-
-
-def test_a_body_that_does_not_decompress_is_an_error_with_file_position_and_a_way_out() -> None:
-    block = block_of(message(1024), message(2048, zlib.compress(b"x" * 100)[:8], sys_flag=1))
-    with pytest.raises(StoreError, match="decompress=false") as caught:
-        record_batch(block, projection(spark_schema()))
-    assert (caught.value.path, caught.value.position) == ("/store/commitlog/00000000000000000512", 1536)
-    assert record_batch(block, projection(spark_schema()), decompress=False).num_rows == 2
-    assert record_batch(block, projection(spark_schema(["topic", "queue_id"]))).num_rows == 2
 
 
 @pytest.mark.parametrize(("bad_bodies", "numbers"), [(BadBodies.KEEP, [0, 1, 2, 3]), (BadBodies.DROP, [1])])

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 from rocketpy.errors import StoreError
 from rocketpy.protocol.stored_message import MESSAGE_MAGIC_CODE
 from rocketpy.spark.files.byte_ranges import PIECE_SIZE, ByteRange, RangeReader
-from rocketpy.spark.files.log_files import CommitLogFile, FileGoneError, list_log_files
+from rocketpy.spark.files.log_files import CommitLogFile, list_log_files
 from rocketpy.spark.files.problems import Problem, ReadMode, raise_problem
 from rocketpy.spark.files.queue_units import KnownRecords, list_queues
 from tests.spark.files.built_store import FILE_SIZE, BuiltStore, Spec, build_store, record
@@ -83,45 +83,6 @@ def test_a_record_that_claims_more_than_there_can_be_is_not_read(
         list(RangeReader(report=raise_problem, next_record=no_record).read(part))
 
 
-def test_a_range_yields_what_begins_in_it(tmp_path: Path) -> None:
-    store = build_store(tmp_path / "store", SPECS)
-    part = whole(store)
-    for at in range(1, 6):
-        cut = store.offsets[at]
-        first, second = attrs.evolve(part, end=cut), attrs.evolve(part, start=cut)
-        assert offsets(reader(store), first) == store.offsets[:at]
-        assert offsets(reader(store), first, second) == offsets(reader(store), part)
-
-
-def test_damage_is_an_error_with_file_and_position(tmp_path: Path) -> None:
-    store = build_store(tmp_path / "store", SPECS)
-    store.spoil(store.offsets[2] + HEAD + 30, b"\xff")
-    with pytest.raises(StoreError, match=r"damaged: .*CRC.*mode=permissive") as caught:
-        offsets(reader(store), whole(store))
-    assert (caught.value.path, caught.value.position) == (str(store.log_file(0)), store.offsets[2])
-
-
-@pytest.mark.parametrize("mode", [ReadMode.PERMISSIVE, ReadMode.DROP_MALFORMED])
-def test_a_record_with_a_damaged_body_is_a_row_of_permissive_only(mode: ReadMode, tmp_path: Path) -> None:
-    store = build_store(tmp_path / "store", SPECS)
-    store.spoil(store.offsets[2] + 112, b"\xff")
-    problems: list[Problem] = []
-    found = offsets(reader(store, report=problems.append, mode=mode), whole(store, 0), whole(store, 1))
-    expected = list(store.offsets)
-    if mode is ReadMode.DROP_MALFORMED:
-        expected.remove(store.offsets[2])
-    assert found == expected
-    [problem] = problems
-    assert (problem.position, problem.size) == (store.offsets[2], len(store.records[2][1]))
-    assert "CRC" in problem.what
-
-
-def test_without_crc_a_damaged_body_is_not_noticed(tmp_path: Path) -> None:
-    store = build_store(tmp_path / "store", SPECS)
-    store.spoil(store.offsets[2] + 112, b"\xff")
-    assert offsets(reader(store, check_crc=False), whole(store, 0), whole(store, 1)) == store.offsets
-
-
 @pytest.mark.parametrize("position", [0, 1, 2, 3, 4, 7, 30, 39, HEAD - 4, HEAD - 1])
 @pytest.mark.parametrize("uses_queues", [True, False])
 def test_a_damaged_head_costs_one_record_where_something_knows_the_next(
@@ -150,14 +111,6 @@ def test_a_decoy_in_a_body_is_not_read_after_damage(tmp_path: Path) -> None:
     permissive = reader(store, report=lambda problem: None, mode=ReadMode.PERMISSIVE)
     assert offsets(permissive, whole(store)) == [store.offsets[0], store.offsets[2]]
     assert offsets(attrs.evolve(permissive, next_record=no_record), whole(store)) == [store.offsets[0]]
-
-
-def test_zeros_in_the_middle_of_a_file_are_damage(tmp_path: Path) -> None:
-    store = build_store(tmp_path / "store", SPECS)
-    store.spoil(store.offsets[1], bytes(len(store.records[1][1])))
-    with pytest.raises(StoreError, match="damaged") as caught:
-        offsets(reader(store), whole(store))
-    assert caught.value.position == store.offsets[1]
 
 
 def test_a_whole_file_of_damage_is_not_read_over_and_over(tmp_path: Path) -> None:
@@ -194,14 +147,6 @@ def test_a_file_that_ends_in_a_record_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="expected a record that ends in the file") as caught:
         offsets(reader(store), whole(store))
     assert caught.value.position == last
-
-
-def test_a_file_that_is_cleaned_away_says_so(tmp_path: Path) -> None:
-    store = build_store(tmp_path / "store", SPECS)
-    part = whole(store)
-    os.unlink(part.file.path)
-    with pytest.raises(FileGoneError, match=f"deleted after the read was planned .*{part.file.path}"):
-        offsets(reader(store), part)
 
 
 def test_a_file_that_is_cleaned_away_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> None:

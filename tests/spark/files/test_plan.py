@@ -287,39 +287,25 @@ def test_a_walk_says_where_and_why_it_stopped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_written", [True, False])
-def test_a_record_that_a_broker_is_writing_is_no_damage(is_written: bool, tmp_path: Path) -> None:
-    """Its begin is seen before its end. One that is not written any further is torn."""
+@pytest.mark.parametrize("is_blank", [True, False], ids=["a file that it closes", "a record"])
+def test_what_a_broker_is_writing_is_no_damage(is_blank: bool, is_written: bool, tmp_path: Path) -> None:
+    """Its begin is seen before its end. What is not written any further is torn."""
     store = build_store(tmp_path / "store", [Spec()] * 3, with_queues=False)
     offset, content = store.records[-1]
-    store.spoil(offset, content[:100].ljust(len(content), b"\0"))
+    if is_blank:
+        offset += len(content)
+        content = struct.pack(">ii", FILE_SIZE - offset, BLANK_MAGIC_CODE)
+    seen = len(content) // 2
+    store.spoil(offset, content[:seen].ljust(len(content), b"\0"))
     tail = make_plan(store, uses_queues=False).tail
     assert tail is not None
+    assert tail.position == offset
     looks: list[float] = []
 
     def sleep(seconds: float) -> None:
         looks.append(seconds)
         if is_written and len(looks) == 2:
-            store.spoil(offset + 100, content[100:])
+            store.spoil(offset, content)
 
     assert is_being_written(tail, sleep) == is_written
     assert len(looks) == (2 if is_written else LOOKS_AT_TAIL)
-
-
-@pytest.mark.parametrize("is_written", [True, False])
-def test_a_file_that_a_broker_is_closing_is_no_damage(is_written: bool, tmp_path: Path) -> None:
-    store = build_store(tmp_path / "store", [Spec()] * 3, with_queues=False)
-    offset, content = store.records[-1]
-    end = offset + len(content)
-    blank = struct.pack(">ii", FILE_SIZE - end, BLANK_MAGIC_CODE)
-    store.spoil(end, blank[:4])
-    tail = make_plan(store, uses_queues=False).tail
-    assert tail is not None
-    assert tail.position == end
-    looks: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        looks.append(seconds)
-        if is_written and len(looks) == 2:
-            store.spoil(end, blank)
-
-    assert is_being_written(tail, sleep) == is_written

@@ -25,6 +25,7 @@ from rocketpy.spark.files.settings import BROKER_TOPICS
 from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import parse
 from rocketpy.spark.schema import SPARK_SCHEMA, spark_schema
+from rocketpy.store.layout import UNIT, UNIT_SIZE
 from tests.patience import PATIENCE_SECONDS
 from tests.spark.files.built_store import BuiltStore, Spec, build_store
 from tests.store.golden_store import unpack_store
@@ -109,11 +110,6 @@ def test_topics_of_the_broker_itself_are_read_where_they_are_asked_for(tmp_path:
     assert len(named) == sum(record["topic"] == "SCHEDULE_TOPIC_XXXX" for record in records)
 
 
-def test_a_java_store_is_cut_into_the_partitions_asked_for(tmp_path: Path) -> None:
-    path, _ = golden_store("store-clean", tmp_path)
-    assert len(open_reader(path, minPartitions="40").partitions()) >= 40
-
-
 def test_a_user_s_schema_chooses_columns_and_their_order(store: BuiltStore) -> None:
     found = rows(open_reader(store.root, spark_schema(["queue_offset", "topic", "_file", "_offset"])))
     assert list(found[0]) == ["queue_offset", "topic", "_file", "_offset"]
@@ -156,6 +152,17 @@ def test_a_rare_topic_is_read_through_its_queue_and_a_common_one_is_not(tmp_path
         type(each.value) for each in open_reader(store.root, topic="rare", readUnits="never").partitions()
     }
     assert len(rows(open_reader(store.root, topic="rare,nowhere", readUnits="always"))) == 10
+
+
+def test_a_unit_that_leads_to_a_record_of_another_queue_gives_no_row(tmp_path: Path) -> None:
+    store = build_store(tmp_path / "store", [Spec(queue_id=number % 2) for number in range(20)])
+    path = store.root / "consumequeue" / "T" / "0" / f"{0:020d}"
+    units = bytearray(path.read_bytes())
+    offset, content = store.records[5]  # of queue 1; the unit was that of record 4
+    units[2 * UNIT_SIZE : 3 * UNIT_SIZE] = UNIT.pack(offset, len(content), 0)
+    path.write_bytes(units)
+    found = offsets(rows(open_reader(store.root, topic="T", readUnits="always")))
+    assert sorted(found) == [each for number, each in enumerate(store.offsets) if number != 4]  # type: ignore[type-var]
 
 
 def test_records_that_no_queue_knows_yet_are_read_from_the_log(tmp_path: Path) -> None:
@@ -239,43 +246,31 @@ def test_missing_files_follow_the_mode(store: BuiltStore) -> None:
     assert (3000, "1096 bytes are missing before the next file") in sizes
 
 
-def test_what_arrives_after_the_plan_is_not_part_of_the_read(store: BuiltStore) -> None:
-    reader = open_reader(store.root)
+@pytest.mark.parametrize("allowed", [True, False])
+@pytest.mark.parametrize("options", [{}, {"topic": "U", "readUnits": "always"}], ids=["the log", "a queue"])
+def test_a_file_that_is_cleaned_away_is_an_error_unless_losses_are_allowed(
+    store: BuiltStore, options: dict[str, str], allowed: bool
+) -> None:
+    reader = open_reader(store.root, failOnDataLoss=str(not allowed), **options)
     planned = reader.partitions()
-    (store.root / "commitlog" / f"{1 << 40:020d}").write_bytes(b"what is not there yet")
-    assert sum(batch.num_rows for each in planned for batch in reader.read(each)) == len(store.offsets)
-
-
-def test_a_log_cleaned_away_is_an_error_unless_losses_are_allowed(store: BuiltStore) -> None:
-    for allowed in ("true", "false"):
-        reader = open_reader(store.root, failOnDataLoss=allowed)
-        planned = reader.partitions()
-        os.rename(store.log_file(0), store.root / "away")
-        if allowed == "true":
-            with pytest.raises(StoreError, match=f"deleted after the read was planned .*{0:020d}"):
-                [list(reader.read(each)) for each in planned]
-        else:
-            left = sum(batch.num_rows for each in planned for batch in reader.read(each))
-            assert left == sum(offset >= 4096 for offset in store.offsets)
-        os.rename(store.root / "away", store.root / "commitlog" / f"{0:020d}")
-
-
-def test_through_units_only_what_is_gone_is_missing(store: BuiltStore) -> None:
-    for allowed in ("true", "false"):
-        reader = open_reader(store.root, topic="U", readUnits="always", failOnDataLoss=allowed)
-        planned = reader.partitions()
-        os.rename(store.log_file(0), store.root / "away")
-        if allowed == "true":
-            with pytest.raises(StoreError, match="deleted after the read was planned"):
-                [list(reader.read(each)) for each in planned]
-        else:
-            left = sum(batch.num_rows for each in planned for batch in reader.read(each))
-            assert left == sum(offset >= 4096 for offset in store.offsets[1::2]) > 0
-        os.rename(store.root / "away", store.root / "commitlog" / f"{0:020d}")
+    store.log_file(0).unlink()
+    if not allowed:
+        with pytest.raises(StoreError, match="deleted after the read was planned"):
+            [list(reader.read(each)) for each in planned]
+        return
+    own = store.offsets[1::2] if options else store.offsets
+    left = sum(batch.num_rows for each in planned for batch in reader.read(each))
+    assert left == sum(offset >= 4096 for offset in own) > 0
 
 
 def test_the_partition_that_spark_makes_of_an_empty_plan_holds_nothing(store: BuiltStore) -> None:
     assert list(open_reader(store.root).read(InputPartition(None))) == []
+
+
+def claim_compression(store: BuiltStore, number: int) -> None:
+    """Let a record say that its body is compressed."""
+    offset, content = store.records[number]
+    store.spoil(offset + 39, bytes([content[39] | 1]))
 
 
 def test_a_body_that_does_not_decompress_follows_the_mode(tmp_path: Path) -> None:
@@ -283,10 +278,7 @@ def test_a_body_that_does_not_decompress_follows_the_mode(tmp_path: Path) -> Non
     store = build_store(tmp_path / "store", [Spec()] * 5)
     bad = (1, 3)
     for number in bad:
-        offset, content = store.records[number]
-        flagged = bytearray(content)
-        flagged[39] |= 1
-        store.spoil(offset, bytes(flagged))
+        claim_compression(store, number)
     words = rf"decompress=false .*\({store.log_file(0)} at {store.offsets[1]}\)"
     with pytest.raises(StoreError, match=words):
         rows(open_reader(store.root))
@@ -308,11 +300,8 @@ def test_a_body_that_does_not_decompress_follows_the_mode(tmp_path: Path) -> Non
 def test_a_damaged_body_that_is_compressed_is_a_row_of_permissive_as_it_is_stored(tmp_path: Path) -> None:
     """Its checksum is wrong, and it does not decompress: one problem."""
     store = build_store(tmp_path / "store", [Spec()] * 3)
-    offset, content = store.records[1]
-    flagged = bytearray(content)
-    flagged[39] |= 1
-    flagged[HEAD] ^= 0xFF
-    store.spoil(offset, bytes(flagged))
+    claim_compression(store, 1)
+    store.spoil(store.offsets[1] + HEAD, b"\x87")
     permissive = rows(open_reader(store.root, mode="permissive"))
     assert [row["body"] for row in permissive] == [b"x" * 20, b"\x87" + b"x" * 19, b"x" * 20]
     assert len(rows(open_reader(store.root, mode="dropMalformed"))) == 2

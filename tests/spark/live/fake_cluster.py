@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import socketserver
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,19 +34,30 @@ Answer = Callable[[RemotingCommand], "RemotingCommand | bytes | None"]
 
 
 @contextmanager
-def served(answer: Answer) -> Iterator[str]:
+def served(answer: Answer, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """Serve on loopback, each connection in a thread; ``None`` closes a connection. Yields the address."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
+            if tls is None:
+                self.serve(self.request)
+                return
+            try:
+                connection = tls.wrap_socket(self.request, server_side=True)
+            except OSError:  # the client does not trust this server
+                return
+            with connection:
+                self.serve(connection)
+
+        def serve(self, connection: socket.socket) -> None:
             reader = FrameReader()
-            while received := self.request.recv(65536):
+            while received := connection.recv(65536):
                 reader.receive(received)
                 while (frame := reader.next_frame()) is not None:
                     reply = answer(decode_command(*frame))
                     if reply is None:
                         return
-                    self.request.sendall(reply if isinstance(reply, bytes) else encode_frame(reply))
+                    connection.sendall(reply if isinstance(reply, bytes) else encode_frame(reply))
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True

@@ -112,15 +112,6 @@ def test_a_slave_is_not_told_what_a_master_is_to_know(world: World) -> None:
         cluster.ask_master(replicas, [])
 
 
-def test_an_unreachable_broker_is_named_with_who_advertises_it(world: World) -> None:
-    world.name_server.addresses = {0: "127.0.0.1:1"}
-    cluster = world.cluster()
-    with pytest.raises(
-        RemotingConnectError, match=f"127.0.0.1:1 .*broker b that nameserver {world.name_server_address}"
-    ):
-        cluster.bounds(cluster.queues("T"))
-
-
 def test_a_connection_that_failed_is_not_used_again(world: World) -> None:
     asked: list[int] = []
 

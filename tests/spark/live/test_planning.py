@@ -63,12 +63,6 @@ def test_everything_of_a_topic(world: World) -> None:
     assert world.plan() == [("T", 0, 0, 10), ("T", 1, 0, 4)]
 
 
-def test_topics_by_pattern(world: World) -> None:
-    found = settings_of(parse({"nameServer": world.broker.name_server, "subscribePattern": "[A-Z]"}, Mode.LIVE))
-    with Cluster(found.pull.access) as cluster:
-        assert {part.span.queue.topic for part in plan_parts(cluster, found)} == {"T", "U"}
-
-
 def test_parts_are_cut_by_size(world: World) -> None:
     assert world.plan(minPartitions="7") == [
         *[("T", 0, at, at + 2) for at in range(0, 10, 2)],
@@ -76,13 +70,6 @@ def test_parts_are_cut_by_size(world: World) -> None:
         ("T", 1, 2, 4),
     ]
     assert world.plan(maxRecordsPerPartition="5") == [("T", 0, 0, 5), ("T", 0, 5, 10), ("T", 1, 0, 4)]
-
-
-def test_offsets_of_each_queue(world: World) -> None:
-    assert world.plan(
-        startingOffsets='{"T": {"broker-a": {"0": 3, "1": -2, "2": -2}}}',
-        endingOffsets='{"T": {"broker-a": {"0": 8, "1": -1, "2": -1}}}',
-    ) == [("T", 0, 3, 8), ("T", 1, 0, 4)]
 
 
 def test_times_are_exact(world: World) -> None:

@@ -6,13 +6,15 @@ import pickle
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import count
+from typing import Any
 
 import attrs
 import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, InputPartition, StringContains
+from pyspark.sql.types import StructType
 
 from rocketpy.client import Message, MessageQueue, blocking
 from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError
@@ -55,13 +57,29 @@ def broker() -> Iterator[BrokerInThread]:
         yield broker
 
 
-def read(broker: BrokerInThread, schema: object = SPARK_SCHEMA, **options: str) -> list[dict[str, object]]:
+def reader_of(broker: BrokerInThread, schema: StructType = SPARK_SCHEMA, **options: str) -> LiveReader:
+    return LiveReader(
+        settings_of(parse({"nameServer": broker.name_server, "topic": "T", **options}, Mode.LIVE)), schema
+    )
+
+
+def read(broker: BrokerInThread, **options: str) -> list[dict[str, object]]:
     """Return what a query would get, through the processes that it would go through."""
-    values = parse({"nameServer": broker.name_server, "topic": "T", **options}, Mode.LIVE)
-    reader = LiveReader(settings_of(values), schema)  # type: ignore[arg-type]
+    reader = reader_of(broker, **options)
     travelled = pickle.loads(pickle.dumps(reader))
     partitions = pickle.loads(pickle.dumps(list(reader.partitions())))
     return [row for each in partitions for batch in travelled.read(each) for row in batch.to_pylist()]
+
+
+@contextmanager
+def broker_with(bodies: list[bytes], **settings: object) -> Iterator[BrokerInThread]:
+    """A broker with these messages in the one queue of topic T."""
+    with open_broker_in_thread(BrokerOptions(settings=settings)) as broker:
+        broker.topic("T", 1)
+        with blocking.open_producer(broker.name_server) as producer:
+            for body in bodies:
+                producer.send(Message("T", body))
+        yield broker
 
 
 def numbers(rows: list[dict[str, object]]) -> list[int]:
@@ -87,12 +105,6 @@ def test_however_it_is_cut_and_pulled(broker: BrokerInThread, options: dict[str,
     assert sorted(numbers(read(broker, **options))) == list(range(80))
 
 
-def test_only_the_columns_that_are_wanted(broker: BrokerInThread) -> None:
-    rows = read(broker, spark_schema(["queue_offset", "tags"]))
-    assert len(rows) == 80
-    assert rows[0] == {"queue_offset": 0, "tags": "t0"}
-
-
 def test_tags_and_sql_are_chosen_by_the_broker(broker: BrokerInThread) -> None:
     assert sorted(numbers(read(broker, tags="t0 || t2"))) == [n for n in range(80) if n % 3 != 1]
     assert sorted(numbers(read(broker, sql="n BETWEEN 50 AND 59"))) == list(range(50, 60))
@@ -102,7 +114,7 @@ def test_tags_and_sql_are_chosen_by_the_broker(broker: BrokerInThread) -> None:
 
 def test_filters_of_a_query_shrink_what_is_pulled(broker: BrokerInThread) -> None:
     """Without those that were taken, Spark compares nothing again: they must be decided here, exactly."""
-    reader = LiveReader(settings_of(parse({"nameServer": broker.name_server, "topic": "T"}, Mode.LIVE)), SPARK_SCHEMA)
+    reader = reader_of(broker)
     taken = [EqualTo(("queue_id",), 1), GreaterThanOrEqual(("queue_offset",), 30)]
     kept = [StringContains(("tags",), "t")]
     assert list(reader.pushFilters([*taken, *kept])) == kept
@@ -114,14 +126,8 @@ def test_filters_of_a_query_shrink_what_is_pulled(broker: BrokerInThread) -> Non
 
 
 def test_a_broker_that_is_gone_while_it_is_read_fails_with_one_sentence() -> None:
-    with open_broker_in_thread(BrokerOptions()) as broker:
-        broker.topic("T", 1)
-        with blocking.open_producer(broker.name_server) as producer:
-            for _ in range(3):
-                producer.send(Message("T", b"x"))
-        values = {"nameServer": broker.name_server, "topic": "T"}
-        reader = LiveReader(settings_of(parse(values, Mode.LIVE)), SPARK_SCHEMA)
-        impatient = LiveReader(settings_of(parse(values | {"requestTimeoutMs": "1000"}, Mode.LIVE)), SPARK_SCHEMA)
+    with broker_with([b"x"] * 3) as broker:
+        reader, impatient = reader_of(broker), reader_of(broker, requestTimeoutMs="1000")
         [partition] = reader.partitions()
         broker.crash()
         with pytest.raises(
@@ -137,20 +143,14 @@ def test_a_broker_that_is_gone_while_it_is_read_fails_with_one_sentence() -> Non
 def test_a_broker_that_restarts_in_the_middle_of_a_part_costs_no_row_and_doubles_none() -> None:
     chance = random.Random(1)
     bodies = [chance.randbytes(60_000) for _ in range(200)]  # a few to an answer
-    with open_broker_in_thread(BrokerOptions()) as broker, ExitStack() as exits:
-        broker.topic("T", 1)
-        with blocking.open_producer(broker.name_server) as producer:
-            for body in bodies:
-                producer.send(Message("T", body))
-        reader = LiveReader(
-            settings_of(parse({"nameServer": broker.name_server, "topic": "T"}, Mode.LIVE)), NARROW_ROWS
-        )
+    with broker_with(bodies) as broker, ThreadPoolExecutor() as threads:
+        reader = reader_of(broker, NARROW_ROWS)
         [partition] = reader.partitions()
         batches = reader.read(partition)
         found = next(batches).column("body").to_pylist()
         assert 0 < len(found) < len(bodies)
         broker.crash()
-        restarting = exits.enter_context(ThreadPoolExecutor()).submit(broker.restart)
+        restarting = threads.submit(broker.restart)
         found += [body for batch in batches for body in batch.column("body").to_pylist()]
         restarting.result()
         assert found == bodies
@@ -163,19 +163,10 @@ def test_messages_that_a_broker_deletes_while_they_are_read_are_named_or_left_ou
     """One message to an answer, so that no more of them are on the way than pulls may be."""
     monkeypatch.setattr(module, "BATCH_SIZE", 1)
     chance = random.Random(1)
+    bodies = [chance.randbytes(30_000) for _ in range(60)]
     settings = {"fileReservedTime": 1, "mappedFileSizeCommitLog": 1 << 18, "cleanResourceInterval": 100}
-    with open_broker_in_thread(BrokerOptions(settings=settings)) as broker:
-        broker.topic("T", 1)
-        with blocking.open_producer(broker.name_server) as producer:
-            for _ in range(60):
-                producer.send(Message("T", chance.randbytes(30_000)))
-        given = {
-            "nameServer": broker.name_server,
-            "topic": "T",
-            "failOnDataLoss": str(not allowed),
-            "pullBatchSize": "1",
-        }
-        reader = LiveReader(settings_of(parse(given, Mode.LIVE)), NARROW_ROWS)
+    with broker_with(bodies, **settings) as broker:
+        reader = reader_of(broker, NARROW_ROWS, failOnDataLoss=str(not allowed), pullBatchSize="1")
         [partition] = reader.partitions()
         batches = reader.read(partition)
         found = next(batches).column("queue_offset").to_pylist()
@@ -199,31 +190,43 @@ def test_messages_that_a_broker_deletes_while_they_are_read_are_named_or_left_ou
 # ---- brokers that do what a test wants ------------------------------------------------------------------------------
 
 
+PATIENT, IMPATIENT = (PullSettings(access=ClusterAccess(name_servers=(), timeout_s=each)) for each in (60, 0.5))
+
+
 @attrs.define
 class Brokers:
     exits: ExitStack
 
-    def read(
+    def batches(
         self,
         *answers: Answer,
         slaves: int = 0,
         span: tuple[int, int] = (0, 10),
-        settings: PullSettings | None = None,
+        settings: PullSettings = PATIENT,
         columns: pa.Schema = NARROW,
-    ) -> list[int]:
-        """Return the queue offsets of what is read from brokers, of which the first so many are slaves."""
+    ) -> Iterator[pa.RecordBatch]:
+        """Read a part from brokers, of which the first so many are slaves."""
         addresses = tuple(self.exits.enter_context(served(answer)) for answer in answers)
-        part = QueuePart(
-            QueueSpan(MessageQueue("T", "b", 0), *span), addresses, frozenset(addresses[:slaves]), "127.0.0.1:2"
-        )
-        settings = settings or PullSettings(access=ClusterAccess(name_servers=(), timeout_s=60))
-        return [offset for batch in read_part(part, settings, columns) for offset in batch.column(0).to_pylist()]
+        queue = QueueSpan(MessageQueue("T", "b", 0), *span)
+        return read_part(QueuePart(queue, addresses, frozenset(addresses[:slaves]), "127.0.0.1:2"), settings, columns)
+
+    def read(self, *answers: Answer, **how: Any) -> list[int]:
+        """Return the queue offsets of what is read."""
+        return [offset for batch in self.batches(*answers, **how) for offset in batch.column(0).to_pylist()]
 
 
 @pytest.fixture
 def brokers() -> Iterator[Brokers]:
     with ExitStack() as exits:
         yield Brokers(exits)
+
+
+def answering(body: bytes, next_offset: int = 10) -> Answer:
+    """Answer every pull with the same records."""
+    header = PullMessageResponseHeader(
+        suggest_which_broker_id=0, next_begin_offset=next_offset, min_offset=0, max_offset=10
+    )
+    return lambda request: make_response(request, header=header, body=body)
 
 
 def dying(broker: FakeBroker, after: int) -> Answer:
@@ -273,48 +276,40 @@ def test_a_broker_that_is_away_is_tried_again_until_it_answers(brokers: Brokers)
     assert [pull.queue_offset for pull in slave.pulls].count(4) == 2, "behind what it gave, and on a new connection"
 
 
-@pytest.mark.parametrize("answers", [{4: b""}, {4: record(0, 6)}])
-def test_messages_that_a_broker_leaves_out_without_a_word_are_lost(brokers: Brokers, answers: dict[int, bytes]) -> None:
+@pytest.mark.parametrize("allowed", [True, False])
+@pytest.mark.parametrize("given", [b"", record(0, 6)], ids=["nothing", "the third"])
+def test_messages_that_a_broker_leaves_out_without_a_word_are_lost(
+    brokers: Brokers, given: bytes, allowed: bool
+) -> None:
     """Both brokers do so where the file of some units is deleted and the queue is not yet cut."""
-    settings = PullSettings(access=ClusterAccess(name_servers=(), timeout_s=60))
-    for allowed in (True, False):
-        broker = FakeBroker({0: (0, 10)}, messages_max=lambda start: 4 if start == 0 else 6)
+    broker = FakeBroker({0: (0, 10)}, messages_max=lambda start: 4 if start == 0 else 6)
+    without_three = answering(given, next_offset=7)
 
-        def answer(request: RemotingCommand, broker: FakeBroker = broker) -> RemotingCommand:
-            made = broker.answer(request)
-            last = broker.pulls[-1].queue_offset
-            if last != 4:
-                return made
-            header = PullMessageResponseHeader(
-                suggest_which_broker_id=0, next_begin_offset=7, min_offset=0, max_offset=10
-            )
-            return make_response(request, header=header, body=answers[4])
+    def answer(request: RemotingCommand) -> RemotingCommand | bytes | None:
+        made = broker.answer(request)
+        return without_three(request) if broker.pulls[-1].queue_offset == 4 else made
 
-        if allowed:
-            words = r"messages [45] to [56] of topic T broker b queue 0 are no longer there: .*failOnDataLoss=false"
-            with pytest.raises(ClientError, match=words):
-                brokers.read(answer, settings=settings)
-        else:
-            left = brokers.read(answer, settings=attrs.evolve(settings, fail_on_data_loss=False))
-            assert left == [0, 1, 2, 3, *([6] if answers[4] else []), 7, 8, 9]
+    if allowed:
+        left = brokers.read(answer, settings=attrs.evolve(PATIENT, fail_on_data_loss=False))
+        assert left == [0, 1, 2, 3, *([6] if given else []), 7, 8, 9]
+    else:
+        words = r"messages [45] to [56] of topic T broker b queue 0 are no longer there: .*failOnDataLoss=false"
+        with pytest.raises(ClientError, match=words):
+            brokers.read(answer)
 
 
 def test_a_message_that_was_not_asked_for_is_named(brokers: Brokers) -> None:
-    header = PullMessageResponseHeader(suggest_which_broker_id=0, next_begin_offset=10, min_offset=0, max_offset=10)
     with pytest.raises(RemoteProtocolError, match="queue 0 offset 1 with the message at offset 0"):
-        brokers.read(lambda request: make_response(request, header=header, body=record(0, 0) * 2))
+        brokers.read(answering(record(0, 0) * 2))
 
-
-IMPATIENT = PullSettings(access=ClusterAccess(name_servers=(), timeout_s=0.5))
 
 TORN = record(0, 0).replace(b"0/0", b"0/1")  # the CRC is of the body
 
 
 @pytest.mark.parametrize("garbage", [b"no records at all, but long enough for one" * 3, record(0, 0)[:-1], TORN])
 def test_garbage_instead_of_records_names_the_queue(brokers: Brokers, garbage: bytes) -> None:
-    header = PullMessageResponseHeader(suggest_which_broker_id=0, next_begin_offset=10, min_offset=0, max_offset=10)
     with pytest.raises(RemoteProtocolError, match="pull of topic T broker b queue 0 with bytes that are no records"):
-        brokers.read(lambda request: make_response(request, header=header, body=garbage))
+        brokers.read(answering(garbage))
 
 
 def test_messages_from_beyond_the_part_are_left_out(brokers: Brokers) -> None:
@@ -326,18 +321,13 @@ def test_messages_from_beyond_the_part_are_left_out(brokers: Brokers) -> None:
 
 def test_conditions_of_the_query_are_compared_in_each_row(brokers: Brokers) -> None:
     broker = FakeBroker({0: (0, 10)}, stored_at=lambda offset: 100 + offset)
-    access = ClusterAccess(name_servers=(), timeout_s=60)
     wants = MessageFilter(store_timestamps_ms=Range(103, 106), tags=frozenset({"odd"}))
-    assert brokers.read(broker.answer, settings=PullSettings(access=access, wants=wants)) == [3, 5]
+    assert brokers.read(broker.answer, settings=attrs.evolve(PATIENT, wants=wants)) == [3, 5]
 
 
 def test_batches_are_bounded(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BATCH_SIZE", 1)
-    broker = FakeBroker({0: (0, 10)})
-    address = brokers.exits.enter_context(served(broker.answer))
-    part = QueuePart(QueueSpan(MessageQueue("T", "b", 0), 0, 10), (address,), frozenset(), "n:1")
-    settings = PullSettings(access=ClusterAccess(name_servers=(), timeout_s=60))
-    batches = list(read_part(part, settings, ARROW_SCHEMA))
+    batches = list(brokers.batches(FakeBroker({0: (0, 10)}).answer, columns=ARROW_SCHEMA))
     assert [batch.num_rows for batch in batches] == [3, 3, 3, 1]
     assert all(batch.schema == ARROW_SCHEMA for batch in batches)
 

@@ -41,5 +41,9 @@ def test_wrong_files_are_named_with_their_option(tmp_path: Path) -> None:
             client_context(files)
 
 
+def test_a_certificate_may_have_its_key_in_a_file_of_its_own() -> None:
+    client_context(TlsFiles(cert_file=crt("client"), key_file=key("client")))
+
+
 def test_a_password_is_not_shown() -> None:
     assert "hidden" not in repr(TlsFiles(key_password="hidden"))

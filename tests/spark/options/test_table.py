@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from rocketpy.spark.options.option import Mode
+from types import ModuleType
+
+import pytest
+
+from rocketpy.spark.options import connection, files, live, reading, sink, stream, table
+from rocketpy.spark.options.option import Mode, Option
 from rocketpy.spark.options.table import OPTIONS, REPLACED, documentation, options_of
+
+
+@pytest.mark.parametrize(
+    "declarations", [connection, files, live, reading, sink, stream], ids=lambda each: each.__name__.rpartition(".")[2]
+)
+def test_each_declaration_is_part_of_the_table(declarations: ModuleType) -> None:
+    declared = [value for name, value in vars(declarations).items() if name.isupper() and isinstance(value, Option)]
+    assert set(map(id, declared)) == set(map(id, declarations.OPTIONS))
+    assert all(option in table.OPTIONS for option in declared)
 
 
 def test_in_no_mode_has_a_name_two_meanings() -> None:

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketpy.clock import ManualClock
-from rocketpy.errors import SettingsError, StartError
+from rocketpy.errors import SettingsError
 from rocketpy.spark.pipelines.archive import archive, archived_ranges, read_archive
 from rocketpy.spark.pipelines.archive_log.file_system import LocalFileSystem
 from rocketpy.spark.pipelines.archive_log.log import ArchiveLog
 from rocketpy.spark.pipelines.archive_log.ranges import OffsetRange
+from rocketpy.spark.pipelines.sources import store_messages
+from tests.spark.files.test_reader import golden_store
 from tests.spark.pipelines.messages import frame, message, places
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def test_an_archive_reads_back_as_what_was_archived(spark: SparkSession, tmp_path: Path) -> None:
@@ -37,6 +34,16 @@ def test_an_archive_reads_back_as_what_was_archived(spark: SparkSession, tmp_pat
     assert read.dtypes == messages.dtypes
     order = ["topic", "queue_id", "queue_offset"]
     assert read.orderBy(order).collect() == messages.orderBy(order).collect()
+
+
+def test_a_store_that_java_wrote_is_equal_in_its_archive(spark: SparkSession, tmp_path: Path) -> None:
+    store, records = golden_store("store-clean", tmp_path)
+    files = store_messages(spark, str(store), "b", sorted({str(record["topic"]) for record in records}))
+    summary = archive(files, str(tmp_path / "archive"))
+    assert summary.written == summary.read == len(records)
+    order = ["topic", "queue_id", "queue_offset"]
+    archived = read_archive(spark, str(tmp_path / "archive"))
+    assert archived.orderBy(order).collect() == files.orderBy(order).collect()
 
 
 def test_files_lie_by_topic_and_by_the_day_of_the_store_in_utc(spark: SparkSession, tmp_path: Path) -> None:
@@ -96,23 +103,6 @@ def test_topics_can_be_chosen_when_an_archive_is_read(spark: SparkSession, tmp_p
     assert places(read_archive(spark, root, topics=["U", "V"])) == [("U", 0, 0)]
 
 
-def test_an_archive_reads_as_it_was_after_a_run_and_at_a_time(spark: SparkSession, tmp_path: Path) -> None:
-    root = str(tmp_path / "archive")
-    clock = ManualClock()
-    begun = datetime.fromtimestamp(clock.timestamp_ms() / 1000, UTC)
-    archive(frame(spark, [message("T", 0, offset) for offset in range(2)]), root, clock=clock)
-    clock.advance_ms(3_600_000)
-    archive(frame(spark, [message("T", 0, offset) for offset in range(5)]), root, clock=clock)
-    early, late = ([("T", 0, offset) for offset in range(end)] for end in (2, 5))
-    assert places(read_archive(spark, root, as_of=1)) == early
-    assert places(read_archive(spark, root, as_of=begun + timedelta(minutes=59))) == early
-    assert places(read_archive(spark, root, as_of=2)) == places(read_archive(spark, root)) == late
-    before = read_archive(spark, root, as_of=begun - timedelta(minutes=1))
-    assert (before.count(), before.columns) == (0, read_archive(spark, root).columns)
-    with pytest.raises(SettingsError, match="which has 1 to 2, found 3"):
-        read_archive(spark, root, as_of=3)
-
-
 def test_the_number_of_files_can_be_bounded(spark: SparkSession, tmp_path: Path) -> None:
     messages = frame(spark, [message("T", queue, 0) for queue in range(4)]).repartition(4, "queue_id")
     many = archive(messages, str(tmp_path / "many")).details["files"]
@@ -135,14 +125,6 @@ def test_a_record_says_when_by_the_clock_of_the_driver(spark: SparkSession, tmp_
     assert summary.seconds == 0
     (record,) = ArchiveLog(root, files=LocalFileSystem()).records()
     assert (record.run, record.time, record.row_count) == (1, "2023-11-14T22:13:20+00:00", 1)
-
-
-def test_a_second_run_at_the_same_time_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    root = str(tmp_path / "archive")
-    log = ArchiveLog(root, files=LocalFileSystem())
-    with log.opened_for_writing(), pytest.raises(StartError, match="another run is writing this archive"):
-        archive(frame(spark, [message("T", 0, 0)]), root)
-    assert archive(frame(spark, [message("T", 0, 0)]), root).written == 1
 
 
 def test_a_run_that_shuffles_and_finds_nothing_new_counts_what_it_has_read(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+
+from pyspark.sql import SparkSession
 
 from rocketpy.client import Message, blocking
 from rocketpy.errors import ClientError
@@ -19,11 +20,6 @@ from rocketpy.spark.pipelines.archive_log.ranges import OffsetRange
 from rocketpy.spark.pipelines.summary import Summary
 from rocketpy.testing.fixture.in_thread import BrokerInThread
 from tests.spark.pipelines.messages import places
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 QUEUE = MessageQueue("T", "b", 0)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+
+from pyspark.sql import SparkSession
 
 from rocketpy.errors import StartError
 from rocketpy.spark.pipelines.archive import archived_ranges
@@ -16,11 +17,6 @@ from rocketpy.spark.pipelines.archive_log.log import ArchiveLog
 from rocketpy.spark.pipelines.archive_log.ranges import OffsetRange
 from rocketpy.spark.pipelines.archive_table import TableFormat, archive_to_table, read_table
 from tests.spark.pipelines.messages import frame, message, places
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def test_a_run_that_died_after_its_append_is_not_repeated(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from rocketpy.cli.__main__ import app
@@ -17,11 +17,6 @@ from rocketpy.spark.pipelines.archive import archive, read_archive
 from rocketpy.testing.fixture.in_thread import BrokerInThread
 from tests.spark.files.test_reader import golden_store
 from tests.spark.pipelines.messages import frame, message
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def run(*arguments: str) -> Result:
@@ -62,13 +57,3 @@ def test_a_failure_is_a_sentence_first_and_sparks_traceback_after(spark: SparkSe
     assert first.startswith("rocketpy: connect to 127.0.0.1:1 failed: ")
     assert any("Traceback" in line for line in rest)
     assert done.stdout == ""
-
-
-def test_a_cluster_that_is_not_there_is_one_sentence_and_nothing_is_archived(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    done = run("archive", str(tmp_path / "archive"), "-n", "127.0.0.1:1", "-t", "T")
-    [sentence] = done.stderr.splitlines()
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert sentence.startswith("rocketpy: connect to 127.0.0.1:1 failed: ")
-    assert not list((tmp_path / "archive").rglob("*.json"))

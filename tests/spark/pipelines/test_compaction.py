@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from rocketpy.cli.__main__ import app
@@ -20,11 +20,6 @@ from rocketpy.spark.pipelines.archive_log.log import ArchiveLog
 from rocketpy.spark.pipelines.archive_log.record import ArchivedFile
 from rocketpy.spark.pipelines.compaction import compact, small_files
 from tests.spark.pipelines.messages import frame, message, places
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def files_of(root: Path) -> dict[str, int]:

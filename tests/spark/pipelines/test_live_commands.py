@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from rocketpy.cli.__main__ import app
@@ -21,11 +22,6 @@ from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_th
 from rocketpy.testing.fixture.options import BrokerOptions
 from tests.spark.pipelines.flows import SETTINGS, send_ways
 from tests.spark.pipelines.messages import frame, message
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 BROKER_NAME = "of-the-test"
 TOPICS = ("Plain", "Delayed", "Retried", "%RETRY%stubborn", "%DLQ%stubborn")

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 import trio
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from pyspark.sql import SparkSession
+
 from rocketpy.client import Message, blocking, open_client
 from rocketpy.errors import ClientError
 from rocketpy.spark.pipelines.live_offsets import live_group_offsets
 from rocketpy.testing.fixture.in_thread import BrokerInThread
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 async def consume(name_server: str, group: str, topic: str, count: int) -> None:

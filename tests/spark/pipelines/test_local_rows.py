@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+
+from pyspark.sql import SparkSession
 
 from rocketpy.spark.pipelines.local_rows import local_frame, spread
 from rocketpy.spark.schema import SPARK_SCHEMA
 from tests.spark.pipelines.jobs import counted_jobs
 from tests.spark.pipelines.message_rows import at
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def test_rows_come_back_as_they_are(spark: SparkSession) -> None:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import io
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from pyspark.sql import SparkSession
 from rich.console import Console
 
 from rocketpy.spark.pipelines.progress import JobProgress, job_progress, progress_bar
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def test_tasks_of_the_group_are_counted(spark: SparkSession) -> None:

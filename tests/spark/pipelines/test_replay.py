@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+
+from pyspark.sql import SparkSession
 
 from rocketpy.errors import StartError
 from rocketpy.protocol.message import MessageExt
@@ -22,11 +23,6 @@ from rocketpy.spark.pipelines.replay import (
 )
 from rocketpy.testing.fixture.in_thread import BrokerInThread
 from tests.spark.pipelines.messages import frame, message
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def bodies_by_queue(messages: list[MessageExt]) -> dict[int, list[str]]:

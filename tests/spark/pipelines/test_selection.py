@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from rocketpy.spark.pipelines.selection import Selection, selected
 from tests.spark.pipelines.messages import BEGIN, frame, message, places
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def test_each_condition_narrows_the_selection(spark: SparkSession) -> None:

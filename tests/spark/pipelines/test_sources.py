@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketpy.protocol.topic_name import DELAY_DEAD_LETTER_TOPIC, SCHEDULE_TOPIC, TRACE_TOPIC, TRANS_HALF_TOPIC
 from rocketpy.spark.pipelines.sources import is_user_topic, store_messages, whole_log, with_broker_name
 from tests.spark.files.test_reader import golden_store
 from tests.spark.pipelines.messages import frame, message
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def test_messages_of_a_disk_have_the_name_that_the_caller_gives(spark: SparkSession, tmp_path: Path) -> None:

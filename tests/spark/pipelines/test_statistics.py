@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from pyspark.sql import DataFrame, SparkSession
+
 from rocketpy.spark.pipelines import statistics
 from rocketpy.spark.pipelines.audit.progress import OFFSET_SCHEMA
 from rocketpy.spark.pipelines.local_rows import local_frame
 from tests.spark.pipelines.message_rows import at, message, messages_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:

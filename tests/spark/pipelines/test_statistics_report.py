@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+
+from pyspark.sql import DataFrame, SparkSession
 
 from rocketpy.clock import ManualClock
 from rocketpy.errors import SettingsError
@@ -26,11 +27,6 @@ from rocketpy.spark.pipelines.statistics_report import (
 )
 from rocketpy.spark.pipelines.summary import Summary
 from tests.spark.pipelines.message_rows import at, message, messages_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import attrs
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
 from rocketpy.cli.__main__ import app
@@ -23,11 +23,6 @@ from rocketpy.spark.pipelines.summary import Summary
 from rocketpy.spark.pipelines.trace import Station, TraceReport, trace, trace_report
 from tests.spark.pipelines.flows import Flows, make_store
 from tests.spark.pipelines.message_rows import message, messages_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")

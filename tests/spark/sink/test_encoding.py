@@ -80,6 +80,10 @@ def test_a_row_that_cannot_be_sent_is_named(values: dict[str, list[Any]], fault:
         encoded(columns_of(**values), topic=None if "topic" in values else "T", max_message_size=10)
 
 
+def test_a_body_may_be_as_long_as_the_limit() -> None:
+    assert rows_of(encoded(columns_of(body=[bytes(10)]), max_message_size=10))[0][0] == bytes(10)
+
+
 def test_a_delay_level_of_null_or_0_is_none() -> None:
     assert encoded(columns_of(body=[b"x"] * 3, delay_level=[None, 0, 3])).delay_levels.tolist() == [0, 0, 3]
 

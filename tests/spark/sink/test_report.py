@@ -40,7 +40,9 @@ def test_nothing_stored_is_said() -> None:
 
 
 def test_a_report_is_a_file_named_after_the_write(tmp_path: Path) -> None:
-    path = write_report(tmp_path / "new", "query/7", stored(2, 5, 3), outcome="committed", tasks=1, missing=0)
+    path = write_report(
+        tmp_path / "new" / "reports", "query/7", stored(2, 5, 3), outcome="committed", tasks=1, missing=0
+    )
     assert path.name == "query-7.json"
     report = json.loads(path.read_text())
     assert report["queues"] == [

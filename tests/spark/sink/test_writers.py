@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,16 +15,14 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from rocketpy.spark.failures import explain_error
+from rocketpy.spark.sink.settings import parse_sink_options
+from rocketpy.spark.sink.writers import BatchWriter
 from rocketpy.testing.fixture.in_thread import BrokerInThread
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = pytest.mark.spark
-
-REPOSITORY = Path(__file__).parents[3]
 ROWS = 2000
 
 
@@ -55,36 +51,10 @@ def test_what_is_written_is_read_again(spark: SparkSession, rocketmq: BrokerInTh
     assert len({row.unique_key for row in rows}) == len({row.properties["SPARK_ROW_KEY"] for row in rows}) == ROWS
 
 
-def test_stored_messages_are_written_again_with_their_ids(spark: SparkSession, rocketmq: BrokerInThread) -> None:
-    """The properties that the broker has added are dropped, as the option says."""
-    first, second = rocketmq.topic("First"), rocketmq.topic("Second")
-    frame_of(spark, 50).write.format("rocketmq").options(**sink_options(rocketmq, first)).mode("append").save()
-    stored = spark.read.format("rocketmq").options(**sink_options(rocketmq, first)).load()
-    again = stored.select("body", "tags", "keys", "properties", "queue_id")
-    options = sink_options(rocketmq, second, reservedProperties="drop")
-    again.write.format("rocketmq").options(**options).mode("append").save()
-    assert sorted(
-        (each.body, each.keys, each.tags, each.msg_id, each.queue_id) for each in rocketmq.messages(second)
-    ) == (sorted((each.body, each.keys, each.tags, each.msg_id, each.queue_id) for each in rocketmq.messages(first)))
-
-
-def test_the_report_of_a_write_counts_what_is_stored(
-    spark: SparkSession, rocketmq: BrokerInThread, tmp_path: Path
-) -> None:
-    options = sink_options(rocketmq, rocketmq.topic("Reported"), reportPath=str(tmp_path), writeId="mine")
-    frame_of(spark).write.format("rocketmq").options(**options).mode("append").save()
-    report = json.loads((tmp_path / "mine.json").read_text())
-    assert (report["outcome"], report["messages"], report["tasks"]) == ("committed", ROWS, 2)
-    stored = Counter(each.queue_id for each in rocketmq.messages("Reported"))
-    assert {each["queueId"]: each["messages"] for each in report["queues"]} == stored
-
-
 @pytest.mark.parametrize(
     ("select", "options", "mode", "words"),
     [
         ("cast(id AS int) AS body", {"topic": "T"}, "append", "'body' is of type int"),
-        ("'x' AS body", {}, "append", "give the option topic"),
-        ("'x' AS body", {"topic": "T", "retrys": "2"}, "append", "the nearest is retries"),
         ("'x' AS body", {"topic": "T"}, "overwrite", 'mode("append")'),
         ("nullif('x', 'x') AS body", {"topic": "T"}, "append", "row 0 of partition 0 (T, no body) cannot be sent"),
     ],
@@ -108,6 +78,16 @@ def test_an_unreachable_cluster_is_named_before_any_task(spark: SparkSession) ->
     assert explain_error(caught.value).startswith(
         "no nameserver of the option nameServer can be reached: 127.0.0.1:1: "
     )
+
+
+def test_a_task_that_is_repeated_by_another_executor_gives_its_rows_the_same_keys(rocketmq: BrokerInThread) -> None:
+    settings = parse_sink_options(sink_options(rocketmq, rocketmq.topic("Repeated")))
+    schema = StructType([StructField("body", BinaryType())])
+    writer = pickle.dumps(BatchWriter(schema, settings, overwrite=False))
+    for _ in range(2):
+        pickle.loads(writer).write(iter([pa.RecordBatch.from_pydict({"body": [b"0", b"1"]})]))
+    keys = Counter(each.properties["SPARK_ROW_KEY"] for each in rocketmq.messages("Repeated"))
+    assert sorted(keys.values()) == [2, 2]
 
 
 def test_an_aborted_write_reports_what_stays(spark: SparkSession, rocketmq: BrokerInThread, tmp_path: Path) -> None:
@@ -187,38 +167,3 @@ def test_a_stream_that_fails_and_is_restarted_loses_nothing_and_its_duplicates_h
     assert {key.split("/")[1] for key in by_key} == {"0", "1", "2"}
     reports = [json.loads(path.read_text()) for path in tmp_path.glob("*-[012].json")]
     assert sorted(each["messages"] for each in reports if each["outcome"] == "committed") == [100, 100, 100]
-
-
-REPEATED = """
-import os, sys
-from rocketpy.spark.session import open_local_session
-from tests.spark.sink.test_writers import spoiling_once
-marker, name_server = sys.argv[1:]
-spark = open_local_session(master="local[2,3]")
-spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
-frame = spark.range(0, 1000, 1, 4).selectExpr("encode(cast(id AS string), 'UTF-8') AS body")
-frame = frame.mapInArrow(spoiling_once(marker, b"640"), "body binary")
-frame.write.format("rocketmq").options(nameServer=name_server, topic="Repeated").mode("append").save()
-spark.stop()
-"""
-
-
-def test_a_task_that_is_repeated_loses_nothing_and_its_duplicates_have_the_same_keys(
-    rocketmq: BrokerInThread, tmp_path: Path
-) -> None:
-    """In a session of its own: Spark repeats tasks of a local master only if it is told so when it starts."""
-    topic = rocketmq.topic("Repeated")
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "SPARK_LOCAL_DIRS": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", REPEATED, str(tmp_path / "failed"), rocketmq.name_server],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=environment,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    stored = rocketmq.messages(topic)
-    bodies = {each.properties["SPARK_ROW_KEY"].partition("/")[2]: each.body for each in stored}
-    assert len(stored) == 1100, "the failed task had sent two record batches"
-    assert bodies == {f"{n // 250}/{n % 250}": b"%d" % n for n in range(1000)}

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 import pytest
@@ -14,17 +13,13 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from rocketpy.client import Message, blocking
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.spark.stream.progress import queue_lags
 from rocketpy.testing.fixture.in_thread import BrokerInThread
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
-
-pytestmark = pytest.mark.spark
 
 
 @attrs.frozen

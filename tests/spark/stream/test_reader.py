@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,9 +20,9 @@ from rocketpy.protocol.message import MessageQueue
 from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import parse
 from rocketpy.spark.schema import SPARK_SCHEMA, spark_schema
+from rocketpy.spark.stream import reader as module
 from rocketpy.spark.stream.reader import RocketMQStreamReader, open_stream_reader
 from rocketpy.testing.fixture.in_thread import BrokerInThread
-from tests.patience import wait_until
 
 NOW = ReadAllAvailable()
 
@@ -122,6 +123,21 @@ def test_available_now_ends_where_it_was_prepared(broker: BrokerInThread) -> Non
     assert latest(reader, end) == end
 
 
+def test_new_queues_are_looked_for_as_often_as_the_options_say(
+    broker: BrokerInThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now, sleep=lambda seconds: None))
+    reader = open_reader(broker, discoveryIntervalMs="5000")
+    first = latest(reader, reader.initialOffset())
+    broker.topic("T", queues=3)
+    send(broker, "a", queue_id=2)
+    now += 4
+    assert latest(reader, first) == first
+    now += 2
+    assert list(bodies(reader, first, latest(reader, first))) == ["a"]
+
+
 def test_the_group_shows_what_is_done(broker: BrokerInThread) -> None:
     send(broker, "a", "b", "c")
     reader = open_reader(broker, maxOffsetsPerTrigger="2", commitGroup="g")
@@ -138,60 +154,6 @@ def progress(broker: BrokerInThread) -> dict[int, tuple[int, int]]:
     with blocking.open_admin_client(broker.name_server) as admin:
         offsets = admin.offsets.progress_at(broker.address, "g").offset_table
     return {queue.queue_id: (each.consumer_offset, each.broker_offset) for queue, each in sorted(offsets.items())}
-
-
-def test_a_broker_that_restarts_holds_its_queues_up_and_no_more(broker: BrokerInThread) -> None:
-    send(broker, "a")
-    reader = open_reader(broker)
-    first = latest(reader, reader.initialOffset())
-    broker.crash()
-    assert latest(reader, first) == first
-    broker.restart()
-    send(broker, "b")
-    assert list(bodies(reader, first, latest(reader, first))) == ["b"]
-
-
-def test_a_topic_that_was_deleted_and_created_anew_is_named(
-    broker: BrokerInThread, caplog: pytest.LogCaptureFixture
-) -> None:
-    send(broker, "a", "b", "c")
-    reader = open_reader(broker)
-    lenient = open_reader(broker, failOnDataLoss="false")
-    first = latest(reader, reader.initialOffset())
-    with blocking.open_admin_client(broker.name_server) as admin:
-        admin.topics.delete("T", cluster="DefaultCluster")
-    broker.topic("T", queues=2)
-    send(broker, "d")
-    words = "data loss: topic T broker broker-a queue 0: the stream has read up to offset 3, .* ends at 1"
-    with pytest.raises(ClientError, match=words):
-        latest(reader, first)
-    second = latest(lenient, first)
-    send(broker, "e")
-    assert list(bodies(lenient, second, latest(lenient, second))) == ["e"]
-    assert "ends at 1" in caplog.text
-
-
-@pytest.mark.rocketmq(fileReservedTime=1, mappedFileSizeCommitLog=65536, cleanResourceInterval=100)
-def test_messages_that_expire_under_a_stream_are_named_or_left_out(
-    broker: BrokerInThread, caplog: pytest.LogCaptureFixture
-) -> None:
-    send(broker, *(f"{number:05}" + "x" * 3000 for number in range(100)))  # five files
-    reader = open_reader(broker, maxOffsetsPerTrigger="10")
-    lenient = open_reader(broker, failOnDataLoss="false")
-    first = latest(reader, reader.initialOffset(), reader.getDefaultReadLimit())
-    broker.advance(4000)
-    with blocking.open_admin_client(broker.name_server) as admin:
-        admin.cleaning.delete_expired_commit_logs(address=broker.address)
-        earliest = 80  # twenty messages to a file; files go one by one, and the last one stays
-        wait_until(lambda: admin.offsets.min_offset(MessageQueue("T", "broker-a", 0)) == earliest)
-    words = (
-        rf"data loss: topic T broker broker-a queue 0: offsets 10 to {earliest - 1} were deleted before they were read"
-    )
-    with pytest.raises(ClientError, match=words):
-        latest(reader, first)
-    end = latest(lenient, first)
-    assert [int(body[:5]) for body in bodies(lenient, first, end)] == list(range(earliest, 100))
-    assert f"offsets 10 to {earliest - 1} were deleted" in caplog.text
 
 
 def test_a_batch_whose_queue_is_gone_is_named(broker: BrokerInThread) -> None:
@@ -243,21 +205,6 @@ def test_a_schema_of_the_users_own_chooses_columns(broker: BrokerInThread) -> No
     [partition] = reader.partitions(reader.initialOffset(), reader.latestOffset(reader.initialOffset(), NOW))
     [batch] = reader.read(partition)
     assert batch.to_pydict() == {"queue_offset": [0], "body": [b"a"]}
-
-
-def test_a_new_topic_that_fits_the_pattern_is_read_from_its_beginning(rocketmq: BrokerInThread) -> None:
-    rocketmq.topic("T", queues=2)
-    send(rocketmq, "old")
-    options = {"nameServer": rocketmq.name_server, "subscribePattern": "T|U.*", "discoveryIntervalMs": "0"}
-    reader = open_stream_reader(parse(options, Mode.STREAM), SPARK_SCHEMA)
-    assert isinstance(reader, RocketMQStreamReader)
-    first = latest(reader, reader.initialOffset())
-    rocketmq.topic("U1", queues=1)
-    with blocking.open_producer(rocketmq.name_server) as producer:
-        producer.send(Message("U1", b"new"))
-    send(rocketmq, "later")
-    second = latest(reader, first)
-    assert sorted(bodies(reader, first, second)) == ["later", "new"]
 
 
 def test_a_stream_may_begin_at_a_time(broker: BrokerInThread) -> None:

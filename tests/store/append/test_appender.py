@@ -8,7 +8,6 @@ import pytest
 
 from rocketpy.errors import StoreError
 from rocketpy.protocol.stored_message import body_crc, pack_record_head
-from rocketpy.store.append.batch import MessageBatch
 from rocketpy.store.layout import UNIT
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
@@ -87,23 +86,6 @@ def test_messages_are_refused_while_the_index_has_no_space(place: Place) -> None
     assert parts.bodies() == [b"one", b"two", b"four"]
 
 
-def test_messages_are_refused_while_a_refusal_is_set(place: Place) -> None:
-    parts = Parts(place)
-    parts.put(b"before")
-    parts.appender.refuse_while("the disk is 91% full")
-    assert parts.put(b"no")[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert (
-        parts.appender.put_batch("TopicTest", 0, MessageBatch.of([(0, b"no", b"", 0, ())]), 0, 1, BORN_HOST, 0)[2] == -1
-    )
-    assert parts.appender.writable_or_why() == "the disk is 91% full"
-    parts.appender.end_burst()
-    assert parts.put(b"still not")[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert parts.bodies() == [b"before"], "what was accepted is there"
-    parts.appender.refuse_while(None)
-    parts.put_all([b"after"])
-    assert parts.bodies() == [b"before", b"after"]
-
-
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_write_that_fails_is_final(call: int) -> None:
     """Log, then units: neither may be lost without the store coming to an end."""
@@ -118,18 +100,6 @@ def test_a_write_that_fails_is_final(call: int) -> None:
     why = parts.appender.writable_or_why()
     assert why is not None
     assert "write failed" in why
-
-
-def test_after_refuse_all_nothing_is_taken(place: Place) -> None:
-    parts = Parts(place)
-    parts.put_all([b"one"])
-    parts.appender.refuse_all("the message store is shutting down")
-    assert parts.put(b"two")[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    status, _, _ = parts.appender.put_batch("T", 0, MessageBatch.of([(0, b"", b"", 0, ())]), 0, 1, BORN_HOST, 0)
-    assert status is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert parts.appender.writable_or_why() == "the message store is shutting down"
-    parts.appender.end_burst()
-    assert parts.bodies() == [b"one"]
 
 
 def test_units_are_written_over_file_ends(place: Place) -> None:

@@ -72,44 +72,6 @@ def test_a_batch_that_fits_into_no_file_stores_nothing(place: Place) -> None:
     assert parts.appender.wrote_offset == 0
 
 
-def test_limits_and_what_they_are_called(place: Place) -> None:
-    parts = Parts(place, message_size_max=1000, log_file_size=1 << 17)
-    ok, illegal = PutMessageStatus.PUT_OK, PutMessageStatus.MESSAGE_ILLEGAL
-    cases: list[tuple[PutMessageStatus, str, bytes, bytes]] = [
-        (ok, "t" * 127, b"", b""),
-        (illegal, "t" * 128, b"", b""),
-        (ok, "ü" * 63, b"", b""),
-        (illegal, "ü" * 64, b"", b""),
-        (illegal, "", b"", b""),
-        (illegal, "..", b"", b""),
-        (illegal, "a/b", b"", b""),
-        (illegal, "a\0b", b"", b""),
-        (ok, "T", b"x" * 1000, b""),
-        (illegal, "T", b"x" * 1001, b""),
-        (ok, "T", b"", b"p" * 32767),
-        (illegal, "T", b"", b"p" * 32768),
-        (PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, "T", b"", "ü".encode() * 20_000),
-        (illegal, "T", b"", b"A\x01b\0"),
-    ]
-    accepted = 0
-    for expected, topic, body, properties in cases:
-        status, physical_offset, _ = parts.put(body, topic, properties=properties)
-        assert status is expected, (topic, len(body), len(properties))
-        assert (physical_offset == -1) is (status is not ok)
-        accepted += status is ok
-    assert parts.appender.refused_count == len(cases) - accepted
-    assert parts.put(b"", queue_id=-1)[0] is illegal
-    assert parts.put(b"", queue_id=1 << 31)[0] is illegal
-    assert parts.put(b"")[0] is ok
-    for field in ("flag", "born_timestamp", "reconsume_times", "prepared_transaction_offset"):
-        assert parts.put(b"", **{field: 1 << 63})[0] is illegal, field  # type: ignore[arg-type]
-    parts.appender.end_burst()
-    assert parts.put(b"last")[2] == 1
-    parts.appender.end_burst()
-    parts.kill()
-    assert Parts(place, is_clean=False, log_file_size=1 << 17).report.why == ""
-
-
 def test_batches_have_the_same_limits(place: Place) -> None:
     parts = Parts(place, message_size_max=1000, log_file_size=1 << 17)
     ok, illegal = PutMessageStatus.PUT_OK, PutMessageStatus.MESSAGE_ILLEGAL
@@ -139,18 +101,6 @@ def test_a_store_that_takes_nothing_says_so_before_it_looks_at_a_message(place: 
     parts.appender.refuse_all("the message store is shutting down")
     for topic, properties in (("", b""), ("T" * 128, b""), ("T", b"p" * 40_000), ("T", b"\0")):
         assert parts.put(b"", topic, properties=properties)[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
-
-
-def test_a_transaction_s_prepared_and_rolled_back_records_have_no_queue_offset(place: Place) -> None:
-    parts = Parts(place)
-    assert parts.put(b"plain")[2] == 0
-    status, physical_offset, queue_offset = parts.put(b"half", sys_flag=0x4, keys=(b"k1",))
-    assert (status, queue_offset) == (PutMessageStatus.PUT_OK, 0)
-    parts.put(b"gone", sys_flag=0xC, keys=(b"k2",))
-    assert parts.put(b"done", sys_flag=0x8, keys=(b"k3",), prepared_transaction_offset=physical_offset)[2] == 1
-    parts.appender.end_burst()
-    assert parts.bodies() == [b"plain", b"done"]
-    assert [work[1] for work in parts.index_work] == [(b"k1",), (b"k3",)], "a rollback is not indexed"
 
 
 def test_batches_of_transactions_are_illegal(place: Place) -> None:

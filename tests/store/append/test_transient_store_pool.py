@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
 from rocketpy.errors import StoreError
 from rocketpy.store.append.batch import MessageBatch
 from rocketpy.store.append.transient_store_pool import TransientStorePool
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
-from rocketpy.testing.sim.disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import BORN_HOST, LOG_FILE_SIZE, Parts, Place
 
 OK = PutMessageStatus.PUT_OK
@@ -107,18 +105,6 @@ def test_the_next_file_begins_with_what_was_kept_for_the_last_one_written(place:
     assert parts.bodies() == [b"%d" % number * 50 for number in range(60)]
 
 
-def test_a_batch_is_kept_like_single_messages(place: Place) -> None:
-    parts = parts_at(place)
-    records = [(0, b"y" * 1000, b"KEYS\x01k", 0, (b"k",)) for _ in range(4)]
-    status, _, _ = parts.appender.put_batch("TopicTest", 0, MessageBatch.of(records), 0, 1, BORN_HOST, 0)
-    assert status is OK
-    parts.appender.keep_burst()
-    assert parts.index_work == []
-    parts.appender.end_burst()
-    assert parts.bodies() == [b"y" * 1000] * 4
-    assert len(parts.index_work) == 4
-
-
 # ---- the bound ------------------------------------------------------------------------------------------------------
 
 
@@ -191,35 +177,3 @@ def test_a_full_disk_refuses_before_the_pool_has_what_does_not_fit() -> None:
     disk.capacity_bytes = 0
     parts.appender.end_burst()
     assert parts.bodies() == accepted
-
-
-def run(parts: Parts, committed: list[int]) -> None:
-    """Put messages over some files, commit now and then, and note how many were committed."""
-    for number in range(120):
-        parts.put(b"%03d" % number * 40, "TopicTest", number % 2)
-        if number % 3 == 2:
-            parts.appender.keep_burst()
-        if number % 17 == 16:
-            parts.appender.end_burst()
-            committed.append(number + 1)
-
-
-def test_death_at_every_call() -> None:
-    """A prefix of what was sent is there, in order, with everything that was committed; by kill or by power."""
-    disk = SimDisk()
-    run(parts_at(Place(disk, "/store")), [])
-    for call in range(1, disk.change_count + 1):
-        disk = SimDisk(choose=Random(call).randrange)
-        committed = [0]
-        disk.die_at_call(call)
-        with pytest.raises(ProcessDied):
-            run(parts_at(Place(disk, "/store")), committed)
-        power_lost = bool(call % 2)
-        (disk.lose_power if power_lost else disk.kill_process)()
-        parts = parts_at(Place(disk, "/store"), is_clean=False)
-        found = parts.bodies(), parts.bodies(queue_id=1)
-        count = sum(map(len, found))
-        assert count >= (0 if power_lost else committed[-1]), call
-        sent = [b"%03d" % number * 40 for number in range(count)]
-        assert found == (sent[::2], sent[1::2]), call
-        parts.kill()

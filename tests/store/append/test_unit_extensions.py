@@ -104,3 +104,4 @@ def test_a_failed_write_of_an_extension_is_final(is_batch: bool) -> None:
             else:
                 parts.put(b"2", "T")
     assert parts.put(b"3", "T")[0] is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert (parts.appender.writable_or_why() or "").startswith("a write failed: ")

@@ -240,21 +240,6 @@ def test_a_file_may_be_closed_twice(tmp_path: Path) -> None:
 # ---- words ----------------------------------------------------------------------------------------------------------
 
 
-def test_words_are_big_endian_and_seen_by_reads(file: OsFile) -> None:
-    old = [int.from_bytes(CONTENT[at : at + 4], "big") for at in (0, 8)]
-    assert file.exchange_words([0, 8], [1, 0xFFFF_FFFF]) == old
-    assert file.read(0, 12) == b"\0\0\0\1" + CONTENT[4:8] + b"\xff" * 4
-    assert file.exchange_words([], []) == []
-
-
-def test_a_file_that_has_grown_is_mapped_again(file: OsFile) -> None:
-    file.exchange_words([0], [1])
-    file.truncate(2 * SIZE)
-    assert file.exchange_words([2 * SIZE - 4], [5]) == [0]
-    assert file.read(2 * SIZE - 4, 4) == b"\0\0\0\5"
-    file.close()
-
-
 def test_an_empty_file_has_no_words(tmp_path: Path) -> None:
     path = tmp_path / "empty"
     path.touch()

@@ -40,6 +40,21 @@ def test_what_a_crash_has_left_half_made_is_not_taken_for_it(place: Place) -> No
     assert place.read(f"{place.root}/q/{0:020d}") == bytes(400)
 
 
+def test_what_a_crash_has_left_does_not_come_back_with_the_next_loss_of_power() -> None:
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    files = files_of(place)
+    staged = disk.open("/store/q.staged", create=True)
+    staged.write(0, b"x" * 400)
+    staged.sync()
+    staged.close()
+    disk.sync_directory("/store")
+    add_sparse_file(files, disk, 0, 400)
+    disk.sync_directory("/store/q")
+    disk.lose_power(lambda count: 0)
+    assert b"x" not in place.read(f"/store/q/{0:020d}")
+
+
 def test_a_death_in_any_call_leaves_no_short_file_under_the_name() -> None:
     """RocketMQ refuses a store with one."""
     counted = SimDisk()

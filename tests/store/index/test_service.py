@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 import trio
@@ -15,22 +16,23 @@ from rocketpy.clock import ManualClock
 from rocketpy.errors import StoreError
 from rocketpy.protocol.properties import index_keys_of
 from rocketpy.runner import RunBlocking
-from rocketpy.store.disk.interface import Disk
-from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.index.file import IndexLayout
-from rocketpy.store.index.file_list import JAVA_LAYOUT, IndexFileList, index_file_name
+from rocketpy.store.index.file_list import IndexFileList
 from rocketpy.store.index.hash import hash_before_key, hash_of_key
 from rocketpy.store.index.kernels import index_kernels
 from rocketpy.store.index.service import PENDING_MAX, IndexService, QueryOffsetResult
 from rocketpy.store.recovery.checkpoint import StoreCheckpoint, load_checkpoint
 from rocketpy.testing.sim.disk import SimDisk
-from tests.store.golden_store import expected, records, unpack_store
+from tests.store.golden_store import records, unpack_store
 from tests.turns import run_in_turn
 
 T = TypeVar("T")
 NOW = 1_700_000_000_000
 LAYOUT = IndexLayout(slot_count=50, entry_count=11)
+"""Of a file that ten keys fill."""
+
+LARGE = IndexLayout(slot_count=50, entry_count=1 << 17)
 EVER = (0, 1 << 62)
 KERNELS = {"general": None, "kernels": index_kernels()}
 
@@ -42,33 +44,40 @@ def either_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 def new_service(
-    disk: Disk | None = None,
+    disk: SimDisk | None = None,
     *,
     layout: IndexLayout = LAYOUT,
-    clock: ManualClock | None = None,
     is_clean: bool = True,
-    path: str = "/index",
-    checkpoint_path: str = "/checkpoint",
     checkpoint: StoreCheckpoint | None = None,
     run_blocking: RunBlocking = run_in_turn,
-    log_end_offset: int = 1 << 62,
 ) -> IndexService:
+    """Load an index, by the path that is chosen."""
     disk = disk or SimDisk()
     files = IndexFileList(
-        path=path,
+        path="/index",
         disk=disk,
-        clock=clock or ManualClock(),
-        checkpoint=checkpoint or load_checkpoint(disk, checkpoint_path),
+        clock=ManualClock(),
+        checkpoint=checkpoint or load_checkpoint(disk, "/checkpoint"),
         layout=layout,
     )
     service = IndexService(
         files=files, disk=disk, run_blocking=run_blocking, query_count_max=64, kernels=KERNELS["chosen"]
     )
-    service.load(is_clean=is_clean, log_end_offset=log_end_offset)
+    service.load(is_clean=is_clean, log_end_offset=1 << 62)
     return service
 
 
+@asynccontextmanager
+async def running(service: IndexService) -> AsyncIterator[None]:
+    """The service at work."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service.run)
+        yield
+        nursery.cancel_scope.cancel()
+
+
 def work(number: int, *keys: str, topic: str = "TopicTest") -> IndexWork:
+    """Message n: at physical offset 100 n, of second n."""
     return topic, [key.encode() for key in keys] or [b"key%d" % number], number * 100, NOW + number * 1_000
 
 
@@ -90,24 +99,14 @@ class TestBuilding:
         result = await service.query_offset("TopicTest", "nothing", 9, *EVER)
         assert result == QueryOffsetResult([], NOW + 3_000, 300)
 
-    async def test_files_follow_each_other(self) -> None:
-        disk = SimDisk()
-        service = new_service(disk)
-        service.pending += [work(number, "same", f"key{number}") for number in range(1, 18)]
-        assert await offsets(service, "same") == [number * 100 for number in range(17, 0, -1)]
-        assert await offsets(service, "same", count=3) == [1700, 1600, 1500]
-        assert service.statistics().file_count == 4
-        names = disk.list_directory("/index")
-        assert names == sorted(names)
-        assert names[0] == index_file_name(NOW)
-        assert service.end_physical_offset == 1700
-
-    async def test_a_period_chooses_files(self) -> None:
+    async def test_a_period_may_begin_in_the_second_in_which_one_file_ends_and_the_next_begins(self) -> None:
         service = new_service()
-        service.pending += [work(number, "same") for number in range(1, 31)]
-        period = (NOW + 8_000, NOW + 22_000)
-        found = await service.query_offset("TopicTest", "same", 64, *period)
-        assert found.physical_offsets == [number * 100 for number in range(22, 7, -1)]
+        seconds = [0] * 8 + [1] * 4  # the second file begins with the eleventh message
+        service.pending += [
+            ("TopicTest", [b"same"], 100 * number, NOW + 1_000 * second) for number, second in enumerate(seconds, 1)
+        ]
+        found = await service.query_offset("TopicTest", "same", 64, NOW + 1_000, NOW + 9_000)
+        assert found.physical_offsets == [1200, 1100, 1000, 900]
 
     async def test_no_more_than_the_configured_number_is_found(self) -> None:
         service = new_service(layout=IndexLayout(50, 500))
@@ -116,8 +115,7 @@ class TestBuilding:
 
     async def test_it_lags_a_little(self, autojump_clock: trio.testing.MockClock) -> None:
         service = new_service()
-        async with trio.open_nursery() as nursery:
-            await nursery.start(service.run)
+        async with running(service):
             service.end_burst()
             for number in range(1, 6):
                 service.pending.append(work(number))
@@ -129,7 +127,6 @@ class TestBuilding:
             service.end_burst()
             await trio.sleep(0.1)
             assert service.statistics().key_count == 6
-            nursery.cancel_scope.cancel()
 
     def test_too_much_waiting_is_built_at_once(self) -> None:
         service = new_service(layout=IndexLayout(1_000, 100_000))
@@ -141,7 +138,7 @@ class TestBuilding:
 
     def test_what_waits_is_counted_in_keys(self) -> None:
         """A message may have many: not memory, nor the time that a slice takes, may depend on how many."""
-        service = new_service(layout=IndexLayout(slot_count=50, entry_count=1 << 17))
+        service = new_service(layout=LARGE)
         keys = [f"k{number}" for number in range(128)]
         service.pending += [work(number, *keys) for number in range(PENDING_MAX // 128)]
         service.end_burst()
@@ -161,7 +158,7 @@ class TestBuilding:
 
     def test_a_burst_builds_no_more_than_is_quick(self) -> None:
         """A batch may bring any number of keys: those are built over the next bursts."""
-        service = new_service(layout=IndexLayout(slot_count=50, entry_count=1 << 17))
+        service = new_service(layout=LARGE)
         service.pending += [work(number, *(f"k{key}" for key in range(100))) for number in range(500)]
         counts: list[int] = []
         while not counts or service.is_full:
@@ -172,7 +169,7 @@ class TestBuilding:
         assert len(counts) == 5
 
     async def test_who_brings_many_keys_waits_for_room(self) -> None:
-        service = new_service(layout=IndexLayout(slot_count=50, entry_count=1 << 17))
+        service = new_service(layout=LARGE)
         service.pending += [work(number, *(f"k{key}" for key in range(100))) for number in range(500)]
         service.end_burst()
         was_full = service.is_full
@@ -188,31 +185,13 @@ class TestBuilding:
         assert service.writable_or_why() is not None
 
     async def test_a_query_waits_for_all_keys_that_were_there_before_it(self) -> None:
-        service = new_service(layout=IndexLayout(slot_count=50, entry_count=1 << 17))
+        service = new_service(layout=LARGE)
         keys = [f"k{number}" for number in range(100)]
         service.pending += [*(work(number, *keys) for number in range(100)), work(100, "last")]
         assert await offsets(service, "last") == [10_000]
 
 
 class TestDurability:
-    async def test_a_full_file_is_synced_and_in_the_checkpoint(self, autojump_clock: trio.testing.MockClock) -> None:
-        disk = SimDisk()
-        service = new_service(disk)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(service.run)
-            service.pending += [work(number) for number in range(1, 13)]
-            service.end_burst()
-            await trio.sleep(1)
-            nursery.cancel_scope.cancel()
-        assert load_checkpoint(disk, "/checkpoint").index_msg_timestamp_ms == NOW + 10_000
-        disk.sync_directory("/")
-        disk.lose_power(lambda count: 0)
-        again = new_service(disk, is_clean=False)
-        assert again.end_physical_offset == 1_000
-        assert [await offsets(again, f"key{number}") for number in (1, 10, 11)] == [[100], [1_000], []]
-        again.pending += [work(number) for number in range(10, 13)]
-        assert await offsets(again, "key12") == [1_200]
-
     async def test_no_file_is_covered_before_its_sync(self, autojump_clock: trio.testing.MockClock) -> None:
         """Others write the checkpoint too, in the middle of that sync as well."""
         disk = SimDisk()
@@ -231,39 +210,11 @@ class TestDurability:
 
         checkpoint = load_checkpoint(disk, "/checkpoint")
         service = new_service(disk, run_blocking=run_blocking, checkpoint=checkpoint)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(service.run)
+        async with running(service):
             service.pending += [work(number) for number in range(1, 13)]
             service.end_burst()
             await trio.sleep(1)
-            nursery.cancel_scope.cancel()
         assert seen == [0, 0, NOW + 10_000], "before, and after the sync itself; and when it was noted"
-
-    async def test_after_a_crash_unfinished_files_are_rebuilt(self) -> None:
-        disk = SimDisk()
-        service = new_service(disk)
-        service.pending += [work(number) for number in range(1, 6)]
-        service.build()
-        disk.kill_process()
-        again = new_service(disk, is_clean=False)
-        assert disk.list_directory("/index") == []
-        assert again.end_physical_offset == 0
-        again.pending += [work(number) for number in range(1, 6)]
-        assert await offsets(again, "key3") == [300]
-
-    async def test_after_a_clean_shutdown_everything_is_kept(self) -> None:
-        disk = SimDisk()
-        service = new_service(disk)
-        service.pending += [work(number) for number in range(1, 16)]
-        service.flush()
-        service.close()
-        disk.sync_directory("/")
-        disk.lose_power(lambda count: 0)
-        again = new_service(disk)
-        assert [await offsets(again, f"key{number}") for number in (1, 15)] == [[100], [1_500]]
-        again.pending.append(work(16))
-        assert await offsets(again, "key16") == [1_600]
-        assert again.statistics().file_count == 2
 
     async def test_a_failed_sync_is_final(self, autojump_clock: trio.testing.MockClock) -> None:
         disk = SimDisk()
@@ -294,43 +245,8 @@ class TestDurability:
         assert await offsets(again, "a", count=3) == found
         assert await offsets(again, "b", count=3) == [600, 500, 400]
 
-    async def test_files_of_javas_default_size_are_read_and_a_new_one_is_begun(self) -> None:
-        """A store that ran with RocketMQ's sizes is opened with smaller ones."""
-        disk = SimDisk()
-        java = new_service(disk, layout=JAVA_LAYOUT)
-        java.pending.append(work(1))
-        java.build()
-        ours = new_service(disk)
-        ours.pending.append(work(2))
-        assert await offsets(ours, "key1") == [100]
-        assert await offsets(ours, "key2") == [200]
-        assert ours.statistics().file_count == 2
-
 
 class TestDeletion:
-    async def test_files_go_when_all_their_messages_have_left_the_log(self) -> None:
-        disk = SimDisk()
-        service = new_service(disk)
-        service.pending += [work(number, "same") for number in range(1, 36)]
-        service.flush()
-        assert len(disk.list_directory("/index")) == 4
-        assert await service.delete_expired_files(1000) == 0, "the tenth message is still there"
-        assert await service.delete_expired_files(2500) == 2
-        assert len(disk.list_directory("/index")) == 2
-        assert await offsets(service, "same") == [number * 100 for number in range(35, 20, -1)]
-        assert await service.delete_expired_files(1 << 40) == 1, "the last one stays"
-        assert service.end_physical_offset == 3500
-        again = new_service(disk)
-        assert (again.statistics().file_count, again.end_physical_offset) == (1, 3500)
-
-    async def test_a_file_that_is_still_to_be_synced_stays(self) -> None:
-        service = new_service()
-        service.pending += [work(number) for number in range(1, 16)]
-        service.build()
-        assert await service.delete_expired_files(1 << 40) == 0
-        service.flush()
-        assert await service.delete_expired_files(1 << 40) == 1
-
     async def test_a_query_that_is_under_way_keeps_its_files(self) -> None:
         disk = SimDisk()
         may_read = trio.Event()
@@ -364,8 +280,7 @@ class TestFullDisk:
     async def test_building_stops_and_goes_on(self, autojump_clock: trio.testing.MockClock) -> None:
         disk = SimDisk(capacity_bytes=2 * 4096)
         service = new_service(disk)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(service.run)
+        async with running(service):
             service.pending += [work(number, "same", f"key{number}") for number in range(1, 15)]
             service.end_burst()
             await trio.sleep(0.1)
@@ -379,7 +294,6 @@ class TestFullDisk:
             assert service.writable_or_why() is None
             assert await offsets(service, "same") == [number * 100 for number in range(14, 0, -1)]
             assert service.statistics().key_count == 28
-            nursery.cancel_scope.cancel()
 
     def test_waiting_keys_are_not_built_over_and_over(self) -> None:
         disk = SimDisk(capacity_bytes=0)
@@ -410,23 +324,6 @@ class TestJava:
         ours = [disk.open(f"/index/{each}").read(0, 1 << 20) for each in disk.list_directory("/index")]
         assert ours == theirs
 
-    @pytest.mark.parametrize("name", ["store-clean", "store-ipv6", "store-ext", "store-multi"])
-    async def test_look_ups_find_what_java_finds(self, name: str, tmp_path: Path) -> None:
-        root = unpack_store(name, tmp_path)
-        service = new_service(
-            OsDisk(),
-            layout=IndexLayout(500, 2_000),
-            path=str(root / "index"),
-            checkpoint_path=str(root / "checkpoint"),
-        )
-        lookups: list[dict[str, Any]] = expected(name)["index_lookup"]
-        assert lookups
-        for each in lookups:
-            found = await service.query_offset(each["topic"], each["key"], each["max"], each["begin"], each["end"])
-            assert found == QueryOffsetResult(
-                each["offsets"], each["lastUpdateTimestamp"], each["lastUpdatePhyoffset"]
-            ), each
-
 
 class TestKeysOfBatches:
     """As the kernel makes them that writes a batch's records; other messages come before and after."""
@@ -445,7 +342,7 @@ class TestKeysOfBatches:
         assert service.behind == 0
 
     def test_they_are_counted_at_the_end_of_the_burst_that_brings_them(self) -> None:
-        service = new_service(layout=IndexLayout(slot_count=50, entry_count=1 << 17))
+        service = new_service(layout=LARGE)
         service.pending.append(self.batch(range(500)))
         service.end_burst(has_packed=True)
         assert service.statistics().key_count == 0, "less than a slice"
@@ -518,10 +415,8 @@ class TestKeysFromTheLog:
         disk = SimDisk()
         checkpoint = load_checkpoint(disk, "/checkpoint")
         service = new_service(disk, checkpoint=checkpoint)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(service.run)
+        async with running(service):
             await trio.testing.wait_all_tasks_blocked()
             service.build_packed(self.packed(*(work(number) for number in range(1, 13))), self.KERNELS)
             await trio.sleep(1)
             assert checkpoint.index_msg_timestamp_ms == NOW + 10_000
-            nursery.cancel_scope.cancel()

@@ -46,20 +46,6 @@ def test_units_are_read_up_to_the_end_of_a_file_and_not_as_they_were_before_a_cu
     assert queue.units_nowait(in_file + 2, 5) == UNIT.pack(7, 70, 700)
 
 
-def test_files_are_sparse_and_reserved_in_steps() -> None:
-    disk = SimDisk()
-    queue = queue_at(Place(disk, "/store"), file_size=6_000_000)
-    append(queue, 1)
-    assert disk.file_size(path(Place(disk, "/store"))) == 6_000_000
-    assert 1 < queue.reserved_offset <= 4096 // UNIT_SIZE
-    calls = disk.calls["reserve"]
-    append(queue, queue.reserved_offset - 1)
-    assert disk.calls["reserve"] == calls
-    append(queue, 30_000)
-    assert disk.calls["reserve"] < calls + 25, "the steps grow"
-    assert queue.reserved_offset * UNIT_SIZE - queue.next_offset * UNIT_SIZE <= 65_536 + 4096
-
-
 def test_a_full_disk_refuses_room_and_loses_nothing() -> None:
     disk = SimDisk(capacity_bytes=4096)
     queue = queue_at(Place(disk, "/store"))
@@ -94,21 +80,6 @@ def test_a_queue_may_begin_after_zero(place: Place) -> None:
     assert again.queue.max_offset == 25
     again.correct_min_offset(0)
     assert again.queue.min_offset == 23
-
-
-def test_a_file_that_was_staged_in_another_life_gives_nothing_to_a_new_one() -> None:
-    disk = SimDisk()
-    place = Place(disk, "/store")
-    queue = queue_at(place)
-    disk.make_directories(queue.files.path)
-    staged = disk.open(f"{queue.files.path}.staged", create=True)
-    staged.write(0, b"x" * FILE_SIZE)
-    staged.sync()
-    disk.sync_directory(f"{place.consume_queue}/T")
-    append(queue, 1)
-    disk.sync_directory(queue.files.path)
-    disk.lose_power(lambda count: 0)
-    assert b"x" not in place.read(path(place))
 
 
 def test_removed_files_leave_nothing_but_foreign_ones(place: Place) -> None:
@@ -160,16 +131,3 @@ def test_the_last_file_and_pending_units_stay_whatever_the_log_has_lost(place: P
     assert delete_expired_files(queue, place.disk, 1 << 40) == 1
     assert (queue.min_offset, queue.max_offset, len(queue.files)) == (13, 13, 1)
     assert delete_expired_files(queue, place.disk, 1 << 40) == 0
-
-
-def test_power_lost_while_files_go_leaves_no_gap() -> None:
-    disk = SimDisk()
-    queue = queue_at(Place(disk, "/store"))
-    append(queue, 45)
-    for mapped_file in queue.files:
-        mapped_file.file().sync()
-    disk.sync_directory(queue.files.path)
-    delete_expired_files(queue, disk, 3100)
-    disk.lose_power(lambda count: 0)
-    again = recovered(Place(disk, "/store"), is_clean=False).queue
-    assert (again.min_offset, again.max_offset) == (30, 45)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy.protocol.java_hash import tags_code
-from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.store.append.unit_extensions import UnitExtensions
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.layout import EXT_ADDRESS_MAX, EXT_UNIT_SIZE_MAX, UNIT
-from rocketpy.store.log.commit_log import CommitLog
-from rocketpy.store.log.directories import LogDirectories
 from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.queue.extension import (
     CqExtUnit,
@@ -26,16 +24,12 @@ from rocketpy.store.queue.extension import (
     read_ext_unit,
 )
 from rocketpy.store.queue.table import ConsumeQueueTable
-from rocketpy.store.recovery.last_stop import LastStop
-from rocketpy.store.recovery.marker_files import RecoveryMark
 from rocketpy.store.recovery.queue_recovery import QueueRecoveries
-from rocketpy.store.recovery.recovery import StoreRecovery
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.golden_store import expected, unpack_store
 from tests.store.opened_store import opened, send
-from tests.store.parts import Parts, Place
+from tests.store.parts import Parts, Place, flush_queues
 from tests.store.queue_deletion import delete_expired_files
-from tests.store.whole.test_golden_stores import open_golden
 
 FILE_SIZE = 256
 MIN_ADDRESS = -(1 << 63)
@@ -184,13 +178,6 @@ def _units_of(line: dict[str, Any]) -> list[dict[str, Any]]:
 # ---- writing --------------------------------------------------------------------------------------------------------
 
 
-def test_a_queue_has_no_extension_unless_configured(place: Place) -> None:
-    queue = table_at(place, is_written=False).find("T", 0)
-    assert append(queue, 2) == [1000, 1001]
-    assert not queue.writes_ext
-    assert ext_files(place) == []
-
-
 def test_addresses_are_offsets_with_the_sign_bit(place: Place) -> None:
     queue = table_at(place).find("T", 0)
     assert append(queue, 3) == [MIN_ADDRESS, MIN_ADDRESS + 34, MIN_ADDRESS + 68]
@@ -260,12 +247,6 @@ def test_space_is_reserved_in_steps_and_a_full_disk_costs_the_extension_only() -
 # ---- durability -----------------------------------------------------------------------------------------------------
 
 
-def flush(table: ConsumeQueueTable) -> None:
-    while (flush_range := table.begin_flush()) is not None:
-        flush_range.sync()
-        table.end_flush(flush_range, is_synced=True)
-
-
 def test_a_flush_of_a_queue_makes_its_extension_durable() -> None:
     disk = SimDisk()
     place = Place(disk, "/store")
@@ -273,28 +254,11 @@ def test_a_flush_of_a_queue_makes_its_extension_durable() -> None:
     queue = table.find("T", 0)
     append(queue, 10)
     table.unflushed[queue] = None
-    flush(table)
+    flush_queues(table)
     append(queue, 3)
     disk.lose_power(lambda count: 0)
     again = table_at(place, load=True, is_clean=False).find("T", 0)
     assert seen(again) == wanted(10)
-
-
-def test_what_a_kill_left_in_memory_is_synced_with_the_next_flush() -> None:
-    disk = SimDisk()
-    place = Place(disk, "/store")
-    append(table_at(place).find("T", 0), 10)
-    disk.kill_process()
-    table = table_at(place, load=True, is_clean=False)
-    queue = table.find("T", 0)
-    recovery = recoveries_of(table, place).find("T", 0)
-    recovery.rewind(0)
-    assert recovery.adopt_units([100 * number for number in range(10)], [100] * 10) == 0
-    recovery.truncate(10)
-    table.unflushed[queue] = None
-    flush(table)
-    disk.lose_power(lambda count: 0)
-    assert seen(table_at(place, load=True, is_clean=False).find("T", 0)) == wanted(10)
 
 
 # ---- ends -----------------------------------------------------------------------------------------------------------
@@ -357,14 +321,6 @@ def test_files_are_deleted_when_the_queue_begins_after_them(place: Place) -> Non
     assert seen(queue) == wanted(60, first=40)
 
 
-def test_a_deleted_queue_takes_its_extension_along(place: Place) -> None:
-    table = table_at(place)
-    append(table.find("T", 0), 10)
-    table.remove_topic("T", 1000)
-    assert not place.disk.is_directory(f"{place.root}/consumequeue_ext/T")
-    assert append(table.find("T", 0), 1) == [MIN_ADDRESS]
-
-
 def test_an_extension_without_a_queue_goes(place: Place) -> None:
     append(table_at(place).find("T", 0), 10)
     place.remove_tree(place.consume_queue)
@@ -376,25 +332,31 @@ def test_an_extension_without_a_queue_goes(place: Place) -> None:
 # ---- recovery -------------------------------------------------------------------------------------------------------
 
 
-def parts_with_ext(place: Place, *, is_written: bool = True, is_clean: bool = False) -> Parts:
+def parts_with_ext(
+    place: Place, *, is_written: bool = True, is_clean: bool = False, bit_map: bytes | None = None
+) -> Parts:
+    """A store that gives every unit an extension with this bit map, if it writes any."""
+
+    def bit_map_of(topic: str, properties: Mapping[str, str]) -> bytes | None:
+        return bit_map
+
     return Parts(
-        place, ext_location=ext_location(place, is_written=is_written), queue_file_size=6000, log_file_size=1 << 16,
+        place,
+        ext_location=ext_location(place, is_written=is_written),
+        unit_extensions=UnitExtensions(bit_map_of=bit_map_of) if is_written else None,
+        bit_map_of=bit_map_of,
+        queue_file_size=6000,
+        log_file_size=1 << 16,
         is_clean=is_clean,
-    )  # fmt: skip
+    )
 
 
-def put_with_ext(parts: Parts, count: int, bit_map: bytes = b"") -> None:
+def put_tagged(parts: Parts, count: int) -> None:
     """Put messages of the same millisecond and size, each with tags of its own."""
-    queue = parts.queues.find("TopicTest", 0)
-    for number in range(queue.next_offset, queue.next_offset + count):
+    begin = parts.queues.find("TopicTest", 0).next_offset
+    for number in range(begin, begin + count):
         tags = f"Tag{number:03d}"
         parts.put(b"body", properties=b"TAGS\x01" + tags.encode(), tags=tags)
-        physical_offset, size, tags_code = UNIT.unpack(queue.units.pop())
-        if not is_ext_address(tags_code):
-            queue.next_offset -= 1
-            tags_code = queue.extended_tags_code(tags_code, parts.clock.timestamp_ms(), bit_map)
-            queue.next_offset += 1
-        queue.units.append(UNIT.pack(physical_offset, size, tags_code))
     parts.appender.end_burst()
 
 
@@ -413,19 +375,19 @@ def right(count: int) -> list[int]:
     return [tags_code(f"Tag{number:03d}") for number in range(count)]
 
 
-@pytest.mark.parametrize("bit_map", [b"", BITS])
-def test_recovery_keeps_what_surely_is_the_records(place: Place, bit_map: bytes) -> None:
-    parts = parts_with_ext(place)
-    put_with_ext(parts, 20, bit_map)
+@pytest.mark.parametrize("bit_map", [None, BITS])
+def test_recovery_keeps_what_surely_is_the_records(place: Place, bit_map: bytes | None) -> None:
+    parts = parts_with_ext(place, bit_map=bit_map)
+    put_tagged(parts, 20)
     files = place.files(place.root)
     parts.kill()
-    again = parts_with_ext(place)
+    again = parts_with_ext(place, bit_map=bit_map)
     assert tags_codes(again) == right(20)
-    if not bit_map:
+    if bit_map is None:
         assert place.files(place.root) == files
     again.kill()
-    third = parts_with_ext(place)
-    put_with_ext(third, 3, bit_map)
+    third = parts_with_ext(place, bit_map=bit_map)
+    put_tagged(third, 3)
     assert tags_codes(third) == right(23)
 
 
@@ -433,21 +395,21 @@ def test_recovery_keeps_what_surely_is_the_records(place: Place, bit_map: bytes)
 @pytest.mark.parametrize("damaged", range(0, 12 * 34, 7))
 def test_recovery_never_serves_a_tags_code_of_a_torn_extension(place: Place, damaged: int, is_written: bool) -> None:
     """Whatever part of the extension a crash has zeroed, tags are right: rebuilt from the log, or kept."""
-    parts = parts_with_ext(place)
-    put_with_ext(parts, 12, BITS)
+    parts = parts_with_ext(place, bit_map=BITS)
+    put_tagged(parts, 12)
     parts.kill()
     file, position = divmod(damaged, 238)
     place.write(f"{place.root}/consumequeue_ext/TopicTest/0/{file * FILE_SIZE:020d}", bytes(20), position)
-    again = parts_with_ext(place, is_written=is_written)
+    again = parts_with_ext(place, is_written=is_written, bit_map=BITS)
     assert tags_codes(again) == right(12)
-    put_with_ext(again, 5, BITS)
+    put_tagged(again, 5)
     assert tags_codes(again) == right(17)
 
 
 def test_an_address_that_a_sector_cuts_is_not_trusted(place: Place) -> None:
     """Half of it would lead to the first unit, whose message may be of the same millisecond."""
     parts = parts_with_ext(place)
-    put_with_ext(parts, 30)
+    put_tagged(parts, 30)
     parts.kill()
     place.write(place.queue_file("TopicTest", 0), bytes(8), 512)
     assert tags_codes(parts_with_ext(place)) == right(30)
@@ -460,61 +422,27 @@ def test_an_address_that_a_sector_cuts_is_not_trusted(place: Place) -> None:
 
 def test_a_stale_unit_of_another_run_is_not_trusted(place: Place) -> None:
     parts = parts_with_ext(place)
-    put_with_ext(parts, 4)
+    put_tagged(parts, 4)
     stale = place.read(f"{place.root}/consumequeue_ext/TopicTest/0/{0:020d}")
     parts.kill()
     for path in (place.log_file(), place.queue_file("TopicTest", 0)):
         place.write(path, bytes(4096))
     parts = parts_with_ext(place)
     parts.clock.advance_ms(60_000)
-    put_with_ext(parts, 2)
+    put_tagged(parts, 2)
     parts.kill()
     place.write(f"{place.root}/consumequeue_ext/TopicTest/0/{0:020d}", stale)
     assert tags_codes(parts_with_ext(place)) == right(2)
 
 
-def test_power_lost_at_any_time_leaves_right_tags() -> None:
-    for seed in range(60):
-        disk = SimDisk(choose=random.Random(seed).randrange)
-        place = Place(disk, "/store")
-        parts = parts_with_ext(place)
-        disk.sync_directory("/store/commitlog")
-        put_with_ext(parts, 9, BITS)
-        if seed % 3:
-            parts.close()
-            parts = parts_with_ext(place)
-        put_with_ext(parts, 150, BITS)
-        disk.lose_power()
-        again = parts_with_ext(place)
-        count = again.queues.find("TopicTest", 0).max_offset
-        assert all(code in (None, right) for code, right in zip(tags_codes(again), right(count), strict=True))
-        put_with_ext(again, 7, BITS)
-        disk.lose_power()
-        third = parts_with_ext(place)
-        count = third.queues.find("TopicTest", 0).max_offset
-        assert tags_codes(third)[-count:] == right(count)
-
-
 def test_bit_maps_are_rebuilt_with_the_units(place: Place) -> None:
-    parts = parts_with_ext(place)
-    put_with_ext(parts, 3, BITS)
+    parts = parts_with_ext(place, bit_map=BITS)
+    put_tagged(parts, 3)
     parts.kill()
     place.remove_tree(place.consume_queue)
-    table = table_at(place, load=True)
-    recovery = StoreRecovery(
-        disk=place.disk, commit_log=CommitLog(
-            directories=LogDirectories([place.commit_log]), disk=place.disk,
-            open_files=OpenFiles(disk=place.disk, open_max=9), file_size=1 << 16,
-        ), queues=table, tags_code=lambda topic, properties, _: tags_code(properties["TAGS"]),
-        last_stop=LastStop(seems_clean=False, durable_before_ms=0, ends=None, note=None),
-        check_crc=True, rewrite=False, bit_map_of=lambda topic, properties: BITS,
-        mark=RecoveryMark(place.disk, f"{place.root}/recovering"),
-    )  # fmt: skip
-    for _ in recovery.run():
-        pass
-    assert [unit and (unit.tags_code, unit.bit_map) for unit in seen(table.find("TopicTest", 0))] == [
-        (code, BITS) for code in right(3)
-    ]
+    again = parts_with_ext(place, bit_map=BITS)
+    timestamp_ms = again.clock.timestamp_ms()
+    assert seen(again.queues.find("TopicTest", 0)) == [CqExtUnit(code, timestamp_ms, BITS) for code in right(3)]
 
 
 # ---- reads ----------------------------------------------------------------------------------------------------------
@@ -537,33 +465,17 @@ class TagsFilter:
         raise AssertionError("it needs no record")
 
 
-def test_reads_filter_by_the_tags_at_the_addresses(place: Place) -> None:
-    parts = parts_with_ext(place)
-    put_with_ext(parts, 30, BITS)
-    message_filter = TagsFilter(tags_code("Tag007"), tags_code("Tag029"))
-    found = decode_messages(parts.get(0, message_filter=message_filter).body)
-    assert [message.queue_offset for message in found] == [7, 29]
-    timestamp_ms = parts.clock.timestamp_ms()
-    assert message_filter.shown == [(code, CqExtUnit(code, timestamp_ms, BITS)) for code in right(30)]
-
-
-def test_what_an_address_no_longer_says_the_client_decides(place: Place) -> None:
-    parts = parts_with_ext(place)
-    put_with_ext(parts, 10, BITS)
-    parts.close()
-    place.write(f"{place.root}/consumequeue_ext/TopicTest/0/{0:020d}", bytes(34 * 3))
-    again = parts_with_ext(place, is_clean=True)
-    found = decode_messages(again.get(0, message_filter=TagsFilter(tags_code("Tag008"))).body)
-    assert [message.queue_offset for message in found] == [0, 1, 2, 8]
-
-
 def test_extensions_of_neighbours_are_read_in_one_go() -> None:
     disk = SimDisk()
+    place = Place(disk, "/store")
     parts = Parts(
-        Place(disk, "/store"), ext_location=ext_location(Place(disk, "/store"), file_size=1 << 20),
-        queue_file_size=60_000, log_file_size=1 << 20,
-    )  # fmt: skip
-    put_with_ext(parts, 800, BITS)
+        place,
+        ext_location=ext_location(place, file_size=1 << 20),
+        unit_extensions=UnitExtensions(bit_map_of=None),
+        queue_file_size=60_000,
+        log_file_size=1 << 20,
+    )
+    put_tagged(parts, 800)
     before = disk.calls["read"]
     parts.get(0, message_filter=TagsFilter())
     assert disk.calls["read"] == before + 2, "units, extensions"
@@ -593,30 +505,6 @@ async def test_a_configured_store_writes_extensions_and_reads_them_after_restart
         listing = await store.list_units("T", 0, 19, 2)
         assert listing is not None
         assert [is_ext_address(unit.tags_code) for unit in listing.units] == [True, False]
-
-
-async def test_listed_units_show_the_units_at_their_addresses(place: Place) -> None:
-    async with opened(place, enable_consume_queue_ext=True) as store:
-        for _ in range(3):
-            send(store, b"one")
-        listing = await store.list_units("T", 0, 1, 5)
-        assert listing is not None
-        assert (listing.min_offset, listing.max_offset) == (0, 3)
-        assert [unit.ext is not None and unit.ext.tags_code for unit in listing.units] == [tags_code("A")] * 2
-        assert all(is_ext_address(unit.tags_code) for unit in listing.units)
-
-
-async def test_a_java_store_is_filtered_by_its_real_tags(tmp_path: Path) -> None:
-    async with open_golden("store-ext", tmp_path) as store:
-        for line in golden_lines():
-            queue = line["topic"], line["queueId"]
-            codes = [each["tagsCode"] for each in line["units"]]
-            for code in {*codes, 12345}:
-                found, offset = 0, 0
-                while offset < len(codes):
-                    result = await store.get_message(*queue, offset, 32, TagsFilter(code))
-                    found, offset = found + result.message_count, result.next_begin_offset
-                assert found == codes.count(code), (queue, code)
 
 
 @pytest.mark.parametrize("was_written", [False, True])

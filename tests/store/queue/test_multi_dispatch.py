@@ -84,10 +84,6 @@ def test_a_queue_named_twice_has_the_same_offset_twice_and_one_address() -> None
     assert result.queue_keys == [("A", 3), ("%LMQ%x", 0)], "its own queue gets it anyway"
 
 
-def test_commas_at_the_end_name_nothing() -> None:
-    assert decode_properties(addressed(named("A", "B", "", "")).properties.decode())[OFFSETS] == "0,0"
-
-
 @pytest.mark.parametrize(
     "names",
     [
@@ -147,10 +143,6 @@ def test_a_message_that_is_to_wait_is_refused_for_a_light_queue_of_its_own_too()
     assert dispatch.refusal_of_waiting(b"REAL_TOPIC\x01%LMQ%b") is exceeded
     assert dispatch.refusal_of_waiting(b"REAL_TOPIC\x01T\x02INNER_MULTI_DISPATCH\x01%LMQ%b") is exceeded
     assert dispatch.refusal_of_waiting(b"REAL_TOPIC\x01T") is None
-
-
-def test_as_many_names_as_allowed() -> None:
-    assert len(addressed(named(*(f"q{number}" for number in range(NAMES_MAX)))).queue_keys) == NAMES_MAX
 
 
 def test_properties_that_the_offsets_make_too_long() -> None:
@@ -218,15 +210,6 @@ def test_a_message_stands_in_every_queue_it_names(place: Place) -> None:
     }
     assert {arrival[:2] for arrival in parts.arrivals} == set(contents(parts)), "waiting pulls are notified"
     assert parts.appender.counts.put_count == 4, "messages, not units"
-
-
-def test_units_of_the_same_record_are_the_same(place: Place) -> None:
-    parts = parts_at(place)
-    physical_offset, _ = put(parts, b"body", "%LMQ%a", "Audit")
-    parts.appender.end_burst()
-    units = {parts.queues.find(topic, 0).unit_at(0) for topic in ("TopicTest", "%LMQ%a", "Audit")}
-    assert len(units) == 1
-    assert units.pop()[0] == physical_offset
 
 
 @pytest.mark.parametrize("sys_flag", [0x4, 0xC])

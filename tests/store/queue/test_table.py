@@ -10,7 +10,7 @@ from rocketpy.store.queue import table as consume_queue_table
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.recovery.queue_recovery import QueueRecoveries
 from rocketpy.testing.sim.disk import SimDisk
-from tests.store.parts import Place
+from tests.store.parts import Place, flush_queues
 
 
 def table_at(place: Place, *, load: bool = True, files_per_flush_max: int = 256) -> ConsumeQueueTable:
@@ -35,16 +35,6 @@ def append(table: ConsumeQueueTable, topic: str, queue_id: int, count: int = 1) 
     queue.next_offset += count
     queue.write_units()
     table.unflushed[queue] = None
-
-
-def flush_all(table: ConsumeQueueTable) -> list[int]:
-    """Flush everything; return the number of queues in each range."""
-    counts = []
-    while (flush_range := table.begin_flush()) is not None:
-        flush_range.sync()
-        table.end_flush(flush_range, is_synced=True)
-        counts.append(len(flush_range.queues))
-    return counts
 
 
 def test_queues_are_found_on_disk(place: Place) -> None:
@@ -98,7 +88,7 @@ def test_a_flush_makes_units_and_their_files_durable() -> None:
     table = table_at(place)
     append(table, "T", 0, 3)
     append(table, "Other", 7)
-    assert flush_all(table) == [2]
+    assert flush_queues(table) == [2]
     assert [queue.flushed_offset for queue in table] == [3, 1]
     append(table, "T", 0)
     disk.lose_power(lambda count: 0)
@@ -116,7 +106,7 @@ def test_a_flush_holds_a_bounded_number_of_files(place: Place) -> None:
     append(table, "T", 0)  # while the disk works
     first.sync()
     table.end_flush(first, is_synced=True)
-    assert flush_all(table) == [4, 3]
+    assert flush_queues(table) == [4, 3]
     assert table.find("T", 0).flushed_offset == 2
     assert table.begin_flush() is None
 
@@ -135,7 +125,7 @@ def test_a_flush_looks_at_a_bounded_number_of_queues(place: Place, monkeypatch: 
     assert not flush_range.is_last
     flush_range.sync()
     table.end_flush(flush_range, is_synced=True)
-    assert flush_all(table) == [4, 1]
+    assert flush_queues(table) == [4, 1]
 
 
 def test_queues_with_few_pages_wait_for_a_thorough_flush(place: Place) -> None:
@@ -150,7 +140,7 @@ def test_queues_with_few_pages_wait_for_a_thorough_flush(place: Place) -> None:
     assert not flush_range.is_last
     table.end_flush(flush_range, is_synced=True)
     assert table.begin_flush(least_pages=2) is None
-    assert flush_all(table) == [1]
+    assert flush_queues(table) == [1]
 
 
 def test_the_usual_file_size_is_ours_unless_the_store_has_none_such(place: Place) -> None:

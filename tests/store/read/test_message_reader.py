@@ -72,55 +72,11 @@ def test_a_slave_does_not_correct_offsets(place: Place) -> None:
     assert parts.get(7, "Unknown").next_begin_offset == 7
 
 
-@pytest.mark.parametrize("asked", [1, 2, 32, 100])
-def test_no_more_messages_than_asked_for_or_allowed(place: Place, asked: int) -> None:
-    parts = Parts(place, log_file_size=1 << 16, queue_file_size=8000)
-    parts.put_all(numbered(100))
-    result = parts.get(3, max_msg_nums=asked)
-    assert bodies(result) == numbered(min(asked, 32), 3)
-    assert result.next_begin_offset == 3 + min(asked, 32)
-
-
-def test_the_first_message_is_returned_whatever_its_size(place: Place) -> None:
-    limits = attrs.evolve(LIMITS, bytes_in_memory=300)
-    parts = Parts(place, limits=limits)
-    parts.put_all([b"x" * 1000, b"y" * 50, b"z" * 50])
-    assert bodies(parts.get(0)) == [b"x" * 1000]
-    for asked in (0, -1, -(1 << 31)):
-        assert bodies(parts.get(0, max_msg_nums=asked)) == [b"x" * 1000]
-    assert bodies(parts.get(1)) == [b"y" * 50]
-
-
-def test_messages_far_from_the_end_have_smaller_limits_and_suggest_the_slave(place: Place) -> None:
-    limits = attrs.evolve(LIMITS, memory_bytes=3000)
-    parts = Parts(place, limits=limits, log_file_size=1 << 16, queue_file_size=8000)
-    parts.put_all(numbered(100))
-    result = parts.get(0)
-    assert (result.message_count, result.suggest_pulling_from_slave) == (8, True)
-    result = parts.get(80)
-    assert (result.message_count, result.suggest_pulling_from_slave) == (20, False)
-
-
 def test_one_read_ends_with_its_queue_file(place: Place) -> None:
     parts = Parts(place, queue_file_size=200)
     parts.put_all(numbered(15))
     assert bodies(parts.get(8)) == numbered(2, 8)
     assert bodies(parts.get(10)) == numbered(5, 10)
-
-
-def test_a_filter_by_tags_skips_without_reading(place: Place) -> None:
-    parts = Parts(place, log_file_size=1 << 17, queue_file_size=40_000)
-    for number in range(1000):
-        parts.put(b"<%d>" % number, tags="rare" if number % 100 == 99 else "often")
-    parts.appender.end_burst()
-    result = parts.get(0, message_filter=Filter(tags_code("rare")))
-    assert bodies(result) == [b"<%d>" % number for number in range(99, 800, 100)]
-    assert result.next_begin_offset == 800, "so many units are looked at"
-    assert bodies(parts.get(800, message_filter=Filter(tags_code("rare")))) == [b"<899>", b"<999>"]
-    nothing = parts.get(0, message_filter=Filter(tags_code("never")))
-    assert (nothing.status, nothing.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 800)
-    many = parts.get(0, message_filter=Filter(tags_code("often")), max_msg_nums=5)
-    assert (bodies(many), many.next_begin_offset) == (numbered(5), 5)
 
 
 def test_no_more_units_are_looked_at_for_who_asks_for_more_messages_than_an_answer_holds(place: Place) -> None:
@@ -134,25 +90,6 @@ def test_no_more_units_are_looked_at_for_who_asks_for_more_messages_than_an_answ
     parts.put_all(numbered(2000))
     result = parts.get(0, max_msg_nums=(1 << 31) - 1, message_filter=Filter(tags_code("none")))
     assert result.next_begin_offset == 1000, "an operator wants longer answers"
-
-
-def test_a_filter_by_record_goes_on_until_the_answer_is_full(place: Place) -> None:
-    parts = Parts(place, log_file_size=1 << 17, queue_file_size=40_000)
-    parts.put_all(numbered(600))
-    result = parts.get(0, message_filter=Filter(text=b"7>"), max_msg_nums=32)
-    assert bodies(result) == [body for body in numbered(600) if body.endswith(b"7>")][:32]
-    assert result.next_begin_offset == 318
-    nothing = parts.get(0, message_filter=Filter(text=b"never"))
-    assert (nothing.status, nothing.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 600)
-
-
-def test_the_address_of_an_extension_is_no_tags_code(place: Place) -> None:
-    """RocketMQ with enableConsumeQueueExt: what the unit does not say the client decides."""
-    parts = Parts(place)
-    parts.appender.put("TopicTest", 0, b"ext", b"", -(1 << 63) + 44, (), 0, 0, 1, bytes(8), 0)
-    parts.appender.put("TopicTest", 0, b"min", b"", -(1 << 31), (), 0, 0, 1, bytes(8), 0)
-    parts.appender.end_burst()
-    assert bodies(parts.get(0, message_filter=Filter(tags_code=1))) == [b"ext"]
 
 
 def test_units_are_listed_up_to_the_end_of_their_file(place: Place) -> None:
@@ -172,27 +109,6 @@ def test_units_are_listed_up_to_the_end_of_their_file(place: Place) -> None:
     assert read_now(parts.reader.list_units("Nobody", 0, 0, 1)) is None
 
 
-def test_records_far_apart_take_a_read_each_and_neighbours_one() -> None:
-    disk = SimDisk()
-    parts = Parts(Place(disk, "/store"), log_file_size=1 << 20, message_size_max=1 << 20)
-    for number in range(8):
-        parts.put(b"near%d" % number)
-        parts.put(b"between", "Other")
-    parts.put(b"x" * 20_000, "Other")
-    parts.put(b"far")
-    parts.appender.end_burst()
-    parts.get(0)
-    before = disk.calls["read"]
-    assert bodies(parts.get(0)) == [*(b"near%d" % number for number in range(8)), b"far"]
-    assert disk.calls["read"] == before + 3, "units, the near ones, the far one"
-
-
-def test_records_in_two_log_files_come_in_one_answer(place: Place) -> None:
-    parts = Parts(place)
-    parts.put_all([b"a" * 3000, b"b" * 3000, b"c" * 3000, b"d" * 10])
-    assert [body[:1] for body in bodies(parts.get(0))] == [b"a", b"b", b"c", b"d"]
-
-
 @pytest.mark.parametrize("is_interleaved", [False, True])
 def test_the_fast_path_of_a_pull_returns_the_same(place: Place, is_interleaved: bool) -> None:
     parts = Parts(place, log_file_size=4096, queue_file_size=1000)
@@ -210,24 +126,6 @@ def test_the_fast_path_of_a_pull_returns_the_same(place: Place, is_interleaved: 
                 answered += 1
     assert answered > 250
     assert parts.reader.get_plain_nowait("Unknown", 0, 0, 32) is None
-
-
-def test_messages_whose_bytes_are_deleted_are_skipped(place: Place) -> None:
-    """Between the deletion of a log file and that of its units."""
-    parts = Parts(place, queue_file_size=8000)
-    parts.put_all([b"%04d" % number * 100 for number in range(40)])
-    kept = [message for message in parts.messages() if message.physical_offset >= LOG_FILE_SIZE]
-    parts.close()
-    place.disk.unlink(place.log_file())
-    again = Parts(place, queue_file_size=8000)
-    again.queues.find("TopicTest", 0).min_offset = 0
-    result = again.get(0)
-    assert bodies(result) == [message.body for message in kept][: result.message_count]
-    assert result.message_count >= 1
-    only_gone = again.get(0, max_msg_nums=1)
-    assert bodies(only_gone) == [kept[0].body]
-    again.queues.find("TopicTest", 0).max_offset = 3
-    assert again.get(0).status is GetMessageStatus.MESSAGE_WAS_REMOVING
 
 
 @pytest.mark.parametrize("what", ["log", "queue"])

@@ -103,3 +103,24 @@ def test_the_note_of_a_clean_shutdown_reads_as_it_was_written(place: Place) -> N
     end = OrderlyEnd(1 << 40, 7, "digest", -1)
     persist_orderly_end(place.disk, path, end)
     assert load_orderly_end(place.disk, path) == end
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2",
+        "2 2 3",
+        "1 10 10 digest 0",
+        "2 ten 10 d 0",
+        "2 10 10 d ten",
+        f"2 {'9' * 40} 1 d 0",
+        "2 10 10 d",
+        "\0\xff",
+    ],
+)
+def test_a_note_that_makes_no_sense_is_no_note(place: Place, text: str) -> None:
+    path = f"{place.root}/orderly-end"
+    for each in (path, f"{path}.bak"):
+        place.write(each, text.encode("latin-1"))
+    assert load_orderly_end(place.disk, path) is None

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from random import Random
-
 import pytest
 
 from rocketpy.errors import DamagedStoreError
 from rocketpy.store.layout import UNIT, UNIT_SIZE
 from rocketpy.store.recovery.checkpoint import DurableEnds
-from rocketpy.testing.sim.disk import ProcessDied, SimDisk
+from rocketpy.store.recovery.marker_files import RecoveryMark
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import LOG_FILE_SIZE, Parts, Place
 
 HEAD = 88
@@ -20,74 +18,33 @@ def bodies_of(count: int, size: int = 40, first: int = 0) -> list[bytes]:
     return [f"{number:06d}".encode().ljust(size, b".") for number in range(first, first + count)]
 
 
-def two_queues(parts: Parts, count: int, first: int = 0) -> None:
-    """Send numbered messages to two queues in turn."""
-    for number, body in enumerate(bodies_of(count, first=first)):
-        parts.put(body, "Even" if number % 2 == 0 else "Odd", number % 2)
-    parts.appender.end_burst()
-
-
-def test_empty_directory_becomes_an_empty_store(place: Place) -> None:
-    parts = Parts(place)
-    assert parts.report.end_offset == 0
-    assert place.disk.is_directory(place.commit_log)
-    assert place.disk.is_directory(place.consume_queue)
-    assert place.disk.list_directory(place.commit_log) == []
-
-
-@pytest.mark.parametrize("is_clean", [True, False])
-def test_everything_is_there_after_a_restart_and_numbers_go_on(place: Place, is_clean: bool) -> None:
-    parts = Parts(place)
-    two_queues(parts, 300)
-    end = parts.commit_log.wrote_offset
-    parts.close()
-
-    again = Parts(place, is_clean=is_clean)
-    assert again.report.end_offset == end
-    assert again.bodies("Even", 0) == bodies_of(300)[::2]
-    assert again.bodies("Odd", 1) == bodies_of(300)[1::2]
-    _, physical_offset, queue_offset = again.put(b"next", "Even", 0)
-    assert (physical_offset, queue_offset) == (end, 150)
-
-
-def test_recovering_twice_is_like_recovering_once(place: Place) -> None:
-    parts = Parts(place)
-    two_queues(parts, 200)
-    parts.kill()
-    place.write(place.log_file(parts.commit_log.min_offset), b"\xff" * 30, 500)
-    Parts(place, is_clean=False).kill()
-    once = place.files(place.root)
-    Parts(place, is_clean=False).kill()
-    assert place.files(place.root) == once
-
-
 def test_cut_at_every_byte_leaves_the_messages_before(place: Place) -> None:
     """A kill in the middle of a write, or a lost page, leaves any prefix of the last burst."""
     parts = Parts(place, log_file_size=2048)
-    places = [*parts.put_all(bodies_of(4)), parts.commit_log.wrote_offset]
+    offsets = [*parts.put_all(bodies_of(4)), parts.commit_log.wrote_offset]
     parts.kill()
     log = place.read(place.log_file())
     units = place.read(place.queue_file("TopicTest", 0))
-    for cut in range(places[-1] + 1):
+    for cut in range(offsets[-1] + 1):
         place.write(place.log_file(), log[:cut] + bytes(2048 - cut))
         place.write(place.queue_file("TopicTest", 0), units)
-        whole = sum(1 for end in places[1:] if end <= cut)
+        whole = sum(1 for end in offsets[1:] if end <= cut)
         for is_clean in (False, True):
             again = Parts(place, is_clean=is_clean, log_file_size=2048)
             assert again.bodies() == bodies_of(whole), cut
-            assert again.report.end_offset == places[whole]
+            assert again.report.end_offset == offsets[whole]
             assert again.queues.find("TopicTest", 0).next_offset == whole
             again.kill()
-        assert place.read(place.log_file())[places[whole] :].strip(b"\0") == b""
+        assert place.read(place.log_file())[offsets[whole] :].strip(b"\0") == b""
         assert place.read(place.queue_file("TopicTest", 0))[whole * UNIT_SIZE :].strip(b"\0") == b""
 
 
 def test_what_recovery_cut_never_comes_back(place: Place) -> None:
     """RocketMQ: 100 equal records, number 50 damaged, restart, one send, kill, restart: all 100 are there again."""
     parts = Parts(place, log_file_size=1 << 16)
-    places = parts.put_all(bodies_of(100))
+    offsets = parts.put_all(bodies_of(100))
     parts.kill()
-    place.write(place.log_file(), b"\xff", places[50] + HEAD + 3)
+    place.write(place.log_file(), b"\xff", offsets[50] + HEAD + 3)
 
     again = Parts(place, is_clean=False, log_file_size=1 << 16)
     assert again.bodies() == bodies_of(50)
@@ -101,39 +58,39 @@ def test_what_recovery_cut_never_comes_back(place: Place) -> None:
 def test_what_was_durable_is_not_cut_but_reported_as_damaged(place: Place) -> None:
     """After a clean shutdown of RocketMQ's, which leaves no note, everything that the queues name was durable."""
     parts = Parts(place, log_file_size=1 << 16)
-    places = parts.put_all(bodies_of(100))
+    offsets = parts.put_all(bodies_of(100))
     parts.close()
-    place.write(place.log_file(), b"\xff", places[50] + HEAD + 3)
+    place.write(place.log_file(), b"\xff", offsets[50] + HEAD + 3)
     before = place.files(place.root)
-    with pytest.raises(DamagedStoreError, match=f"expected a record at offset {places[50]} .*CRC") as raised:
+    with pytest.raises(DamagedStoreError, match=f"expected a record at offset {offsets[50]} .*CRC") as raised:
         Parts(place, is_clean=True, log_file_size=1 << 16)
-    assert (raised.value.path, raised.value.position) == (place.log_file(), places[50])
+    assert (raised.value.path, raised.value.position) == (place.log_file(), offsets[50])
     assert place.files(place.root) == before
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_the_checkpoint_says_what_is_damage_and_what_is_a_torn_end(place: Place, is_clean: bool) -> None:
     parts = Parts(place, log_file_size=1 << 16)
-    places = parts.put_all(bodies_of(100))
+    offsets = parts.put_all(bodies_of(100))
     parts.kill()
-    ends = DurableEnds(log_flushed_offset=places[60], durable_offset=places[40], unit_count=40)
-    place.write(place.log_file(), b"\xff", places[70] + HEAD + 3)
+    ends = DurableEnds(log_flushed_offset=offsets[60], durable_offset=offsets[40], unit_count=40)
+    place.write(place.log_file(), b"\xff", offsets[70] + HEAD + 3)
     again = Parts(place, is_clean=is_clean, log_file_size=1 << 16, durable_ends=ends)
     assert again.bodies() == bodies_of(100)[:70]
     again.kill()
-    place.write(place.log_file(), b"\xff", places[59] + HEAD + 3)
-    with pytest.raises(DamagedStoreError, match=f"durable up to {places[60]}"):
+    place.write(place.log_file(), b"\xff", offsets[59] + HEAD + 3)
+    with pytest.raises(DamagedStoreError, match=f"durable up to {offsets[60]}"):
         Parts(place, is_clean=is_clean, log_file_size=1 << 16, durable_ends=ends)
 
 
 def test_a_walk_begins_where_everything_was_durable(place: Place) -> None:
     parts = Parts(place, log_file_size=1 << 16)
-    places = parts.put_all(bodies_of(100))
+    offsets = parts.put_all(bodies_of(100))
     parts.put_all(bodies_of(3), "Other")
     parts.kill()
-    ends = DurableEnds(log_flushed_offset=places[60], durable_offset=places[40], unit_count=40)
+    ends = DurableEnds(log_flushed_offset=offsets[60], durable_offset=offsets[40], unit_count=40)
     again = Parts(place, is_clean=False, log_file_size=1 << 16, durable_ends=ends)
-    assert (again.report.scanned_from, again.report.record_count) == (places[40], 63)
+    assert (again.report.scanned_from, again.report.record_count) == (offsets[40], 63)
     assert again.bodies() == bodies_of(100)
 
 
@@ -141,10 +98,10 @@ def test_removed_queues_are_rebuilt_from_the_beginning(place: Place) -> None:
     """Also those without a message after the offset where the scan would begin."""
     parts = Parts(place, log_file_size=1 << 16)
     parts.put_all(bodies_of(3), "Quiet")
-    places = parts.put_all(bodies_of(100))
+    offsets = parts.put_all(bodies_of(100))
     parts.kill()
     place.remove_tree(f"{place.consume_queue}/Quiet")
-    ends = DurableEnds(log_flushed_offset=places[60], durable_offset=places[40], unit_count=43)
+    ends = DurableEnds(log_flushed_offset=offsets[60], durable_offset=offsets[40], unit_count=43)
     again = Parts(place, is_clean=False, log_file_size=1 << 16, durable_ends=ends)
     assert again.bodies("Quiet") == bodies_of(3)
     assert again.bodies() == bodies_of(100)
@@ -155,10 +112,10 @@ def test_a_queue_that_lost_durable_units_is_rebuilt_from_the_beginning(place: Pl
     """Else the next message would get an offset that another one has."""
     parts = Parts(place, log_file_size=1 << 16)
     parts.put_all(bodies_of(10), "Quiet")
-    places = parts.put_all(bodies_of(100))
+    offsets = parts.put_all(bodies_of(100))
     parts.kill()
     place.write(place.queue_file("Quiet", 0), bytes(UNIT_SIZE), 9 * UNIT_SIZE)
-    ends = DurableEnds(log_flushed_offset=places[60], durable_offset=places[40], unit_count=50)
+    ends = DurableEnds(log_flushed_offset=offsets[60], durable_offset=offsets[40], unit_count=50)
     again = Parts(place, is_clean=False, log_file_size=1 << 16, durable_ends=ends)
     assert again.bodies("Quiet") == bodies_of(10)
     assert again.bodies() == bodies_of(100)
@@ -169,167 +126,13 @@ def test_a_queue_that_lost_durable_units_is_rebuilt_from_the_beginning(place: Pl
 def test_a_damaged_unit_in_the_middle_takes_no_sound_one_with_it(place: Place, damaged: int) -> None:
     """It points far past the end of the log, where a search for that end could rely on it."""
     parts = Parts(place, log_file_size=1 << 16)
-    places = parts.put_all(bodies_of(30))
+    offsets = parts.put_all(bodies_of(30))
     parts.kill()
     place.write(place.queue_file("TopicTest", 0), UNIT.pack(1 << 60, 100, 0), damaged * UNIT_SIZE)
-    ends = DurableEnds(log_flushed_offset=places[20], durable_offset=places[20], unit_count=20)
+    ends = DurableEnds(log_flushed_offset=offsets[20], durable_offset=offsets[20], unit_count=20)
     again = Parts(place, is_clean=False, log_file_size=1 << 16, durable_ends=ends)
     assert again.queues.find("TopicTest", 0).max_offset == 30
     assert again.get(damaged + 1).message_count > 0
-
-
-@pytest.mark.parametrize("torn_at", [512, 1536])
-@pytest.mark.parametrize("tags", ["TagA", ""])
-def test_a_tags_code_that_a_torn_page_has_lost_is_rebuilt(place: Place, torn_at: int, tags: str) -> None:
-    """Offset and size of a unit can be in one sector, its tags code, wholly or its lower half, in the next one."""
-    parts = Parts(place, log_file_size=1 << 16, queue_file_size=20_000)
-    for body in bodies_of(200):
-        parts.put(body, tags=tags, properties=b"TAGS\x01" + tags.encode() if tags else b"")
-    parts.appender.end_burst()
-    units = [parts.queues.find("TopicTest", 0).unit_at(each) for each in range(200)]
-    parts.kill()
-    cut = [each for each in range(200) if 12 <= torn_at - each * UNIT_SIZE < 20]
-    assert cut == [torn_at // UNIT_SIZE]
-    place.write(place.queue_file("TopicTest", 0), bytes(200 * UNIT_SIZE - torn_at), torn_at)
-    again = Parts(place, is_clean=False, log_file_size=1 << 16, queue_file_size=20_000)
-    assert [again.queues.find("TopicTest", 0).unit_at(each) for each in range(200)] == units
-
-
-@pytest.mark.parametrize("is_known", [True, False])
-def test_a_log_that_is_gone_is_damage_if_it_was_durable(place: Place, is_known: bool) -> None:
-    parts = Parts(place)
-    parts.put_all(bodies_of(5))
-    parts.close()
-    place.disk.unlink(place.log_file())
-    ends = DurableEnds(100, 100, 1) if is_known else None
-    with pytest.raises(DamagedStoreError, match="found no file") as raised:
-        Parts(place, durable_ends=ends)
-    assert raised.value.path == place.commit_log
-    assert place.files(place.consume_queue)
-
-
-def test_a_last_file_that_is_gone_is_damage_if_it_was_durable(place: Place) -> None:
-    parts = Parts(place)
-    parts.put_all(bodies_of(100))
-    end = parts.commit_log.wrote_offset
-    parts.close()
-    place.disk.unlink(place.log_file(LOG_FILE_SIZE))
-    with pytest.raises(DamagedStoreError, match=f"durable up to {end}"):
-        Parts(place, is_clean=False, durable_ends=DurableEnds(end, end, 1))
-
-
-def test_what_a_recovery_cut_that_died_is_cut_durably_by_the_next_one() -> None:
-    """The tail reads as zeros then, but only in memory: without a sync the next loss of power would bring it back."""
-    for call in range(1, 40):
-        disk = SimDisk()
-        place = Place(disk, "/store")
-        parts = Parts(place)
-        places = parts.put_all(bodies_of(5))
-        parts.close()
-        place.write(place.log_file(), b"\xff", places[2] + HEAD)
-        flush(place)
-        disk.die_at_call(call)
-        with suppress(ProcessDied):
-            Parts(place, is_clean=False)
-        disk.kill_process()
-        again = Parts(place, is_clean=False)
-        assert again.bodies() == bodies_of(2)
-        disk.lose_power(lambda count: 0)
-        assert place.read(place.log_file())[places[2] :].strip(b"\0") == b""
-
-
-def test_all_that_recovery_has_found_is_durable_in_each_file() -> None:
-    """It is served from then on. Under ASYNC_FLUSH nothing of it need have been synced."""
-    disk = SimDisk()
-    place = Place(disk, "/store")
-    parts = Parts(place)
-    parts.put_all(bodies_of(200))
-    assert len(parts.commit_log.files) > 3
-    parts.kill()
-    Parts(place, is_clean=False).kill()
-    disk.lose_power(lambda count: 0)
-    assert Parts(place, is_clean=False).bodies() == bodies_of(200)
-
-
-def test_files_that_recovery_removes_leave_no_gap_whenever_it_dies() -> None:
-    """The first of them gone for good and a later one back: that would be damage."""
-    for call in range(1, 30):
-        for seed in range(6):
-            disk = SimDisk()
-            place = Place(disk, "/store")
-            parts = Parts(place)
-            places = parts.put_all(bodies_of(200))
-            parts.close()
-            place.write(place.log_file(), b"\xff", places[5] + HEAD)
-            flush(place)
-            disk.die_at_call(call)
-            with suppress(ProcessDied):
-                Parts(place, is_clean=False).kill()
-            disk.lose_power(Random(seed).randrange)
-            assert Parts(place, is_clean=False).bodies() == bodies_of(5), (call, seed)
-
-
-def flush(place: Place) -> None:
-    file = place.disk.open(place.log_file())
-    file.sync()
-    file.close()
-
-
-@pytest.mark.parametrize("damage", ["magic", "size", "crc", "physical offset", "queue offset", "topic", "properties"])
-def test_a_record_that_is_not_valid_ends_the_log(place: Place, damage: str) -> None:
-    parts = Parts(place)
-    places = parts.put_all(bodies_of(5))
-    parts.kill()
-    record = places[3]
-    positions = {
-        "magic": (record + 4, b"\0"),
-        "size": (record + 3, b"\xff"),
-        "crc": (record + HEAD, b"\xff"),
-        "physical offset": (record + 35, b"\x01"),
-        "queue offset": (record + 27, b"\x07"),
-        "topic": (record + HEAD + 40 + 2, b"\0"),
-        "properties": (places[4] - 1, b"\0"),
-    }
-    position, content = positions[damage]
-    place.write(place.log_file(), content, position)
-    again = Parts(place, is_clean=False)
-    assert again.report.end_offset == record
-    assert again.bodies() == bodies_of(3)
-
-
-def test_a_queue_that_begins_at_0_again_is_no_damage(place: Place) -> None:
-    """A topic that was deleted and created again counts from 0 in the same log."""
-    parts = Parts(place)
-    parts.put_all(bodies_of(5))
-    parts.queues.remove_topic("TopicTest", parts.commit_log.wrote_offset)
-    parts.put_all(bodies_of(3, first=50))
-    parts.kill()
-    again = Parts(place, is_clean=False)
-    assert again.bodies() == bodies_of(3, first=50)
-
-
-@pytest.mark.parametrize("is_clean", [True, False])
-@pytest.mark.parametrize("what", ["everything", "a topic", "a queue"])
-def test_deleted_queues_are_made_again_from_the_log(place: Place, what: str, is_clean: bool) -> None:
-    parts = Parts(place)
-    two_queues(parts, 100)
-    parts.close()
-    place.remove_tree(
-        {"everything": place.consume_queue, "a topic": f"{place.consume_queue}/Odd"}.get(
-            what, f"{place.consume_queue}/Odd/1"
-        )
-    )
-    again = Parts(place, is_clean=is_clean)
-    assert again.bodies("Even", 0) == bodies_of(100)[::2]
-    assert again.bodies("Odd", 1) == bodies_of(100)[1::2]
-
-
-def test_a_queue_that_lost_its_last_units_is_completed_after_a_clean_shutdown(place: Place) -> None:
-    parts = Parts(place)
-    parts.put_all(bodies_of(10))
-    parts.close()
-    place.write(place.queue_file("TopicTest", 0), bytes(3 * UNIT_SIZE), 7 * UNIT_SIZE)
-    assert Parts(place).bodies() == bodies_of(10)
 
 
 def test_after_a_crash_the_walk_begins_at_the_last_durable_file(place: Place) -> None:
@@ -359,26 +162,12 @@ def test_units_lost_before_the_durable_file_are_found_out_and_made_from_the_begi
     assert again.bodies() == bodies_of(240)
 
 
-def test_units_after_the_log_are_dropped(place: Place) -> None:
-    """The disk may keep units whose records it lost."""
-    parts = Parts(place)
-    places = parts.put_all(bodies_of(30))
-    parts.close()
-    place.write(place.log_file(), bytes(LOG_FILE_SIZE - places[12]), places[12])
-    again = Parts(place, is_clean=False)
-    assert again.queues.find("TopicTest", 0).max_offset == 12
-    again.kill()
-    content = b"".join(place.files(place.consume_queue).values())
-    assert [UNIT.unpack_from(content, n * UNIT_SIZE)[0] for n in range(12)] == places[:12]
-    assert content[12 * UNIT_SIZE :].strip(b"\0") == b""
-
-
 @pytest.mark.parametrize("count", [0, 30])
 def test_a_queue_whose_first_file_went_with_the_power_begins_at_0_again(place: Place, count: int) -> None:
     parts = Parts(place)
-    places = parts.put_all(bodies_of(50))
+    offsets = parts.put_all(bodies_of(50))
     parts.kill()
-    place.write(place.log_file(), bytes(LOG_FILE_SIZE - places[count]), places[count])
+    place.write(place.log_file(), bytes(LOG_FILE_SIZE - offsets[count]), offsets[count])
     place.disk.unlink(place.queue_file("TopicTest", 0))
 
     again = Parts(place, is_clean=False)
@@ -437,69 +226,6 @@ def test_a_last_file_that_was_cut_short_gets_its_length_back(place: Place) -> No
     assert again.bodies() == bodies_of(205)
 
 
-def test_a_store_with_other_file_sizes_opens_and_goes_on_with_ours(place: Place) -> None:
-    parts = Parts(place, log_file_size=4096, queue_file_size=100)
-    parts.put_all(bodies_of(100))
-    parts.close()
-    for is_clean in (True, False):
-        again = Parts(place, is_clean=is_clean, log_file_size=20_000, queue_file_size=2000)
-        assert again.bodies() == bodies_of(100)
-        again.kill()
-    again.put_all(bodies_of(100, first=100))
-    assert again.bodies() == bodies_of(200)
-    again.close()
-    sizes = {place.disk.file_size(f"{place.commit_log}/{name}") for name in place.disk.list_directory(place.commit_log)}
-    assert sizes == {4096, 20_000}
-    assert Parts(place).bodies() == bodies_of(200)
-
-
-def test_a_log_without_its_first_files_keeps_queue_offsets(place: Place) -> None:
-    """After retention has deleted the first files, rebuilt queues begin where the log does."""
-    parts = Parts(place)
-    parts.put_all(bodies_of(200))
-    first_left = next(
-        number for number, message in enumerate(parts.messages()) if message.physical_offset >= LOG_FILE_SIZE
-    )
-    parts.close()
-    place.disk.unlink(place.log_file())
-    for remove in (False, True):
-        if remove:
-            place.remove_tree(place.consume_queue)
-        again = Parts(place, is_clean=False)
-        queue = again.queues.find("TopicTest", 0)
-        assert (queue.min_offset, queue.max_offset) == (first_left, 200)
-        assert again.bodies() == bodies_of(200)[first_left:]
-        again.kill()
-
-
-def test_prepared_and_rolled_back_records_take_no_place_in_a_queue(place: Place) -> None:
-    parts = Parts(place)
-    parts.put(b"one")
-    parts.put(b"half", sys_flag=0x4)
-    parts.put(b"gone", sys_flag=0xC)
-    parts.put(b"two", sys_flag=0x8)
-    parts.appender.end_burst()
-    parts.kill()
-    for is_clean in (True, False):
-        again = Parts(place, is_clean=is_clean)
-        assert again.bodies() == [b"one", b"two"]
-        again.kill()
-
-
-def test_extra_queues_of_a_record_are_made_again(place: Place) -> None:
-    """RocketMQ with enableMultiDispatch: one record, units in several queues."""
-    parts = Parts(place)
-    properties = b"INNER_MULTI_DISPATCH\x01%LMQ%a,extra\x02INNER_MULTI_QUEUE_OFFSET\x010,0"
-    parts.put(b"body", queue_id=3, properties=properties)
-    parts.appender.end_burst()
-    parts.kill()
-    again = Parts(place, is_clean=False, has_multi_dispatch=True)
-    assert [again.queues.find(topic, queue_id).max_offset for topic, queue_id in (("%LMQ%a", 0), ("extra", 3))] == [
-        1,
-        1,
-    ]
-
-
 @pytest.mark.parametrize(
     ("names", "offsets"),
     [
@@ -528,40 +254,9 @@ def test_extra_queues_lead_nowhere_else_and_begin_at_no_place_that_cannot_be(
     assert [(queue.topic, queue.queue_id) for queue in again.queues if queue.files] == [("TopicTest", 0)]
 
 
-@pytest.mark.parametrize("offset", [b"0", b"3", b"4", b"5", b"6", b"9"])
-@pytest.mark.parametrize("has_multi_dispatch", [True, False])
-@pytest.mark.parametrize("is_from_beginning", [True, False])
-def test_no_message_of_another_topic_takes_anything_from_a_queue_that_it_names(
-    place: Place, offset: bytes, has_multi_dispatch: bool, is_from_beginning: bool
-) -> None:
-    """A Java broker stores what a client has written: a kill, and then recovery trusted it."""
-    parts = Parts(place, log_file_size=1 << 16)
-    parts.put_all(bodies_of(5), "Victim")
-    walked_from = parts.commit_log.wrote_offset
-    properties = b"INNER_MULTI_DISPATCH\x01Victim\x02INNER_MULTI_QUEUE_OFFSET\x01" + offset
-    parts.put(b"forged", properties=properties)
-    parts.put_all(bodies_of(5, first=5), "Victim")
-    parts.put(b"forged again", properties=properties)
-    parts.appender.end_burst()
-    parts.kill()
-    place.write(place.queue_file("Victim", 0), bytes(3 * UNIT_SIZE), 7 * UNIT_SIZE)
-    ends = None if is_from_beginning else DurableEnds(walked_from, walked_from, 5)
-    for _ in range(2):
-        again = Parts(
-            place,
-            is_clean=False,
-            durable_ends=ends,
-            has_multi_dispatch=has_multi_dispatch,
-            log_file_size=1 << 16,
-        )
-        again.close()
-        assert again.bodies("Victim") == bodies_of(10)
-        assert again.bodies() == [b"forged", b"forged again"]
-
-
 def test_rewriting_changes_nothing_but_the_disk_s_mind(place: Place) -> None:
     parts = Parts(place)
-    two_queues(parts, 150)
+    parts.put_all(bodies_of(150))
     parts.kill()
     Parts(place, is_clean=False).kill()
     before = place.files(place.root)
@@ -574,3 +269,34 @@ def test_the_work_comes_in_slices(place: Place) -> None:
     parts.put_all(bodies_of(5000))
     parts.close()
     assert Parts(place, is_clean=False).slices >= 4
+
+
+def test_a_recovery_that_ends_leaves_no_mark_and_the_next_syncs_nothing_that_is_clear() -> None:
+    """A store may have tens of thousands of queues, so a start must not sync each of them."""
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    parts = Parts(place)
+    for number in range(50):
+        parts.put_all([b"body"], f"Topic{number}")
+    parts.kill()
+    Parts(place, is_clean=False).kill()
+    before = disk.calls["sync"]
+    Parts(place, is_clean=False).kill()
+    assert disk.calls["sync"] - before == 1, "the log"
+    assert "recovering" not in disk.list_directory("/store")
+
+
+def test_a_store_that_is_refused_has_no_mark(place: Place) -> None:
+    parts = Parts(place)
+    parts.put_all(bodies_of(3))
+    parts.close()
+    place.write(place.queue_file("TopicTest", 0), b"\xff" * 20, 60)  # is cleared, durably
+    before = place.files(place.commit_log)
+    mark = RecoveryMark(place.disk, f"{place.root}/recovering")
+    for has_died_before in (False, True):
+        if has_died_before:
+            mark.create()
+        with pytest.raises(DamagedStoreError):
+            Parts(place, durable_ends=DurableEnds(1 << 20, 1 << 20, 3))
+        assert place.files(place.commit_log) == before
+        assert mark.exists() is has_died_before, "a recovery that is refused has not done the work of an earlier one"

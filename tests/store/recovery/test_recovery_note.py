@@ -106,6 +106,14 @@ def test_a_copy_is_not_believed(disk: SimDisk) -> None:
     assert note_file.read(ENDS) == "the machine was restarted since, or the files were copied"
 
 
+def test_where_files_have_no_identity_no_note_is_believed() -> None:
+    class Anonymous(SimDisk):
+        def identity(self, path: str) -> str:
+            return ""
+
+    assert written(Anonymous()).read(ENDS) == "the machine was restarted since, or the files were copied"
+
+
 @pytest.mark.parametrize(
     ("ends", "why"),
     [

@@ -170,13 +170,6 @@ async def test_what_may_be_in_memory_only_is_written_again(
 # ---- the index ------------------------------------------------------------------------------------------------------
 
 
-async def test_without_an_index_there_is_none_to_build(place: Place) -> None:
-    with files_of(place, message_index_enable=False) as files:
-        recover(files)
-        assert files.index is None
-        assert files.index_begin_offset == files.report.end_offset
-
-
 async def test_an_index_file_that_is_not_full_does_not_outlive_a_crash(place: Place) -> None:
     await fill(place)
     assert len(index_files(place)) == 1
@@ -189,37 +182,7 @@ async def test_an_index_file_that_is_not_full_does_not_outlive_a_crash(place: Pl
     assert index_files(place) == []
 
 
-async def test_foreign_files_in_the_index_stay_where_they_are(place: Place) -> None:
-    await fill(place)
-    for name in ("notes.txt", "20260101000000000"):
-        place.write(f"{place.root}/index/{name}", b"short")
-    place.write(f"{place.root}/abort", b"")
-    with files_of(place) as files:
-        recover(files)
-    assert set(index_files(place)) >= {"notes.txt", "20260101000000000"}
-
-
-async def test_a_removed_index_is_rebuilt(place: Place) -> None:
-    await fill(place)
-    place.remove_tree(f"{place.root}/index")
-    with files_of(place) as files:
-        assert recover(files).index_begin_offset == 0 < files.report.end_offset
-
-
 # ---- the rest -------------------------------------------------------------------------------------------------------
-
-
-async def test_a_clean_shutdown_is_noted_with_where_everything_ends(place: Place) -> None:
-    await fill(place)
-    place.disk.unlink(f"{place.root}/orderly-end")
-    with files_of(place) as files:
-        recover(files).begin()
-        files.persist_orderly_end()
-        end = files.commit_log.wrote_offset
-    with files_of(place) as files:
-        place.disk.unlink(f"{place.root}/abort")
-        assert recover(files).report.end_offset == end
-        assert files.report.record_count == 0
 
 
 def test_settings_of_deletion_count_from_now_on(place: Place) -> None:
@@ -230,12 +193,3 @@ def test_settings_of_deletion_count_from_now_on(place: Place) -> None:
         assert attrs.asdict(files.retention_policy) == before
         files.settings_changed()
         assert attrs.asdict(files.retention_policy) != before
-
-
-async def test_closing_gives_every_descriptor_back(place: Place) -> None:
-    assert isinstance(place.disk, SimDisk)
-    await fill(place)
-    with files_of(place) as files:
-        recover(files).begin()
-        assert place.disk.descriptor_count
-    assert not place.disk.descriptor_count

@@ -64,10 +64,7 @@ def new_world(*, hours: int = 6, pause_ms: int = 100, is_forcible: bool = True, 
         parts.put_all([bytes(3800), bytes(3800)])
         clock.advance_ms(HOUR_MS)
     if is_synced:
-        flush_range = parts.commit_log.begin_flush()
-        assert flush_range is not None
-        flush_range.sync()
-        parts.commit_log.end_flush(flush_range, is_synced=True)
+        parts.flush()
     close_files = CloseFilesService(run_blocking=run_in_turn)
     flags = RunningFlags()
     refusals: list[str | None] = []
@@ -151,36 +148,12 @@ async def test_when_nothing_was_sent_for_long_the_last_time_of_all_counts(autoju
     assert world.bases == [FILES]
 
 
-async def test_there_is_a_pause_after_each_file(autojump_clock: MockClock) -> None:
-    world = new_world()
-    began = trio.current_time()
-    await world.service.clean()
-    assert trio.current_time() - began == pytest.approx(0.8)
-
-
-@pytest.mark.parametrize(("ratio", "count"), [(0.74, 0), (0.80, 10)])
-async def test_a_disk_that_is_rather_full_takes_old_files_at_any_hour(
-    ratio: float, count: int, autojump_clock: MockClock
-) -> None:
-    world = new_world()
-    world.clock.advance_ms(8 * HOUR_MS)
-    world.fill_to(ratio)
-    assert await world.service.clean() == count
-    assert world.flags.is_writeable
-
-
 async def test_a_disk_that_is_nearly_full_takes_young_files_but_no_more_than_it_must(autojump_clock: MockClock) -> None:
     world = new_world(hours=1000)
     world.fill_to(1.0)
     assert await world.service.clean() == 3
     assert (await world.service.check_disks())[0].ratio <= 0.85
     assert world.refusals[-1] is None
-
-
-async def test_unless_that_is_not_wanted(autojump_clock: MockClock) -> None:
-    world = new_world(hours=1000, is_forcible=False)
-    world.fill_to(0.89)
-    assert await world.service.clean() == 0
 
 
 async def test_above_the_limit_messages_are_refused_until_there_is_space_again(autojump_clock: MockClock) -> None:
@@ -203,21 +176,6 @@ async def test_above_the_limit_messages_are_refused_until_there_is_space_again(a
         await trio.sleep(100)
         assert set(world.refusals[3:]) == {None}
     assert world.reports == [world.refusals[0], None], "reported when it changes"
-
-
-async def test_it_runs_by_itself_a_minute_after_the_start(autojump_clock: MockClock) -> None:
-    world = new_world()
-    async with running(world):
-        await trio.sleep(59)
-        assert len(world.bases) == FILES
-        await trio.sleep(2)
-        assert len(world.bases) == 6
-        world.clock.advance_ms(HOUR_MS - 1)  # it is still the hour
-        await trio.sleep(10.5)
-        assert len(world.bases) == 6
-        world.clock.advance_ms(-HOUR_MS + 1 + 2 * HOUR_MS + 22 * HOUR_MS)
-        await trio.sleep(10.5)
-        assert world.bases == [FILES - 1]
 
 
 async def test_a_file_that_is_read_goes_at_once_and_its_space_with_the_reader(autojump_clock: MockClock) -> None:

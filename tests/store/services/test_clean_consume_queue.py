@@ -109,21 +109,6 @@ async def test_a_queue_that_is_all_gone_begins_at_its_end_and_goes_on(autojump_c
     assert [(each.queue_offset, each.body) for each in world.parts.messages()] == [(100, b"next")]
 
 
-async def test_it_follows_the_log_and_rests_in_between(autojump_clock: MockClock) -> None:
-    world = new_world()
-    async with trio.open_nursery() as nursery:
-        await nursery.start(world.service.run)
-        await trio.sleep(100)
-        assert world.index.forgotten == []
-        for expected in (1, 2):
-            world.lose_log_files(1)
-            world.service.log_shrunk()
-            world.service.log_shrunk()
-            await trio.sleep(5)
-            assert len(world.index.forgotten) == expected
-        nursery.cancel_scope.cancel()
-
-
 async def test_what_a_crash_left_over_goes_after_a_start(autojump_clock: MockClock) -> None:
     world = new_world()
     world.lose_log_files(2)

@@ -97,30 +97,6 @@ async def test_enough_pages_are_committed_at_once(
     assert bench.appender.times == pytest.approx([begin + 0.01])
 
 
-async def test_without_least_pages_every_burst_is_committed(
-    bench: Bench, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    service = bench.service(least_pages=0)
-    await nursery.start(service.run)
-    for count in range(1, 4):
-        bench.put(service, 10)
-        await trio.testing.wait_all_tasks_blocked()
-        assert len(bench.appender.commits) == count
-
-
-async def test_less_than_the_pages_waits_for_the_thorough_commit(
-    bench: Bench, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    service, begin = bench.service(thorough_interval_ms=1000), trio.current_time()
-    await nursery.start(service.run)
-    bench.put(service, PAGE)
-    await trio.sleep(0.9)
-    assert bench.appender.commits == []
-    await trio.sleep(0.2)
-    assert bench.appender.commits == [PAGE]
-    assert bench.appender.times == pytest.approx([begin + 1.0])
-
-
 async def test_nothing_to_commit_wakes_no_flush(
     bench: Bench, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:

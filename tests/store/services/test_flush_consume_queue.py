@@ -95,21 +95,6 @@ def service(
     )
 
 
-async def test_every_second_full_pages_and_every_minute_all(autojump_clock: trio.testing.MockClock) -> None:
-    queues, disk = Queues({1: 1, 2: 2}, log=Log(5, 500, 400)), SimDisk()
-    async with trio.open_nursery() as nursery:
-        await nursery.start(service(queues, disk).run)
-        await trio.sleep(1.5)
-        assert queues.flushed == [[2]]
-        await trio.sleep(58)
-        assert queues.flushed == [[2]]
-        assert not disk.exists("/checkpoint")
-        await trio.sleep(1)
-        assert queues.flushed == [[2], [1]]
-        assert load_checkpoint(disk, "/checkpoint").logics_msg_timestamp_ms == 5
-        nursery.cancel_scope.cancel()
-
-
 async def test_while_messages_come_a_checkpoint_follows_every_few_seconds(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -230,12 +215,6 @@ async def test_after_a_slow_flush_the_next_one_waits_no_longer_than_the_interval
     assert len(slow) > 1, pauses
     assert all(2.5 <= pause <= 3 for pause in quick), "the flush, four times as long, and the tick"
     assert all(8 <= pause <= 8.5 for pause in slow), "the flush, the interval, and the tick"
-
-
-async def test_a_thorough_flush_takes_as_many_ranges_as_it_needs() -> None:
-    queues, disk = Queues(dict.fromkeys(range(8), 0)), SimDisk()
-    await service(queues, disk).flush_thoroughly()
-    assert queues.flushed == [[0, 1, 2], [3, 4, 5], [6, 7]]
 
 
 async def test_a_thorough_flush_ends_under_load_and_says_what_it_began_with() -> None:

@@ -60,26 +60,3 @@ async def test_a_failed_sync_is_final(autojump_clock: trio.testing.MockClock) ->
             await nursery.start(service(bench).run)
     assert bench.log.ends == [False]
     assert bench.checkpoint.physic_msg_timestamp_ms == 0
-
-
-@pytest.mark.parametrize("is_timed", [True, False])
-async def test_without_a_plain_interval_a_wake_up_flushes_what_is_enough(
-    is_timed: bool, autojump_clock: trio.testing.MockClock
-) -> None:
-    bench = Bench(log=PagedLog())
-    bench.may_sync.set()
-    flush = service(bench, is_timed=is_timed)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(flush.run)
-        await trio.sleep(0.1)
-        bench.log.wrote = 3 * 4096
-        flush.wake()
-        await trio.sleep(0.1)
-        assert bench.log.flushed == 0
-        bench.log.wrote = 5 * 4096
-        flush.wake()
-        await trio.sleep(0.1)
-        assert bench.log.flushed == (0 if is_timed else 5 * 4096)
-        await trio.sleep(0.5)
-        assert bench.log.flushed == 5 * 4096
-        nursery.cancel_scope.cancel()

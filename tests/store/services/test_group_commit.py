@@ -132,16 +132,6 @@ async def test_what_is_durable_already_is_answered_without_a_sync(bench: Bench, 
     assert bench.log.sync_count == 0
 
 
-async def test_a_flush_can_be_wanted_without_waiting(bench: Bench, nursery: trio.Nursery) -> None:
-    service = bench.service()
-    bench.may_sync.set()
-    await nursery.start(service.run)
-    bench.log.pending = 100
-    service.wake()
-    await trio.testing.wait_all_tasks_blocked()
-    assert (bench.log.flushed, bench.answers) == (100, [])
-
-
 async def test_a_slow_sync_is_a_timeout_and_goes_on(
     bench: Bench, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -178,16 +168,6 @@ async def test_it_says_who_waits_and_for_how_long_the_disk_is_silent(
     await trio.sleep(0.001)
     assert service.wait() == FlushWait(0, 0.0)
     nursery.cancel_scope.cancel()
-
-
-async def test_a_negative_timeout_makes_every_answer_a_timeout(bench: Bench, nursery: trio.Nursery) -> None:
-    service = bench.service(timeout_ms=-1_000)
-    bench.may_sync.set()
-    await nursery.start(service.run)
-    bench.put(service, "a")
-    await trio.testing.wait_all_tasks_blocked()
-    assert bench.answers == [("a", TIMEOUT), "flush"]
-    assert bench.log.flushed == 100
 
 
 async def test_after_a_failed_sync_no_request_is_called_back(bench: Bench) -> None:

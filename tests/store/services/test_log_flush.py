@@ -78,23 +78,6 @@ async def bench_with(run_sync: RunBlocking = run_in_turn, /, **settings: object)
     files.close()
 
 
-@pytest.mark.parametrize(
-    ("settings", "services"),
-    [
-        ({}, ["flush_real_time"]),
-        (SYNC, ["group_commit"]),
-        (POOL, ["flush_real_time", "commit_real_time"]),
-        ({**SYNC, **POOL}, ["group_commit"]),  # as in RocketMQ the pool is for ASYNC_FLUSH only
-    ],
-)
-async def test_there_are_the_services_that_the_settings_ask_for(
-    settings: dict[str, object], services: list[str]
-) -> None:
-    async with bench_with(**settings) as bench:
-        names = ["group_commit", "flush_real_time", "commit_real_time"]
-        assert [name for name in names if getattr(bench.flush, name) is not None] == services
-
-
 @pytest.mark.parametrize("settings", [{}, SYNC, POOL, {"flush_commit_log_timed": False}])
 async def test_flush_returns_when_the_log_is_durable(
     settings: dict[str, object], autojump_clock: trio.testing.MockClock
@@ -133,37 +116,9 @@ async def test_who_waits_for_less_than_is_durable_does_not_wait(autojump_clock: 
         assert trio.current_time() == before
 
 
-async def test_under_sync_flush_replies_leave_with_the_sync() -> None:
-    async with bench_with(**SYNC) as bench:
-        end = bench.put()
-        outcomes: list[object] = []
-        assert bench.flush.group_commit is not None
-        bench.flush.group_commit.wait_durable(end, outcomes.append)
-        assert outcomes == []
-        await trio.testing.wait_all_tasks_blocked()
-        assert len(outcomes) == 1
-        assert bench.replies
-
-
 async def test_a_burst_ends_in_the_pool_where_there_is_one() -> None:
     async with bench_with(**POOL) as bench:
         bench.put()
         assert bench.files.commit_log.wrote_offset == 0
         bench.appender.end_burst()
         assert bench.files.commit_log.wrote_offset > 0
-
-
-@pytest.mark.parametrize("is_timed", [True, False])
-async def test_a_burst_wakes_a_flush_that_is_not_timed(is_timed: bool, autojump_clock: trio.testing.MockClock) -> None:
-    async with bench_with(flush_commit_log_timed=is_timed, flush_commit_log_least_pages=0) as bench:
-        await trio.sleep(0.01)
-        end = bench.put()
-        await trio.sleep(0.01)
-        assert bench.flushed == (0 if is_timed else end)
-
-
-@pytest.mark.parametrize("settings", [{}, SYNC])
-async def test_otherwise_a_burst_ends_without_a_call_in_between(settings: dict[str, object]) -> None:
-    """It is asked for once per burst of every connection."""
-    async with bench_with(**settings) as bench:
-        assert bench.flush.end_burst == bench.appender.end_burst

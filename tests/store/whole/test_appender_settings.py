@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
 
 import pytest
 import trio
@@ -13,20 +12,13 @@ from rocketpy.clock import ManualClock
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.store.config import BrokerRole, FlushDiskType
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.opening import open_message_store
 from rocketpy.store.queue.extension import CqExtUnit
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
-from tests.store import test_message_store
-from tests.store.opened_store import bodies, config_for, send
-from tests.store.parts import BORN_HOST, STORE_HOST, Place
-from tests.turns import run_in_turn
+from tests.store.opened_store import bodies, opened, send
+from tests.store.parts import BORN_HOST, Place
 
 POOL: dict[str, object] = {"transient_store_pool_enable": True}
-
-
-def opened(place: Place, **changes: object) -> AbstractAsyncContextManager[MessageStore]:
-    return test_message_store.opened(place, **changes)  # type: ignore[arg-type]
 
 
 def put_named(store: MessageStore, body: bytes, *names: str) -> None:
@@ -42,14 +34,7 @@ async def test_messages_in_the_pool_are_read_a_little_later(
     place: Place, autojump_clock: trio.testing.MockClock
 ) -> None:
     arrivals: list[tuple[str, int, int]] = []
-    async with open_message_store(
-        config_for(place, **POOL),
-        disk=place.disk,
-        clock=ManualClock(),
-        run_blocking=run_in_turn,
-        store_host=STORE_HOST,
-        message_arriving=lambda *arrival: arrivals.append(arrival),
-    ) as store:
+    async with opened(place, **POOL, message_arriving=lambda *arrival: arrivals.append(arrival)) as store:
         physical_offset, _ = send(store, b"one", key=b"k")
         store.end_burst()
         assert bodies(store) == []
@@ -65,31 +50,6 @@ async def test_messages_in_the_pool_are_read_a_little_later(
         store.end_burst()
         await trio.testing.wait_all_tasks_blocked()
         assert len(bodies(store)) == 21, "four pages are enough"
-
-
-async def test_a_clean_shutdown_commits_what_is_in_the_pool(place: Place) -> None:
-    async with opened(place, **POOL) as store:
-        send(store, b"one")
-        store.end_burst()
-        send(store, b"two")
-    async with opened(place, **POOL) as store:
-        assert bodies(store) == [b"one", b"two"]
-
-
-async def test_a_kill_loses_the_pool_and_harms_nothing_else(autojump_clock: trio.testing.MockClock) -> None:
-    place = Place(SimDisk(), "/store")
-    with pytest.RaisesGroup(KeyboardInterrupt):
-        async with opened(place, **POOL) as store:
-            send(store, b"one")
-            await trio.sleep(0.3)
-            send(store, b"lost", key=b"k")
-            store.end_burst()
-            raise KeyboardInterrupt
-    assert isinstance(place.disk, SimDisk)
-    place.disk.kill_process()
-    async with opened(place, **POOL) as store:
-        assert bodies(store) == [b"one"]
-        assert send(store, b"two")[1] == 1
 
 
 async def test_the_checkpoint_counts_no_record_without_its_unit(autojump_clock: trio.testing.MockClock) -> None:
@@ -258,14 +218,7 @@ async def test_units_are_extended_with_the_bit_maps_of_the_broker(place: Place) 
         return f"{topic} {properties['TAGS']}".encode()
 
     async def shown() -> list[tuple[int, CqExtUnit | None]]:
-        async with open_message_store(
-            config_for(place, enable_consume_queue_ext=True),
-            disk=place.disk,
-            clock=clock,
-            run_blocking=run_in_turn,
-            store_host=STORE_HOST,
-            bit_map_of=bit_map_of,
-        ) as store:
+        async with opened(place, enable_consume_queue_ext=True, clock=clock, bit_map_of=bit_map_of) as store:
             if not store.max_offset_in_queue("T", 0):
                 send(store, b"one")
             message_filter = AllTags()

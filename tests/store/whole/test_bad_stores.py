@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import reduce
 from operator import xor
 from pathlib import Path
@@ -29,7 +29,6 @@ from tests.store.damaged import (
     ROOT,
     Seen,
     Snapshot,
-    check_sound,
     killed_store,
     look,
     open_again,
@@ -116,32 +115,6 @@ def test_what_was_durable_is_missed_when_the_last_log_file_is_cut(place: Place, 
     snapshot = stopped_store()
     outcome = opened(place, {**snapshot.files, LOG_NAMES[3]: snapshot.files[LOG_NAMES[3]][:size]})
     assert_log_error(outcome, place, LOG_NAMES[3 if size else 2])  # where the records end
-
-
-@pytest.mark.parametrize("size", [1502, 1600, LOG_FILE_SIZE - 1])
-def test_a_last_log_file_that_is_cut_after_its_records_has_all_of_them(place: Place, size: int) -> None:
-    snapshot = stopped_store()
-    assert_whole(snapshot, opened(place, {**snapshot.files, LOG_NAMES[3]: snapshot.files[LOG_NAMES[3]][:size]}))
-    send_all(place, [b"x" * 300 for _ in range(40)])
-    outcome = look(place)
-    assert isinstance(outcome, Seen)
-    assert len(outcome.records["Orders", 1]) == 70
-
-
-@pytest.mark.parametrize("size", [0, 1, 700, None])
-def test_what_was_not_durable_at_a_kill_may_be_cut(place: Place, size: int | None) -> None:
-    """A loss of power leaves such a file. The messages in front of it are there."""
-    snapshot = killed_store()
-    files = dict(snapshot.files)
-    if size is None:
-        del files[LOG_NAMES[3]]
-    else:
-        files[LOG_NAMES[3]] = files[LOG_NAMES[3]][:size]
-    outcome = opened(place, files)
-    assert isinstance(outcome, Seen)
-    check_sound(snapshot, files, outcome, place)
-    before = {record for offset, record in snapshot.log if offset < 3 * LOG_FILE_SIZE}
-    assert {record for records in outcome.records.values() for record in records} >= before
 
 
 @pytest.mark.parametrize("how", ["gone", "empty", "cut", "cut within a unit"])
@@ -276,17 +249,6 @@ def test_a_file_that_may_not_be_opened_is_named(name: str) -> None:
     disk.refused = ""
     assert place.files(ROOT) == before
     assert_whole(stopped_store(), look(place))
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may open anything: tests/blackbox gives that up in its own process")
-def test_permissions_of_the_system(os_place: Place) -> None:
-    write_store(os_place, stopped_store().files)
-    path = Path(os_place.root, LOG_NAMES[3])
-    path.chmod(0)
-    outcome = look(os_place)
-    path.chmod(0o644)
-    assert isinstance(outcome, StoreError)
-    assert outcome.path == str(path)
 
 
 # ---- sizes and times ------------------------------------------------------------------------------------------------
@@ -426,43 +388,6 @@ def test_an_index_header_that_is_absurd_leads_to_no_wrong_message(
         place.remove_tree(place.root)
 
 
-def test_a_slot_of_the_index_may_hold_any_number(place: Place, snapshot: Snapshot) -> None:
-    name = index_names(snapshot)[0]
-    content = snapshot.files[name]
-    for number in (-1, 0, 39, 40, 41, (1 << 31) - 1):
-        slots = struct.pack(">i", number) * 20
-        outcome = opened(place, {**snapshot.files, name: content[:40] + slots + content[120:]})
-        assert isinstance(outcome, Seen)
-        assert outcome.records == snapshot.records
-        assert {key: record for key, record in outcome.keys.items() if record != snapshot.keys[key]} == {}
-        place.remove_tree(place.root)
-
-
 def test_a_deleted_index_is_rebuilt(place: Place, snapshot: Snapshot) -> None:
     files = {name: content for name, content in snapshot.files.items() if not name.startswith("index/")}
     assert_whole(snapshot, opened(place, files))
-
-
-# ---- twice ----------------------------------------------------------------------------------------------------------
-
-DAMAGES: dict[str, Callable[[dict[str, bytes]], object]] = {
-    "no queues": lambda files: [files.pop(name) for name in list(files) if name.startswith("consumequeue/")],
-    "no index": lambda files: [files.pop(name) for name in list(files) if name.startswith("index/")],
-    "no checkpoint": lambda files: files.pop("checkpoint"),
-    "no orderly-end": lambda files: files.pop("orderly-end", None),
-    "abort file by hand": lambda files: files.setdefault("abort", b""),
-    "no abort file": lambda files: files.pop("abort", None),
-}
-
-
-@pytest.mark.parametrize("first", DAMAGES)
-@pytest.mark.parametrize("second", DAMAGES)
-def test_two_files_gone_at_once_lose_nothing(snapshot: Snapshot, first: str, second: str) -> None:
-    files = dict(snapshot.files)
-    DAMAGES[first](files)
-    if second != first:
-        DAMAGES[second](files)
-    place = Place(SimDisk(), ROOT)
-    outcome = opened(place, files)
-    assert isinstance(outcome, Seen)
-    assert outcome.records == snapshot.records

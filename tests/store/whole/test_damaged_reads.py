@@ -72,26 +72,6 @@ def test_what_is_before_is_served_and_the_unit_is_named(place: Place, unit: str,
     assert parts.get(TARGET + 1, message_filter=message_filter).message_count == len(BODIES) - TARGET - 1
 
 
-@pytest.mark.parametrize("offset", [0, TARGET])
-def test_the_short_way_of_plain_pulls_leaves_damage_to_the_long_one(place: Place, offset: int) -> None:
-    parts, places = two_queues(place)
-    damage_unit(place, parts, places[TARGET] - 3, 40)
-    assert parts.reader.get_plain_nowait("TopicTest", 0, offset, 32) is None
-    result = parts.reader.get_plain_nowait("TopicTest", 0, TARGET + 1, 32)
-    assert result is not None
-    assert result.message_count == len(BODIES) - TARGET - 1
-
-
-@pytest.mark.parametrize("position", [0, 3, 4, 7, 28, 35])
-def test_a_record_whose_head_is_damaged_is_not_served(place: Place, position: int) -> None:
-    parts, places = two_queues(place)
-    record = places[TARGET]
-    (before,) = place.read(place.log_file())[record + position : record + position + 1]
-    place.write(place.log_file(), bytes((before ^ 0x10,)), record + position)
-    assert parts.get().message_count == TARGET
-    assert "no record" in parts.get(TARGET).damage
-
-
 def test_units_of_what_retention_has_removed_are_skipped(place: Place) -> None:
     parts, _ = two_queues(place)
     while parts.commit_log.min_offset == 0:

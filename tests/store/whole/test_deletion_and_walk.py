@@ -76,17 +76,3 @@ async def test_queues_that_have_expired(place: Place, autojump_clock: trio.testi
         send_some(store, "Kept", count=1)
     report = await report_of(place)
     assert (report.scanned_from, report.record_count) == (end, 1)
-
-
-async def test_units_that_are_lost_are_still_missed(place: Place, autojump_clock: trio.testing.MockClock) -> None:
-    """A deletion is no excuse for other queues."""
-    async with killed(place) as store:
-        send_some(store, "Kept", "Gone")
-        await trio.sleep(LONG_S)
-        store.delete_topic_queues("Gone")
-        send_some(store, "Kept", count=1)
-    place.remove_tree(f"{place.consume_queue}/Kept")
-    report = await report_of(place)
-    assert report.scanned_from == 0
-    async with opened(place) as store:
-        assert store.max_offset_in_queue("Kept", 0) == 21

@@ -120,28 +120,6 @@ def test_wherever_descriptors_run_out_the_store_lives_and_loses_nothing() -> Non
             model.recovered(world.open())
 
 
-@pytest.mark.parametrize("number", range(1, 6))
-def test_a_stop_without_descriptors_is_followed_by_a_recovery(number: int) -> None:
-    """The abort file stays where something could not be made durable, and nothing is lost either way."""
-    world, model = StoreWorld(CONFIG), StoreModel()
-    with world:
-        model.recovered(world.open())
-        for queue in QUEUES:
-            answer = world.put(*queue, b"late", keys=["key"])
-            assert isinstance(answer, Sent)
-            model.sent([answer])
-        world.end_burst()
-        world.disk.run_out_of_descriptors(number, 3)
-        if world.stop():
-            model.stopped()
-        else:
-            model.died(power_lost=False)
-        model.recovered(world.open())
-        world.lose_power(lambda _: 0)
-        model.died(power_lost=True)
-        model.recovered(world.open())
-
-
 def test_reads_without_descriptors_fail_one_by_one_and_work_again() -> None:
     config = attrs.evolve(CONFIG, consume_queue_files_open_max=8)
     world = StoreWorld(config)

@@ -35,10 +35,11 @@ from rocketpy.store.index.file import IndexHeader, IndexLayout
 from rocketpy.store.index.file_list import IndexFileList
 from rocketpy.store.index.service import IndexService
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.opening import open_message_store
 from rocketpy.store.recovery.checkpoint import load_checkpoint
 from tests.patience import PATIENCE_SECONDS
 from tests.store.golden_store import expected, unpack_store
+from tests.store.opened_store import opened
+from tests.store.parts import Place
 from tests.turns import run_in_turn
 
 STORES = (
@@ -85,14 +86,8 @@ async def open_golden(name: str, directory: Path) -> AsyncIterator[MessageStore]
 @asynccontextmanager
 async def open_store(name: str, root: Path) -> AsyncIterator[MessageStore]:
     """Open a store as the expectations were made: as a slave that corrects offsets, so that nothing is appended."""
-    async with open_message_store(
-        config_of(name, root),
-        disk=OsDisk(),
-        clock=ManualClock(),
-        run_blocking=run_in_turn,
-        store_host=STORE_HOST,
-        tags_code=unit_tags_code,
-    ) as store:
+    place = Place(OsDisk(), str(root))
+    async with opened(place, config=config_of(name, root), store_host=STORE_HOST, tags_code=unit_tags_code) as store:
         with trio.fail_after(PATIENCE_SECONDS):
             while store.dispatch_behind or store.index_behind:
                 await trio.sleep(0.001)

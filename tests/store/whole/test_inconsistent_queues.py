@@ -22,36 +22,6 @@ def stopped(place: Place) -> list[int]:
     return places
 
 
-@pytest.mark.parametrize("is_clean", [True, False])
-@pytest.mark.parametrize("base_offset", [0, QUEUE_FILE_SIZE, 2 * QUEUE_FILE_SIZE])
-def test_any_one_file_may_be_missing(place: Place, base_offset: int, is_clean: bool) -> None:
-    stopped(place)
-    place.disk.unlink(place.queue_file("TopicTest", 0, base_offset))
-    again = Parts(place, is_clean=is_clean)
-    assert again.bodies() == BODIES
-    assert again.put(b"next")[2] == COUNT
-
-
-@pytest.mark.parametrize("is_clean", [True, False])
-@pytest.mark.parametrize("base_offset", [0, QUEUE_FILE_SIZE, 2 * QUEUE_FILE_SIZE])
-def test_any_one_file_may_be_cut_anywhere(place: Place, base_offset: int, is_clean: bool) -> None:
-    stopped(place)
-    whole = place.files(place.root)
-    path = place.queue_file("TopicTest", 0, base_offset)
-    for size in (0, 1, 19, 20, 21, 107, 200, QUEUE_FILE_SIZE - 1):
-        for name, content in whole.items():
-            place.write(f"{place.root}/{name}", content)
-        file = place.disk.open(path)
-        file.truncate(size)
-        file.close()
-        again = Parts(place, is_clean=is_clean)
-        assert again.bodies() == BODIES, size
-        assert again.put_all([b"next"])
-        assert again.bodies()[-1] == b"next"
-        again.kill()
-        place.remove_tree(place.root)
-
-
 def test_a_queue_whose_end_leads_out_of_the_log_is_rebuilt(place: Place) -> None:
     places = stopped(place)
     last = (COUNT - 1) % UNITS_PER_FILE * UNIT_SIZE
@@ -70,14 +40,6 @@ def test_without_our_checkpoint_such_a_queue_says_that_the_log_has_lost_somethin
     with pytest.raises(DamagedStoreError, match=f"durable up to {(1 << 60) + 100}"):
         Parts(place)
     assert place.files(place.root) == before
-
-
-def test_a_file_that_begins_within_a_unit_is_no_beginning(place: Place) -> None:
-    stopped(place)
-    content = place.read(place.queue_file("TopicTest", 0))
-    place.remove_tree(place.consume_queue)
-    place.write(place.queue_file("TopicTest", 0, 7), content)
-    assert Parts(place).bodies() == BODIES
 
 
 def test_a_first_unit_that_is_damaged_hides_no_message(place: Place) -> None:

@@ -125,25 +125,6 @@ def test_the_power_is_lost_after_a_while(scene: Scene) -> None:
     assert scene.open_again() == scene.old + scene.new
 
 
-def test_the_power_is_lost_in_every_call_of_a_recovery(mode: str) -> None:
-    for call in range(1, 200):
-        scene = Scene(mode)
-        scene.begin()
-        scene.world.lose_power(nothing)
-        scene.world.disk.die_at_call(call)
-        try:
-            scene.world.open()
-        except LifeEnded:
-            scene.world.lose_power(nothing)
-            there = scene.old + scene.new if mode == "SYNC_FLUSH" else scene.old
-            assert scene.open_again() == there, call
-            scene.world.kill()
-        else:
-            scene.world.kill()
-            return
-    raise AssertionError("a recovery changes the disk less often")
-
-
 def test_the_broker_is_stopped_in_order(scene: Scene) -> None:
     scene.begin()
     assert scene.world.stop()

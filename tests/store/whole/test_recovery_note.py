@@ -140,39 +140,6 @@ async def test_the_walk_of_a_java_store_is_not_repeated_after_a_kill_at_once(
     assert second.is_crash
 
 
-@pytest.mark.parametrize("is_power_lost", [False, True])
-async def test_a_crash_in_each_call_before_that_checkpoint_loses_nothing(
-    autojump_clock: trio.testing.MockClock, is_power_lost: bool
-) -> None:
-    place = await killed_java_store()
-    disk, states, calls = place.disk, [], []
-    assert isinstance(disk, SimDisk)
-
-    def note(method: str, path: str) -> None:
-        calls.append(f"{method} {path}")
-        if disk.exists(f"{place.root}/{NOTE}"):  # recovery is over
-            states.append(disk.state())
-
-    scope = opened(place)
-    disk.before_change = note
-    await scope.__aenter__()
-    await trio.testing.wait_all_tasks_blocked()
-    disk.before_change = None
-    await kill(scope)
-    assert f"sync {place.root}/checkpoint" in calls
-    for state in states:
-        left = SimDisk(state=state)
-        if is_power_lost:
-            left.lose_power(lambda count: 0)
-        async with opened(Place(left, place.root)) as store:
-            assert sum(store.max_offset_in_queue("T", queue_id) for queue_id in range(2)) == LONG_COUNT
-            for queue_id in range(2):
-                result = await store.get_message("T", queue_id, LONG_COUNT // 2 - 1, 1)
-                assert [int(each.body.rstrip(b"\0")) for each in decode_messages(result.body)] == [
-                    LONG_COUNT - 2 + queue_id
-                ]
-
-
 async def test_a_store_without_a_message_has_nothing_to_tell_of_a_crash(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractAsyncContextManager
 
 import pytest
 import trio
@@ -12,19 +11,10 @@ import trio.testing
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType
-from rocketpy.store.message_store import MessageStore
-from rocketpy.store.opening import open_message_store
 from rocketpy.testing.sim.disk import SimDisk
-from tests.store import test_message_store
-from tests.store.opened_store import bodies, config_for, kill, send
-from tests.store.parts import STORE_HOST, Place
+from tests.store.opened_store import bodies, config_for, kill, opened, send
+from tests.store.parts import Place
 from tests.store.whole.test_whole_store_retention import ALL_HOURS, HOUR_MS, NOON_MS, fill
-from tests.store.whole.test_whole_store_retention import opened as retaining
-from tests.turns import run_in_turn
-
-
-def opened(place: Place, **changes: object) -> AbstractAsyncContextManager[MessageStore]:
-    return test_message_store.opened(place, **changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -127,14 +117,7 @@ async def test_when_the_pool_is_committed(
 
 async def counts(disk: SimDisk, memory_bytes: int, **settings: object) -> int:
     """Put twenty messages of 1 KiB and return how many one answer has."""
-    async with open_message_store(
-        config_for(Place(disk, "/store"), **settings),
-        disk=disk,
-        clock=ManualClock(),
-        run_blocking=run_in_turn,
-        store_host=STORE_HOST,
-        memory_bytes=memory_bytes,
-    ) as store:
+    async with opened(Place(disk, "/store"), memory_bytes=memory_bytes, **settings) as store:
         for _ in range(20):
             send(store, bytes(1000))
         store.end_burst()
@@ -165,9 +148,7 @@ async def test_how_much_one_answer_holds(
 async def test_limits_of_answers_may_change(disk: SimDisk) -> None:
     """The settings that are ``live``: each change is passed on."""
     config = config_for(Place(disk, "/store"))
-    async with open_message_store(
-        config, disk=disk, clock=ManualClock(), run_blocking=run_in_turn, store_host=STORE_HOST, memory_bytes=1 << 40
-    ) as store:
+    async with opened(Place(disk, "/store"), config=config) as store:
         for _ in range(20):
             send(store, bytes(1000))
         store.end_burst()
@@ -184,9 +165,7 @@ async def test_limits_of_deletion_may_change(
     clock = ManualClock()
     disk = SimDisk(clock=clock)
     config = config_for(Place(disk, "/store"), delete_when="04")
-    async with open_message_store(
-        config, disk=disk, clock=clock, run_blocking=run_in_turn, store_host=STORE_HOST, memory_bytes=1 << 40
-    ) as store:
+    async with opened(Place(disk, "/store"), config=config, clock=clock) as store:
         for _ in range(200):
             send(store, bytes(1000))
             store.end_burst()
@@ -256,7 +235,7 @@ async def test_the_pause_after_each_deleted_file_of_the_log(
     """``deleteCommitLogFilesInterval``: eight files with seven pauses between them, once the first minute is over."""
     clock = ManualClock(NOON_MS)
     settings = always(delete_commit_log_files_interval=pause_ms)
-    async with retaining(Place(disk, "/store"), clock, **settings) as store:
+    async with opened(Place(disk, "/store"), clock=clock, **settings) as store:
         begin = trio.current_time()
         await fill(store, clock, 600)
         while store.clean_statistics().deleted_count < 8:
@@ -271,7 +250,7 @@ async def test_how_often_files_are_looked_at(
     """``cleanResourceInterval``: what expires after a run goes with the next one."""
     clock = ManualClock(NOON_MS)
     settings = always(clean_resource_interval=interval_s * 1000)
-    async with retaining(Place(disk, "/store"), clock, **settings) as store:
+    async with opened(Place(disk, "/store"), clock=clock, **settings) as store:
         await fill(store, clock, 600)
         await trio.sleep(63)
         assert store.clean_statistics().deleted_count == 8
@@ -289,7 +268,7 @@ async def test_the_pause_after_each_queue_that_lost_files(
     """``deleteConsumeQueueFilesInterval``: once the log has lost its files the queues lose theirs, one by one."""
     clock, place = ManualClock(NOON_MS), Place(disk, "/store")
     settings = always(delete_consume_queue_files_interval=int(pause_s * 1000), mapped_file_size_consume_queue=1000)
-    async with retaining(place, clock, **settings) as store:
+    async with opened(place, clock=clock, **settings) as store:
         for topic in "ABC":
             await fill(store, clock, 150, topic)
         clock.advance_ms(24 * HOUR_MS)
@@ -309,7 +288,7 @@ async def test_above_which_use_of_the_disk_expired_files_go_at_any_hour(
     """``diskMaxUsedSpaceRatio``."""
     disk, clock = SimDisk(capacity_bytes=3_000_000), ManualClock(NOON_MS)
     settings: dict[str, object] = {"delete_when": "04", "file_reserved_time": 2, "disk_max_used_space_ratio": ratio}
-    async with retaining(Place(disk, "/store"), clock, **settings) as store:
+    async with opened(Place(disk, "/store"), clock=clock, **settings) as store:
         await fill(store, clock, 600)
         await trio.sleep(70)
         assert bool(store.clean_statistics().deleted_count) == is_deleted
@@ -322,7 +301,7 @@ async def test_above_which_use_of_the_disk_files_go_that_are_not_expired(
     """``diskSpaceCleanForciblyRatio``."""
     disk, clock = SimDisk(capacity_bytes=1_500_000), ManualClock(NOON_MS)
     settings: dict[str, object] = {"disk_max_used_space_ratio": 10, "disk_space_clean_forcibly_ratio": ratio}
-    async with retaining(Place(disk, "/store"), clock, **settings) as store:
+    async with opened(Place(disk, "/store"), clock=clock, **settings) as store:
         await fill(store, clock, 600)
         await trio.sleep(70)
         assert bool(store.clean_statistics().deleted_count) == is_deleted

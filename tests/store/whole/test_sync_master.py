@@ -14,14 +14,12 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.ha.sync_master import SyncMaster, open_sync_master
-from tests.store.held_syncs import HeldSyncs
 from tests.store.opened_store import send
 
 Jumping = trio.testing.MockClock
 OK = PutMessageStatus.PUT_OK
 TIMEOUT = PutMessageStatus.FLUSH_SLAVE_TIMEOUT
 NONE = PutMessageStatus.SLAVE_NOT_AVAILABLE
-DISK = PutMessageStatus.FLUSH_DISK_TIMEOUT
 SYNC = FlushDiskType.SYNC_FLUSH
 EXACT_S = 0.02
 
@@ -40,6 +38,7 @@ def check_written(master: SyncMaster) -> None:
 
 async def test_without_a_slave_the_answer_leaves_with_its_burst(autojump_clock: Jumping) -> None:
     async with open_sync_master() as master:
+        assert master.store.waits_for_storing
         master.put()
         master.put()
         assert master.answers == []
@@ -47,15 +46,6 @@ async def test_without_a_slave_the_answer_leaves_with_its_burst(autojump_clock: 
         assert master.statuses == [NONE, NONE]
         assert master.flushes == [2]
         check_written(master)
-
-
-@pytest.mark.parametrize("first_bytes", [b"", b"\0\0\0"])
-async def test_a_connection_that_has_not_asked_is_no_slave(first_bytes: bytes, autojump_clock: Jumping) -> None:
-    async with open_sync_master() as master:
-        await master.connect().stream.send_all(first_bytes or b"\0")
-        await settle()
-        master.burst()
-        assert master.statuses == [NONE]
 
 
 async def test_what_a_slave_reports_is_answered_in_one_go(autojump_clock: Jumping) -> None:
@@ -70,33 +60,6 @@ async def test_what_a_slave_reports_is_answered_in_one_go(autojump_clock: Jumpin
         assert (master.statuses, master.flushes) == ([OK] * 3, [3])
         assert trio.current_time() == pytest.approx(master.answers[0].time), "nobody has waited for a timer"
         check_written(master)
-
-
-async def test_a_report_answers_whole_messages_only(autojump_clock: Jumping) -> None:
-    async with open_sync_master() as master:
-        slave = await master.slave()
-        first, second = master.burst(), master.burst()
-        await slave.receive(second)
-        await slave.report(second - 1)
-        await settle()
-        assert [answer.end for answer in master.answers] == [first]
-
-
-async def test_a_silent_slave_costs_exactly_the_timeout(autojump_clock: Jumping) -> None:
-    async with open_sync_master() as master:
-        slave = await master.slave()
-        began = trio.current_time()
-        end = master.burst()
-        await trio.sleep(1.234)
-        master.burst()
-        await trio.sleep(10)
-        assert master.statuses == [TIMEOUT, TIMEOUT]
-        late = [answer.time - began - due for answer, due in zip(master.answers, (3, 4.234), strict=True)]
-        assert all(0 <= each <= EXACT_S for each in late), late
-        await slave.receive(end)
-        await slave.report(end)
-        await settle()
-        assert len(master.answers) == 2, "each is answered once"
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 500, 7000])
@@ -128,196 +91,6 @@ async def test_how_far_behind_a_slave_may_be(lacks_more: int, status: object, au
         await trio.sleep(10)
         assert master.statuses[1:] == [status]
         await far.stream.aclose()
-
-
-async def test_a_request_says_how_far_a_slave_is(autojump_clock: Jumping) -> None:
-    """A slave that has just come back is waited for, although it has acknowledged nothing on this connection."""
-    async with open_sync_master(ha_slave_fallbehind_max=1000) as master:
-        assert master.burst(b"x" * 900) < 1100
-        assert master.statuses == [NONE], "nobody was there"
-        await master.slave()
-        master.burst(b"x" * 800)
-        assert master.statuses == [NONE], "this one is waited for"
-
-
-# ---- acknowledgements count only while they can be true -------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "lie",
-    [
-        pytest.param(lambda sent: sent + 1, id="beyond what was sent"),
-        pytest.param(lambda sent: 1 << 40, id="absurd"),
-        pytest.param(lambda sent: -1, id="negative"),
-        pytest.param(lambda sent: 0, id="goes back"),
-    ],
-)
-async def test_a_report_that_cannot_be_true_acknowledges_nothing(
-    lie: Callable[[int], int], autojump_clock: Jumping
-) -> None:
-    async with open_sync_master() as master:
-        begin = master.burst(b"before it came")
-        slave = await master.slave()
-        end = master.burst()
-        await slave.receive(end - begin)
-        await slave.report(lie(end))
-        assert await slave.is_closed()
-        await trio.sleep(10)
-        assert master.statuses == [NONE, TIMEOUT]
-
-
-@pytest.mark.parametrize("request_offset", [1 << 40, 2000])
-async def test_a_first_report_is_no_acknowledgement(request_offset: int, autojump_clock: Jumping) -> None:
-    """RocketMQ believes it: one write of a large number, and everything is answered PUT_OK from then on."""
-    async with open_sync_master() as master:
-        master.burst()
-        liar = master.connect(request_offset)
-        await liar.report(request_offset)
-        assert await liar.is_closed()
-        master.burst()
-        assert master.statuses == [NONE, NONE]
-
-
-async def test_an_acknowledgement_ends_with_its_connection(autojump_clock: Jumping) -> None:
-    async with open_sync_master() as master:
-        slave = await master.slave()
-        end = master.burst()
-        await slave.receive(end)
-        await slave.report(end)
-        await settle()
-        await slave.stream.aclose()
-        await settle()
-        again: list[PutMessageStatus] = []
-        master.store.wait_stored(end, again.append)
-        master.store.end_burst()
-        assert (master.statuses, again) == ([OK], [NONE])
-
-
-async def test_a_slave_that_goes_does_not_end_the_waits_of_others(autojump_clock: Jumping) -> None:
-    async with open_sync_master() as master:
-        going, staying = await master.slave(), await master.slave()
-        end = master.burst()
-        await going.stream.aclose()
-        await staying.receive(end)
-        await trio.sleep(2)
-        assert master.answers == []
-        await staying.report(end)
-        await settle()
-        assert master.statuses == [OK]
-
-
-# ---- flush and slave ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("is_flush_first", [True, False])
-async def test_with_sync_flush_both_are_waited_for_at_once(is_flush_first: bool, autojump_clock: Jumping) -> None:
-    syncs = HeldSyncs()
-    async with open_sync_master(flush_disk_type=SYNC, run_blocking=syncs.run_blocking) as master:
-        slave = await master.slave()
-        syncs.hold()
-        end = master.burst()
-        await settle()
-        assert syncs.held_count == 1
-        await slave.receive(end)  # it is sent without waiting for the disk
-
-        async def flush() -> None:
-            syncs.release()
-
-        async def acknowledge() -> None:
-            await slave.report(end)
-
-        steps: list[Callable[[], Awaitable[None]]] = [flush, acknowledge]
-        for step in steps if is_flush_first else steps[::-1]:
-            assert master.answers == []
-            await step()
-            await settle()
-        assert master.statuses == [OK]
-        assert master.store.durable_offset >= end
-
-
-@pytest.mark.parametrize(
-    ("sync_s", "acknowledges_s", "status", "answered_s"),
-    [
-        pytest.param(1.0, 2.0, OK, 2.0, id="ok after both"),
-        pytest.param(9.0, 2.0, DISK, 5.0, id="the disk is late"),
-        pytest.param(1.0, 9.0, TIMEOUT, 3.0, id="the slave is late"),
-        pytest.param(9.0, 9.0, TIMEOUT, 5.0, id="both are late, the slave says why"),
-        pytest.param(4.0, 9.0, TIMEOUT, 4.0, id="a slave's failure is answered after the flush"),
-    ],
-)
-async def test_the_status_of_two_waits(
-    sync_s: float, acknowledges_s: float, status: PutMessageStatus, answered_s: float, autojump_clock: Jumping
-) -> None:
-    """``CommitLog.asyncPutMessage``: the later of the two answers, the failure of the replica counts more."""
-    syncs = HeldSyncs()
-    settings = {"flush_disk_type": SYNC, "sync_flush_timeout": 5000, "slave_timeout": 3000}
-    async with open_sync_master(run_blocking=syncs.run_blocking, **settings) as master:
-        slave = await master.slave()
-        syncs.hold()
-        began = trio.current_time()
-        end = master.burst()
-
-        async def sync() -> None:
-            await trio.sleep(sync_s)
-            syncs.release()
-
-        async def acknowledge() -> None:
-            await slave.receive(end)
-            await trio.sleep(acknowledges_s)
-            await slave.report(end)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(sync)
-            nursery.start_soon(acknowledge)
-        await trio.sleep(10)
-        (answer,) = master.answers
-        assert answer.status is status
-        assert answer.time - began == pytest.approx(answered_s, abs=EXACT_S)
-
-
-async def test_without_a_slave_the_flush_is_waited_for_all_the_same(autojump_clock: Jumping) -> None:
-    syncs = HeldSyncs()
-    async with open_sync_master(flush_disk_type=SYNC, run_blocking=syncs.run_blocking) as master:
-        await settle()
-        syncs.hold()
-        master.burst()
-        await trio.sleep(1)
-        assert master.answers == []
-        syncs.release()
-        await settle()
-        assert master.statuses == [NONE]
-
-
-@pytest.mark.parametrize("comes_back", [True, False])
-async def test_a_slave_that_goes_between_its_report_and_the_flush_does_not_count(
-    comes_back: bool, autojump_clock: Jumping
-) -> None:
-    """PUT_OK means that a live slave has the message when it is answered."""
-    syncs = HeldSyncs()
-    async with open_sync_master(flush_disk_type=SYNC, run_blocking=syncs.run_blocking) as master:
-        slave = await master.slave()
-        syncs.hold()
-        began = trio.current_time()
-        begin, end = master.store.max_physical_offset, master.burst()
-        await slave.receive(end)
-        await slave.report(end)
-        await settle()
-        await slave.stream.aclose()
-        await settle()
-        syncs.release()
-        await trio.sleep(1)
-        assert master.answers == []
-        if comes_back:
-            slave = master.connect(begin or None)
-            await slave.report(begin)
-            await slave.receive(end - begin)
-            await slave.report(end)
-            await settle()
-            assert master.statuses == [OK]
-        else:
-            await trio.sleep(10)
-            assert master.statuses == [TIMEOUT]
-            assert master.answers[0].time - began == pytest.approx(3, abs=EXACT_S)
 
 
 # ---- bursts ---------------------------------------------------------------------------------------------------------
@@ -353,34 +126,6 @@ async def test_whatever_writes_wakes_the_slaves_and_no_answer_is_earlier(
         check_written(master)
         await trio.sleep(1)
         assert master.statuses == [OK]
-
-
-async def test_who_waits_without_ending_the_burst_is_answered_soon(autojump_clock: Jumping) -> None:
-    async with open_sync_master() as master:
-        began = trio.current_time()
-        master.put()
-        await trio.sleep(EXACT_S)
-        assert master.statuses == [NONE]
-        assert master.flushes == [1]
-        assert master.answers[0].time - began <= EXACT_S
-        check_written(master)
-
-
-async def test_who_waits_for_what_was_written_before_is_answered_at_the_end_of_the_burst(
-    autojump_clock: Jumping,
-) -> None:
-    """As an end of a transaction that had ended before: nothing was put, and nothing is to be written."""
-    async with open_sync_master() as master:
-        slave = await master.slave()
-        end = master.burst()
-        await slave.receive(end)
-        await slave.report(end)
-        await settle()
-        again: list[PutMessageStatus] = []
-        master.store.wait_stored(end, again.append)
-        assert again == []
-        master.store.end_burst()
-        assert again == [OK]
 
 
 async def test_a_burst_that_cannot_be_written_is_never_answered(autojump_clock: Jumping) -> None:

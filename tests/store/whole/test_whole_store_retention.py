@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import time
-from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
-import pytest
 import trio
 from trio.testing import MockClock
 
 from rocketpy.clock import ManualClock
-from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.stored_message import decode_messages
-from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.opening import open_message_store
-from rocketpy.store.results import GetMessageStatus, PutMessageStatus
-from rocketpy.store.status import RunningFlag
+from rocketpy.store.results import GetMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
-from tests.store.files.test_mapped_file import open_deleted_files
-from tests.store.opened_store import config_for, kill, send
-from tests.store.parts import BORN_HOST, STORE_HOST, Place
-from tests.turns import run_in_turn
+from tests.store.opened_store import kill, opened, send
+from tests.store.parts import Place
 
 HOUR_MS = 3_600_000
 NOON_MS = int(time.mktime((2026, 7, 1, 12, 0, 0, 0, 0, -1))) * 1000
 ALL_HOURS = ";".join(map(str, range(24)))
-
-
-def opened(place: Place, clock: ManualClock, /, **changes: object) -> AbstractAsyncContextManager[MessageStore]:
-    return open_message_store(
-        config_for(place, **changes),
-        disk=place.disk,
-        clock=clock,
-        run_blocking=run_in_turn,
-        store_host=STORE_HOST,
-        memory_bytes=1 << 40,
-    )
 
 
 async def fill(store: MessageStore, clock: ManualClock, count: int, topic: str = "T") -> None:
@@ -65,7 +44,7 @@ def bodies_from(store: MessageStore, queue_offset: int, topic: str = "T") -> lis
 async def test_what_has_expired_is_gone_everywhere(place: Place, autojump_clock: MockClock) -> None:
     clock = ManualClock(NOON_MS)
     settings: dict[str, object] = {"delete_when": ALL_HOURS, "file_reserved_time": 2, "max_index_num": 100}
-    async with opened(place, clock, **settings) as store:
+    async with opened(place, clock=clock, **settings) as store:
         await fill(store, clock, 600)
         await trio.sleep(59)
         assert store.min_physical_offset == 0
@@ -84,50 +63,19 @@ async def test_what_has_expired_is_gone_everywhere(place: Place, autojump_clock:
         assert not (await store.query_message("T", "key5", 9, 0, 1 << 62)).body
         assert (await store.query_message("T", "key599", 9, 0, 1 << 62)).body
         assert await store.offset_in_queue_by_time("T", 0, NOON_MS) == first
-    async with opened(place, clock, **settings) as store:
+    async with opened(place, clock=clock, **settings) as store:
         assert bodies_from(store, store.min_offset_in_queue("T", 0)) == list(range(first, 600))
         send(store, b"000600")
-    scope = opened(place, clock, **settings)
+    scope = opened(place, clock=clock, **settings)
     store = await scope.__aenter__()
     assert bodies_from(store, first) == list(range(first, 601))
     await kill(scope)
 
 
-async def test_by_command_what_has_expired_goes_at_any_hour(autojump_clock: MockClock) -> None:
-    clock = ManualClock(NOON_MS)
-    async with opened(Place(SimDisk(), "/store"), clock, file_reserved_time=1, delete_when="04") as store:
-        await fill(store, clock, 300)
-        await trio.sleep(100)
-        assert store.clean_statistics().deleted_count == 0
-        store.execute_delete_files_manually()
-        assert store.clean_statistics().manual_runs == 20
-        await trio.sleep(11)
-        assert store.clean_statistics().deleted_count > 0
-
-
-async def test_a_full_disk_takes_no_message_and_is_read(autojump_clock: MockClock) -> None:
-    clock = ManualClock(NOON_MS)
-    disk = SimDisk()
-    async with opened(Place(disk, "/store"), clock, clean_file_forcibly_enable=False) as store:
-        await fill(store, clock, 100)
-        disk.capacity_bytes = int(disk.used_bytes("/") / 0.94)
-        await trio.sleep(11)
-        why = "the disk of /store/commitlog is 95% full, messages are taken up to 90% (diskSpaceWarningLevelRatio)"
-        assert store.writable_or_why() == why
-        assert store.running_flags.value == RunningFlag.DISK_FULL
-        refused = store.put("T", 0, b"no", b"", tags_code("A"), (), 0, 0, 1, BORN_HOST, 0)
-        assert refused == (PutMessageStatus.SERVICE_NOT_AVAILABLE, -1, -1)
-        assert bodies_from(store, 0) == list(range(100))
-        disk.capacity_bytes *= 2
-        await trio.sleep(11)
-        assert store.writable_or_why() is None
-        await fill(store, clock, 1)
-
-
 async def test_how_full_a_disk_may_be_is_a_setting(autojump_clock: MockClock) -> None:
     clock, disk = ManualClock(NOON_MS), SimDisk()
     settings = {"clean_file_forcibly_enable": False, "disk_space_warning_level_ratio": 80}
-    async with opened(Place(disk, "/store"), clock, **settings) as store:
+    async with opened(Place(disk, "/store"), clock=clock, **settings) as store:
         await fill(store, clock, 100)
         disk.capacity_bytes = int(disk.used_bytes("/") / 0.84)
         await trio.sleep(11)
@@ -135,25 +83,10 @@ async def test_how_full_a_disk_may_be_is_a_setting(autojump_clock: MockClock) ->
         assert store.writable_or_why() == why
 
 
-async def test_a_nearly_full_disk_makes_room_by_itself(autojump_clock: MockClock) -> None:
-    clock = ManualClock(NOON_MS)
-    disk = SimDisk()
-    async with opened(Place(disk, "/store"), clock) as store:
-        await fill(store, clock, 600)
-        disk.capacity_bytes = int(disk.used_bytes("/") / 0.95)
-        await trio.sleep(30)
-        assert store.writable_or_why() is not None
-        await trio.sleep(60)
-        assert store.writable_or_why() is None
-        assert 0 < store.clean_statistics().deleted_count < 5, "no more than it must"
-        first = store.min_offset_in_queue("T", 0)
-        assert bodies_from(store, first) == list(range(first, 600))
-
-
 async def test_without_clean_file_forcibly_nothing_young_is_deleted(autojump_clock: MockClock) -> None:
-    """In the state, and for as long, in which room is made otherwise: see the test above."""
+    """In the state in which room is made otherwise, and for as long."""
     clock, disk = ManualClock(NOON_MS), SimDisk()
-    async with opened(Place(disk, "/store"), clock, clean_file_forcibly_enable=False) as store:
+    async with opened(Place(disk, "/store"), clock=clock, clean_file_forcibly_enable=False) as store:
         await fill(store, clock, 600)
         disk.capacity_bytes = int(disk.used_bytes("/") / 0.95)
         await trio.sleep(120)
@@ -165,7 +98,7 @@ async def test_queues_without_messages_and_topics_without_use_go_by_command(
     place: Place, autojump_clock: MockClock
 ) -> None:
     clock = ManualClock(NOON_MS)
-    async with opened(place, clock, delete_when=ALL_HOURS, file_reserved_time=1) as store:
+    async with opened(place, clock=clock, delete_when=ALL_HOURS, file_reserved_time=1) as store:
         await fill(store, clock, 1, "Old")
         await fill(store, clock, 300)
         await fill(store, clock, 1, "%LMQ%light")
@@ -179,20 +112,8 @@ async def test_queues_without_messages_and_topics_without_use_go_by_command(
         assert set(store.queues()) == left
         await fill(store, clock, 2, "Old")
         assert bodies_from(store, 0, "Old") == [0, 1]
-    async with opened(place, clock) as store:
+    async with opened(place, clock=clock) as store:
         assert set(store.queues()) == left | {("Old", 0)}
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
-async def test_the_system_gets_the_space_back(tmp_path: Path, autojump_clock: MockClock) -> None:
-    clock = ManualClock(NOON_MS)
-    place = Place(OsDisk(), str(tmp_path))
-    async with opened(place, clock, delete_when=ALL_HOURS, file_reserved_time=1, max_index_num=100) as store:
-        await fill(store, clock, 600)
-        assert bodies_from(store, 0) == list(range(600)), "every file has a descriptor"
-        await trio.sleep(90)
-        assert store.clean_statistics().deleted_count == 9
-        assert open_deleted_files(tmp_path) == 0
 
 
 # ---- several directories ------------------------------------------------------------------------------------------
@@ -213,20 +134,37 @@ def log_files(place: Place) -> dict[str, list[int]]:
 async def test_a_log_in_several_directories(place: Place, autojump_clock: MockClock) -> None:
     clock = ManualClock(NOON_MS)
     settings: dict[str, object] = {"delete_when": ALL_HOURS, "file_reserved_time": 1}
-    async with opened(place, clock, **several(place), **settings) as store:
+    async with opened(place, clock=clock, **several(place), **settings) as store:
         await fill(store, clock, 340)
         assert log_files(place) == {"a": [0, 3, 6], "b": [1, 4], "c": [2, 5]}, "the last is the one in advance"
         assert bodies_from(store, 0) == list(range(340))
     assert log_files(place) == {"a": [0, 3], "b": [1, 4], "c": [2, 5]}
-    scope = opened(place, clock, **several(place, "abc", "b"), **settings)
+    scope = opened(place, clock=clock, **several(place, "abc", "b"), **settings)
     store = await scope.__aenter__()
     await fill(store, clock, 120)
     await kill(scope)
     assert log_files(place) == {"a": [0, 3, 6, 8], "b": [1, 4], "c": [2, 5, 7]}
-    async with opened(place, clock, **several(place, "ac", "b"), **settings) as store:
+    async with opened(place, clock=clock, **several(place, "ac", "b"), **settings) as store:
         assert bodies_from(store, 0) == [*range(340), *range(120)]
         await trio.sleep(90)
         assert store.clean_statistics().deleted_count == 6
         assert log_files(place) == {"a": [6, 8], "b": [], "c": [7]}
         first = store.min_offset_in_queue("T", 0)
         assert bodies_from(store, first) == [*range(340), *range(120)][first:]
+
+
+class FullDisk(SimDisk):
+    """Two disks: that of ``/full`` has no space."""
+
+    def free_bytes(self, path: str) -> int:
+        return 0 if path.startswith("/full/") else super().free_bytes(path)
+
+
+async def test_room_in_a_read_only_directory_is_none_for_the_log(autojump_clock: MockClock) -> None:
+    disk = FullDisk()
+    for path in ("/full/log", "/old/log"):
+        disk.make_directories(path)
+    directories = {"store_path_commit_log": "/full/log,/old/log", "read_only_commit_log_store_paths": "/old/log"}
+    async with opened(Place(disk, "/store"), **directories) as store:
+        await trio.sleep(11)
+        assert (store.writable_or_why() or "").startswith("the disk of /full/log is 100% full")

@@ -1,13 +1,18 @@
-"""Faults of the simulated disk; that it works like a real one is tested in tests/store/disk/test_interface.py."""
+"""Faults of the simulated disk.
+
+Its files by themselves: ``test_inode.py``; its names: ``test_disk_state.py``; every disk that a loss of power can
+leave: ``test_legal_disks.py``; that it works like a real one without faults: ``tests/store/disk/test_interface.py``.
+"""
 
 from __future__ import annotations
 
-import itertools
+import os
 
 import pytest
 
 from rocketpy.clock import ManualClock
 from rocketpy.errors import DescriptorShortageError, DiskFullError, StartError, StoreError
+from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.disk.text_files import persist_text, read_text
 from rocketpy.testing.sim.choices import Choose, all_outcomes
 from rocketpy.testing.sim.disk import ProcessDied, SimDisk
@@ -43,9 +48,23 @@ def new_disk(choose: Choose | None = None) -> SimDisk:
     return disk
 
 
+def written(disk: SimDisk, path: str, content: bytes) -> DiskFile:
+    """Return a new open file of a content that no sync has made durable."""
+    file = disk.open(path, create=True)
+    file.write(0, content)
+    return file
+
+
+def durable(disk: SimDisk, path: str, content: bytes) -> DiskFile:
+    """Return a new open file whose content and name are durable."""
+    file = written(disk, path, content)
+    file.sync()
+    disk.sync_directory(os.path.dirname(path))
+    return file
+
+
 def test_a_killed_process_loses_nothing_written(disk: SimDisk) -> None:
-    file = disk.open("/store/f", create=True)
-    file.write(0, b"abc")
+    file = written(disk, "/store/f", b"abc")
     disk.kill_process()
     with pytest.raises(ProcessDied):
         file.read(0, 3)
@@ -66,10 +85,7 @@ def test_a_kill_ends_locks(disk: SimDisk) -> None:
 
 
 def test_without_power_what_is_synced_stays(disk: SimDisk) -> None:
-    file = disk.open("/store/f", create=True)
-    file.write(0, b"abc")
-    file.sync()
-    disk.sync_directory("/store")
+    file = durable(disk, "/store/f", b"abc")
     file.write(0, b"xyz" * PAGE)
     disk.kill_process()
     disk.lose_power(old)
@@ -77,85 +93,9 @@ def test_without_power_what_is_synced_stays(disk: SimDisk) -> None:
     assert disk.open("/store/f").size() == 3
 
 
-def test_without_power_any_subset_of_pages_stays() -> None:
-    def run(choose: Choose) -> str:
-        disk = SimDisk()
-        file = disk.open("/f", create=True)
-        file.reserve(0, 2 * PAGE)
-        file.sync()
-        disk.sync_directory("/")
-        file.write(0, b"a")
-        file.write(PAGE, b"b")
-        disk.lose_power(choose)
-        read = disk.open("/f").read(0, 2 * PAGE)
-        return (read[:1] + read[PAGE : PAGE + 1]).decode()
-
-    # The torn page is one of them, and its first sector is what is looked at.
-    assert all_outcomes(lambda choose: run(lambda count: choose(count) if count == 2 else 0)) == {
-        "\0\0",
-        "a\0",
-        "\0b",
-        "ab",
-    }
-
-
-def test_a_page_is_torn_between_sectors() -> None:
-    def run(choose: Choose) -> str:
-        disk = SimDisk(sector_size=1024)
-        file = disk.open("/f", create=True)
-        file.write(0, b"o" * PAGE)
-        file.sync()
-        disk.sync_directory("/")
-        file.write(0, b"n" * PAGE)
-        disk.lose_power(choose)
-        read = disk.open("/f").read(0, PAGE)
-        assert all(len(set(read[start : start + 1024])) == 1 for start in range(0, PAGE, 1024))
-        return read[::1024].decode()
-
-    assert all_outcomes(run) == {"".join(each) for each in itertools.product("on", repeat=4)}
-
-
-def test_an_unsynced_length_is_old_or_new(disk: SimDisk) -> None:
-    for choose, size in ((old, 3), (new, PAGE + 1)):
-        file = disk.open("/store/f", create=True)
-        file.truncate(0)
-        file.write(0, b"abc")
-        file.sync()
-        disk.sync_directory("/store")
-        file.write(PAGE, b"x")
-        disk.lose_power(choose)
-        assert disk.file_size("/store/f") == size
-    assert disk.open("/store/f").read(PAGE, 1) == b"x"
-
-
-def test_what_was_cut_off_without_sync_may_come_back() -> None:
-    """And the length may be the one in between: each truncation is a change of its own."""
-
-    def run(choose: Choose) -> bytes:
-        disk = SimDisk()
-        file = disk.open("/f", create=True)
-        file.write(0, b"x" * 2 * PAGE)
-        file.sync()
-        disk.sync_directory("/")
-        file.truncate(PAGE)
-        file.truncate(2 * PAGE)
-        assert file.read(PAGE, PAGE) == bytes(PAGE)
-        disk.lose_power(lambda count: choose(count) if count == 2 and not_torn.pop(0) else 0)
-        return disk.open("/f").read(PAGE, PAGE)
-
-    outcomes = set()
-    for length, page in itertools.product((0, 1), repeat=2):
-        not_torn = [True, False, True]
-        outcomes.add(run(chosen(length, page)))
-    assert outcomes == {b"x" * PAGE, bytes(PAGE), b""}
-
-
 def test_names_are_durable_with_their_directory(disk: SimDisk) -> None:
     disk.make_directories("/store/a/b")
-    file = disk.open("/store/a/b/f", create=True)
-    file.write(0, b"abc")
-    file.sync()
-    disk.sync_directory("/store/a/b")
+    durable(disk, "/store/a/b/f", b"abc")
     disk.open("/store/a/g", create=True).close()
     disk.lose_power(old)
     assert disk.open("/store/a/b/f").read(0, 3) == b"abc"
@@ -195,9 +135,7 @@ def test_a_rename_between_directories_is_whole(disk: SimDisk) -> None:
         disk.make_directories("/staging")
         disk.make_directories("/log")
         disk.sync_directory("/")
-        file = disk.open("/staging/f", create=True)
-        file.write(0, b"abc")
-        file.sync()
+        written(disk, "/staging/f", b"abc").sync()
         disk.rename("/staging/f", "/log/f")
         if is_synced:
             disk.sync_directory("/log")
@@ -216,8 +154,7 @@ def test_a_rename_moves_the_file_and_not_a_later_one_of_its_name() -> None:
     def run(choose: Choose) -> tuple[tuple[str, bytes], ...]:
         disk = SimDisk()
         for name in "ab":
-            file = disk.open("/staged", create=True)
-            file.write(0, name.encode())
+            file = written(disk, "/staged", name.encode())
             file.sync()
             file.close()
             disk.rename("/staged", f"/{name}")
@@ -235,24 +172,12 @@ def test_a_rename_moves_the_file_and_not_a_later_one_of_its_name() -> None:
 
 def test_a_name_may_survive_without_the_contents() -> None:
     disk = SimDisk()
-    file = disk.open("/staged", create=True)
-    file.write(0, b"abc")
+    written(disk, "/staged", b"abc")
     disk.rename("/staged", "/f")
     disk.sync_directory("/")
     disk.lose_power(old)
     assert disk.list_directory("/") == ["f"]
     assert disk.file_size("/f") == 0
-
-
-def test_a_directory_that_is_not_empty_any_more_is_not_removed() -> None:
-    disk = SimDisk()
-    disk.make_directories("/d")
-    disk.open("/d/f", create=True).close()
-    disk.sync_directory("/d")
-    disk.unlink("/d/f")
-    disk.remove_directory("/d")
-    disk.lose_power(chosen(0, 1))
-    assert disk.list_directory("/d") == ["f"]
 
 
 def test_a_synced_rename_leaves_nothing_of_the_old_name(disk: SimDisk) -> None:
@@ -344,8 +269,7 @@ def test_a_full_disk_refuses_and_reserved_space_is_kept() -> None:
     assert disk.free_bytes("/") == PAGE
     with pytest.raises(DiskFullError, match=r"8192 bytes wanted, 4096 bytes free \(/f\)"):
         file.reserve(2 * PAGE, 2 * PAGE)
-    other = disk.open("/g", create=True)
-    other.write(0, b"x" * PAGE)
+    other = written(disk, "/g", b"x" * PAGE)
     with pytest.raises(DiskFullError):
         other.write(PAGE, b"x")
     file.write(0, b"y" * 2 * PAGE)
@@ -358,51 +282,16 @@ def test_a_full_disk_refuses_and_reserved_space_is_kept() -> None:
     assert disk.free_bytes("/") == 3 * PAGE
 
 
-def test_words_need_reserved_space(disk: SimDisk) -> None:
-    file = disk.open("/store/f", create=True)
-    file.truncate(PAGE)
-    with pytest.raises(AssertionError, match="not reserved"):
-        file.exchange_words([0], [1])
-
-
 def test_a_flipped_bit_is_there_at_once_and_after_a_crash(disk: SimDisk) -> None:
-    file = disk.open("/store/f", create=True)
-    file.write(0, b"abc")
-    file.sync()
-    disk.sync_directory("/store")
+    file = durable(disk, "/store/f", b"abc")
     disk.flip_bit("/store/f", 1, 5)
     assert file.read(0, 3) == b"aBc"
     disk.lose_power(old)
     assert disk.open("/store/f").read(0, 3) == b"aBc"
 
 
-def test_an_evicted_file_is_cold_until_it_is_read(disk: SimDisk) -> None:
-    file = disk.open("/store/f", create=True)
-    file.write(0, b"abc")
-    disk.evict("/store/f")
-    assert file.read_nowait(0, 3) is None
-    assert file.read(0, 3) == b"abc"
-    assert file.read_nowait(0, 3) == b"abc"
-
-
-def test_what_a_failed_sync_did_not_write_is_gone_when_memory_is_short() -> None:
-    disk = new_disk(choose=old)
-    file = disk.open("/store/f", create=True)
-    file.write(0, b"abc")
-    file.sync()
-    file.write(0, b"xyz")
-    disk.fail_call("sync")
-    with pytest.raises(StoreError):
-        file.sync()
-    file.write(PAGE, b"d")
-    disk.evict("/store/f")
-    assert file.read(0, 3) == b"abc"
-    assert file.read(PAGE, 1) == b"d", "a dirty page stays"
-
-
 def test_a_disk_can_be_made_from_the_state_of_another(disk: SimDisk) -> None:
-    file = disk.open("/store/f", create=True)
-    file.write(0, b"abc")
+    file = written(disk, "/store/f", b"abc")
     state = disk.state()
     file.write(0, b"xyz")
     disk.unlink("/store/f")

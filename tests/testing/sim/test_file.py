@@ -7,7 +7,6 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from rocketpy.errors import StoreError
 from rocketpy.store.disk.os_file import WORD_SIZE
 from rocketpy.testing.sim.file import ProcessDied, SimFile, SimLock
 from rocketpy.testing.sim.inode import PAGE_SIZE, SimInode
@@ -54,25 +53,6 @@ def file(disk: Disk) -> SimFile:
     return SimFile(disk, PATH, SimInode(), read_only=False)
 
 
-def test_what_was_written_is_read_and_the_first_read_warms_the_file(disk: Disk, file: SimFile) -> None:
-    file.write(3, bytearray(b"abc"))
-    assert file.size() == 6
-    file.inode.is_cold = True
-    assert file.read_nowait(0, 6) is None
-    assert file.read(0, 6) == b"\0\0\0abc"
-    assert file.read_nowait(3, 100) == b"abc", "fewer at the end"
-    assert disk.asked == [("read_nowait", False), ("read", False), ("read_nowait", False)]
-
-
-def test_a_reservation_makes_the_file_longer_and_never_shorter(disk: Disk, file: SimFile) -> None:
-    file.reserve(0, 100)
-    file.reserve(10, 20)
-    assert file.size() == 100
-    file.truncate(7)
-    assert file.size() == 7
-    assert disk.asked == [("reserve", True), ("reserve", True), ("truncate", True)]
-
-
 def test_words_are_exchanged_in_reserved_space_only(disk: Disk, file: SimFile) -> None:
     file.reserve(0, 16)
     assert file.exchange_words([0, WORD_SIZE], [1, 2]) == [0, 0]
@@ -96,13 +76,6 @@ def test_words_lie_at_multiples_of_their_size(file: SimFile) -> None:
     file.reserve(0, 16)
     with pytest.raises(AssertionError):
         file.exchange_words([WORD_SIZE - 1], [1])
-
-
-def test_a_file_opened_for_reading_takes_nothing(disk: Disk) -> None:
-    file = SimFile(disk, PATH, SimInode(), read_only=True)
-    with pytest.raises(StoreError, match=r"cannot write 2 bytes: opened for reading"):
-        file.write(0, b"xy")
-    assert file.size() == 0
 
 
 CALLS = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import trio
 
@@ -122,12 +120,3 @@ def test_what_does_not_end_when_cancelled_is_noticed() -> None:
     event.set()
     run.settle()
     assert run.is_over
-
-
-def test_runs_follow_one_another() -> None:
-    for _ in range(50):
-        diary = Diary()
-        run = SteppedRun(lambda diary=diary: tick(diary), time_passes=diary.time_passes)  # type: ignore[misc]
-        run.pass_time(2)
-        run.cancel(seconds_max=math.pi)
-        assert len(diary.entries) == 6

@@ -9,30 +9,25 @@ import trio
 
 from rocketpy.client.client import open_client
 from rocketpy.client.consumer.batch import MessageBatch
-from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.consumer import Consumer
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
-from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
-from rocketpy.protocol.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
+from rocketpy.protocol.bodies.offset import ResetOffsetBody
 from rocketpy.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.client import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
-    GetConsumerStatusRequestHeader,
-    NotifyConsumerIdsChangedRequestHeader,
     ResetOffsetRequestHeader,
 )
 from rocketpy.protocol.message import MessageExt, MessageQueue
 from rocketpy.protocol.stored_message import encode_message
-from tests.client.conftest import TOPIC
+from tests.client.conftest import FIRST, TOPIC
 from tests.client.fake_cluster import FakeCluster
 from tests.patience import PATIENCE_SECONDS, until
 
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
-FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 
 
 class Handler:
@@ -85,8 +80,7 @@ def tell(cluster: FakeCluster, code: RequestCode, header: object, body: bytes | 
 async def test_a_notification_rebalances_at_once(cluster: FakeCluster) -> None:
     async with member(cluster, Handler()) as consumer:
         assert len(consumer.assigned) == 5
-        cluster.broker.other_members = ["0.0.0.0@before"]
-        tell(cluster, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequestHeader("g"))
+        cluster.broker.let_join("g", "0.0.0.0@before")
         await until(lambda: [each.queue_id for each in consumer.assigned if each.topic == TOPIC] == [2, 3])
 
 
@@ -105,16 +99,6 @@ async def test_offsets_are_reset_and_what_is_in_flight_does_not_count(cluster: F
         await until(lambda: sorted(handler.seen) == [1, 2, 3, 4])
     assert cluster.broker.progress["g", TOPIC, 0] == 5
     assert ("g", "Other", 0) not in cluster.broker.progress
-
-
-async def test_offsets_are_reported_by_topic(cluster: FakeCluster) -> None:
-    cluster.broker.put(TOPIC, 0, b"1")
-    handler = Handler()
-    async with member(cluster, handler):
-        await until(lambda: handler.seen)
-        header = GetConsumerStatusRequestHeader(topic=TOPIC, group="g")
-        answer = await asked(cluster, RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
-    assert decode_body(answer.body, GetConsumerStatusBody).message_queue_table[QUEUE] == 1
 
 
 async def test_a_report_says_what_is_in_flight(cluster: FakeCluster) -> None:

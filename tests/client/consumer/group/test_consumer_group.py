@@ -5,19 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.client.consumer.group.consumer_group import retry_topic_of
-from rocketpy.protocol.codes import RequestCode
-from tests.client.consumer.group.group_member import QUEUES, member
+from tests.client.consumer.group.group_member import member
 from tests.client.fake_cluster import FakeCluster
-from tests.patience import until
-
-
-async def test_a_member_that_joins_consumes_all_queues_and_leaves_nothing_behind(cluster: FakeCluster) -> None:
-    async with member(cluster, is_orderly=True) as world:
-        await world.group.join()
-        await world.group.queues.wait_assigned()
-        await until(lambda: set(cluster.broker.locks) == set(QUEUES))
-    assert cluster.broker.locks == {}
-    assert cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
 
 
 @pytest.mark.parametrize("suspended", [True, False])

@@ -9,10 +9,8 @@ import pytest
 import trio
 
 from rocketpy.client.client import open_lite_pull_consumer
-from rocketpy.client.consumer.lite_pull.config import LitePullConfig
 from rocketpy.client.consumer.lite_pull.consumer import LitePullConsumer
 from rocketpy.protocol.bodies.codec import decode_body
-from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.bodies.offset import GetConsumerStatusBody
 from rocketpy.protocol.bodies.running import ConsumerRunningInfo
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -21,35 +19,23 @@ from rocketpy.protocol.headers.client import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,
-    NotifyConsumerIdsChangedRequestHeader,
 )
 from rocketpy.protocol.message import MessageQueue
-from tests.client.conftest import TOPIC
+from tests.client.conftest import LITE_FIRST, TOPIC
 from tests.client.fake_cluster import FakeCluster
-from tests.patience import PATIENCE_SECONDS, until
-
-FIRST = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+from tests.patience import PATIENCE_SECONDS
 
 
 @asynccontextmanager
 async def member(cluster: FakeCluster) -> AsyncIterator[LitePullConsumer]:
     with trio.fail_after(PATIENCE_SECONDS):
-        async with open_lite_pull_consumer(cluster.address, group="g", topics=[TOPIC], consumer=FIRST) as consumer:
+        async with open_lite_pull_consumer(cluster.address, group="g", topics=[TOPIC], consumer=LITE_FIRST) as consumer:
             await consumer.wait_assigned()
             yield consumer
 
 
 async def asked(cluster: FakeCluster, code: RequestCode, header: object) -> RemotingCommand:
     return await cluster.broker.peers[0].request(make_request(code, header), PATIENCE_SECONDS)
-
-
-async def test_a_notification_rebalances_at_once(cluster: FakeCluster) -> None:
-    async with member(cluster) as consumer:
-        assert len(consumer.assigned) == 4
-        cluster.broker.other_members = ["0.0.0.0@before"]
-        header = NotifyConsumerIdsChangedRequestHeader("g")
-        cluster.broker.peers[0].oneway(make_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
-        await until(lambda: [each.queue_id for each in consumer.assigned] == [2, 3])
 
 
 async def test_offsets_that_are_committed_are_reported_by_topic(cluster: FakeCluster) -> None:

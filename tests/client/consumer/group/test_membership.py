@@ -11,9 +11,9 @@ import trio
 from rocketpy.client.consumer.group.membership import Membership
 from rocketpy.client.consumer.group.subscriptions import Subscriptions
 from rocketpy.client.consumer.message_selector import MessageSelector
-from rocketpy.errors import BrokerError, ClientError
+from rocketpy.errors import ClientError
 from rocketpy.protocol.bodies.heartbeat import ConsumerData
-from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.codes import RequestCode
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
 from tests.client.opened import opened
@@ -48,15 +48,6 @@ async def test_a_member_is_known_when_it_has_joined_and_unknown_when_it_has_left
         assert cluster.broker.heartbeats[-1].consumer_data_set[0].group_name == "g"
         await member.leave()
         assert cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
-
-
-async def test_a_filter_that_no_broker_understands_ends_the_membership(cluster: FakeCluster) -> None:
-    cluster.broker.refuse(RequestCode.CHECK_CLIENT_CONFIG, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "what is that")
-    async with membership(cluster, MessageSelector.by_sql("a >")) as (member, _):
-        member.register()
-        with pytest.raises(BrokerError, match="what is that"):
-            await member.join()
-        member.register()
 
 
 async def test_a_change_looks_for_the_brokers_of_a_new_topic_before_it_is_announced(cluster: FakeCluster) -> None:

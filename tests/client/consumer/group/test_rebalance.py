@@ -136,13 +136,6 @@ async def test_a_strategy_that_refuses_leaves_its_topic_alone(caplog: pytest.Log
     assert "allocating the queues of U: mqAll is null or mqAll empty" in caplog.text
 
 
-async def test_a_suspended_consumer_keeps_what_it_has() -> None:
-    world = World(AllocateAveragely())
-    world.is_paused = True
-    assert await world.service.rebalance()
-    assert world.rounds == []
-
-
 async def test_rounds_come_every_twenty_seconds_and_when_woken(autojump_clock: MockClock) -> None:
     world = World(AllocateAveragely())
     begun = trio.current_time()

@@ -37,24 +37,22 @@ async def test_members_are_sorted_and_any_broker_of_the_topic_will_do(two_broker
         assert await requests.member_ids(TOPIC) is None
 
 
-async def test_locks_are_taken_and_given_back(cluster: FakeCluster) -> None:
-    async with opened(cluster.address) as instance:
-        requests = await requests_of(instance)
-        address = await requests.master_address(MINE)
-        assert address == cluster.broker.address
-        cluster.broker.locks[OTHERS] = "another client"
-        assert await requests.lock(address, [MINE, OTHERS]) == {MINE}
-        assert cluster.broker.locks == {MINE: instance.client_id, OTHERS: "another client"}
-        assert await requests.connect(address) is instance.remoting.connection(address)
-        await requests.unlock(address, [MINE, OTHERS])
-        assert cluster.broker.locks == {OTHERS: "another client"}
+async def test_locks_are_taken_and_given_back(cluster: FakeCluster, instance: ClientInstance) -> None:
+    requests = await requests_of(instance)
+    address = await requests.master_address(MINE)
+    assert address == cluster.broker.address
+    cluster.broker.locks[OTHERS] = "another client"
+    assert await requests.lock(address, [MINE, OTHERS]) == {MINE}
+    assert cluster.broker.locks == {MINE: instance.client_id, OTHERS: "another client"}
+    assert await requests.connect(address) is instance.remoting.connection(address)
+    await requests.unlock(address, [MINE, OTHERS])
+    assert cluster.broker.locks == {OTHERS: "another client"}
 
 
-async def test_a_master_that_does_not_lock_is_an_error(cluster: FakeCluster) -> None:
-    async with opened(cluster.address) as instance:
-        requests = await requests_of(instance)
-        address = await requests.master_address(MINE)
-        for code, ask in ((RequestCode.LOCK_BATCH_MQ, requests.lock), (RequestCode.UNLOCK_BATCH_MQ, requests.unlock)):
-            cluster.broker.refuse(code, ResponseCode.SYSTEM_ERROR)
-            with pytest.raises(BrokerError):
-                await ask(address, [MINE])
+async def test_a_master_that_does_not_lock_is_an_error(cluster: FakeCluster, instance: ClientInstance) -> None:
+    requests = await requests_of(instance)
+    address = await requests.master_address(MINE)
+    for code, ask in ((RequestCode.LOCK_BATCH_MQ, requests.lock), (RequestCode.UNLOCK_BATCH_MQ, requests.unlock)):
+        cluster.broker.refuse(code, ResponseCode.SYSTEM_ERROR)
+        with pytest.raises(BrokerError):
+            await ask(address, [MINE])

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 import trio.testing
 
 from rocketpy.client.client import open_client, open_lite_pull_consumer
 from rocketpy.client.consumer.group.assignment_changes import AssignmentChange
-from rocketpy.client.consumer.lite_pull.config import LitePullConfig
 from rocketpy.client.consumer.lite_pull.consumer import LitePullConsumer
 from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.errors import BrokerError, ClientError, LocalProtocolError
-from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
+from rocketpy.protocol.bodies.heartbeat import MessageModel
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import make_request
-from rocketpy.protocol.headers.client import NotifyConsumerIdsChangedRequestHeader
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader
 from rocketpy.protocol.message import MessageQueue
-from tests.client.conftest import TOPIC
+from tests.client.conftest import LITE_FIRST, TOPIC
 from tests.client.fake_cluster import STORE_TIMESTAMP, FakeCluster
 from tests.patience import PATIENCE_SECONDS, until
 
 QUEUES = [MessageQueue(TOPIC, "broker-a", each) for each in range(4)]
 QUEUE = QUEUES[0]
-FIRST = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-BY_HAND = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, auto_commit=False)
 
 
 def put(cluster: FakeCluster, count: int, queue_id: int = 0) -> None:
@@ -41,27 +38,29 @@ def put(cluster: FakeCluster, count: int, queue_id: int = 0) -> None:
 
 
 @asynccontextmanager
-async def polling(
-    cluster: FakeCluster, *topics: str, config: LitePullConfig = FIRST
-) -> AsyncIterator[LitePullConsumer]:
-    """A consumer of the group g with its queues, and a limit for the test."""
+async def opened(cluster: FakeCluster, **settings: object) -> AsyncIterator[LitePullConsumer]:
+    """A consumer of the group g that begins at the first offset, and a limit for the test."""
+    config = attrs.evolve(LITE_FIRST, **settings)  # type: ignore[arg-type]
     with trio.fail_after(PATIENCE_SECONDS):
-        async with open_lite_pull_consumer(
-            cluster.address, group="g", topics=topics or (TOPIC,), consumer=config
-        ) as consumer:
-            await consumer.wait_assigned()
+        async with open_lite_pull_consumer(cluster.address, group="g", consumer=config) as consumer:
             yield consumer
 
 
 @asynccontextmanager
-async def chosen(cluster: FakeCluster, *queues: MessageQueue, **settings: object) -> AsyncIterator[LitePullConsumer]:
-    """A consumer of the group g that has been assigned queues."""
-    settings = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, **settings}
-    config = LitePullConfig(**settings)  # type: ignore[arg-type]
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with open_lite_pull_consumer(cluster.address, group="g", consumer=config) as consumer:
-            await consumer.assign(queues or [QUEUE])
-            yield consumer
+async def subscribed(cluster: FakeCluster, **settings: object) -> AsyncIterator[LitePullConsumer]:
+    """A consumer that has subscribed to the topic, and has its share of the queues."""
+    async with opened(cluster, **settings) as consumer:
+        await consumer.subscribe(TOPIC)
+        await consumer.wait_assigned()
+        yield consumer
+
+
+@asynccontextmanager
+async def assigned(cluster: FakeCluster, *queues: MessageQueue, **settings: object) -> AsyncIterator[LitePullConsumer]:
+    """A consumer that was assigned queues by its program."""
+    async with opened(cluster, **settings) as consumer:
+        await consumer.assign(queues or [QUEUE])
+        yield consumer
 
 
 async def bodies(consumer: LitePullConsumer, timeout_s: float = PATIENCE_SECONDS) -> list[int]:
@@ -81,7 +80,7 @@ def last_pull(cluster: FakeCluster) -> PullMessageRequestHeader:
 
 async def test_a_poll_commits_what_the_polls_before_it_have_returned_once_in_an_interval(cluster: FakeCluster) -> None:
     put(cluster, 1)
-    async with chosen(cluster, auto_commit_interval=1_000, persist_consumer_offset_interval=20) as consumer:
+    async with assigned(cluster, auto_commit_interval=1_000, persist_consumer_offset_interval=20) as consumer:
         assert await bodies(consumer) == [0], "the first poll commits, and there is nothing yet"
         assert await bodies(consumer, 1.1) == [], "this one comes too early"
         assert await consumer.committed(QUEUE) is None
@@ -93,7 +92,7 @@ async def test_what_is_committed_is_stored_when_the_consumer_ends_and_what_was_o
     cluster: FakeCluster,
 ) -> None:
     put(cluster, 1)
-    async with chosen(cluster, auto_commit=False, persist_consumer_offset_interval=1_000_000) as consumer:
+    async with assigned(cluster, auto_commit=False, persist_consumer_offset_interval=1_000_000) as consumer:
         assert await bodies(consumer) == [0]
         await consumer.commit(persist=False)
         put(cluster, 1)
@@ -107,7 +106,7 @@ async def test_a_commit_stores_all_queues_or_those_that_are_named_or_the_program
 ) -> None:
     for queue_id in range(3):
         put(cluster, 2, queue_id)
-    async with polling(cluster, config=BY_HAND) as consumer:
+    async with subscribed(cluster, auto_commit=False) as consumer:
         assert [await bodies(consumer) for _ in range(3)] == [[0, 1]] * 3
         await consumer.commit([QUEUES[1]])
         assert [progress(cluster, each) for each in range(3)] == [None, 2, None]
@@ -123,14 +122,14 @@ async def test_a_commit_stores_all_queues_or_those_that_are_named_or_the_program
 
 async def test_polls_return_one_pull_each_in_order(cluster: FakeCluster) -> None:
     put(cluster, 70)
-    async with chosen(cluster, pull_batch_size=32) as consumer:
+    async with assigned(cluster, pull_batch_size=32) as consumer:
         found = [await bodies(consumer) for _ in range(3)]
     assert [len(each) for each in found] == [32, 32, 6]
     assert [each for piece in found for each in piece] == list(range(70))
 
 
 async def test_a_poll_without_messages_returns_none_in_time(cluster: FakeCluster) -> None:
-    async with chosen(cluster, poll_timeout=50) as consumer:
+    async with assigned(cluster, poll_timeout=50) as consumer:
         begun = trio.current_time()
         assert await consumer.poll() == []
         assert await consumer.poll(0) == []
@@ -142,17 +141,15 @@ async def test_a_poll_without_messages_returns_none_in_time(cluster: FakeCluster
 
 async def test_a_poll_before_the_first_subscription_waits_for_it(cluster: FakeCluster) -> None:
     put(cluster, 1)
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with (
-            open_lite_pull_consumer(cluster.address, group="g", consumer=FIRST) as consumer,
-            trio.open_nursery() as nursery,
-        ):
-            assert consumer.assigned == []
-            nursery.start_soon(consumer.subscribe, TOPIC)
-            assert await bodies(consumer) == [0]
+    async with opened(cluster) as consumer, trio.open_nursery() as nursery:
+        assert consumer.assigned == []
+        nursery.start_soon(consumer.subscribe, TOPIC)
+        assert await bodies(consumer) == [0]
 
 
-async def test_an_iteration_returns_what_polls_do_and_ends_with_the_consumer(cluster: FakeCluster) -> None:
+async def test_an_iteration_returns_what_polls_do_commits_while_it_waits_and_ends_with_the_consumer(
+    cluster: FakeCluster,
+) -> None:
     put(cluster, 3)
     found: list[int] = []
 
@@ -160,34 +157,18 @@ async def test_an_iteration_returns_what_polls_do_and_ends_with_the_consumer(clu
         async for messages in consumer:
             found.extend(int(each.body) for each in messages)
 
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with trio.open_nursery() as nursery, chosen(cluster) as consumer:
-            nursery.start_soon(iterate, consumer)
-            await until(lambda: found == [0, 1, 2])
-
-
-async def test_an_iteration_that_waits_commits_what_it_has_returned(cluster: FakeCluster) -> None:
-    put(cluster, 1)
-
-    async def iterate(consumer: LitePullConsumer) -> None:
-        async for _ in consumer:
-            pass
-
-    async with (
-        chosen(cluster, auto_commit_interval=1_000, persist_consumer_offset_interval=20) as consumer,
-        trio.open_nursery() as nursery,
-    ):
+    intervals = {"auto_commit_interval": 1_000, "persist_consumer_offset_interval": 20}
+    async with trio.open_nursery() as nursery, assigned(cluster, **intervals) as consumer:
         nursery.start_soon(iterate, consumer)
-        await until(lambda: progress(cluster) == 1)
-        nursery.cancel_scope.cancel()
+        await until(lambda: progress(cluster) == 3)
+    assert found == [0, 1, 2]
 
 
 async def test_what_does_not_match_is_passed_and_committed(cluster: FakeCluster) -> None:
     """In Java the offset of such a queue stays where it is until a message matches."""
     cluster.broker.put(TOPIC, 0, b"0", {"TAGS": "B"})
     cluster.broker.put(TOPIC, 0, b"1", {"TAGS": "A"})
-    config = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, auto_commit=False)
-    async with open_lite_pull_consumer(cluster.address, group="g", consumer=config) as consumer:
+    async with opened(cluster, auto_commit=False) as consumer:
         await consumer.assign([QUEUE], expressions={TOPIC: "A"})
         assert await bodies(consumer) == [1]
         await until(lambda: cluster.broker.waiting)
@@ -201,7 +182,7 @@ async def test_what_does_not_match_is_passed_and_committed(cluster: FakeCluster)
 
 
 async def test_pulls_have_the_flags_and_times_of_java(cluster: FakeCluster) -> None:
-    async with polling(cluster):
+    async with subscribed(cluster):
         await until(lambda: cluster.broker.waiting)
     header = last_pull(cluster)
     assert (header.consumer_group, header.sys_flag, header.sub_version, header.commit_offset) == ("g", 22, 0, 0)
@@ -209,18 +190,8 @@ async def test_pulls_have_the_flags_and_times_of_java(cluster: FakeCluster) -> N
     assert (header.subscription, header.expression_type) == ("*", "TAG")
 
 
-async def test_heartbeats_say_that_the_group_pulls(cluster: FakeCluster) -> None:
-    async with polling(cluster):
-        pass
-    consumer = cluster.broker.heartbeats[-1].consumer_data_set[0]
-    assert (consumer.group_name, consumer.consume_type) == ("g", "CONSUME_ACTIVELY")
-    assert (consumer.message_model, consumer.consume_from_where) == ("CLUSTERING", "CONSUME_FROM_LAST_OFFSET")
-    assert [each.topic for each in consumer.subscription_data_set] == [TOPIC], "no retry topic"
-    assert cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
-
-
 async def test_a_consumer_with_queues_of_its_choice_announces_no_subscription(cluster: FakeCluster) -> None:
-    async with chosen(cluster):
+    async with assigned(cluster):
         pass
     assert cluster.broker.heartbeats[-1].consumer_data_set[0].subscription_data_set == []
 
@@ -228,7 +199,7 @@ async def test_a_consumer_with_queues_of_its_choice_announces_no_subscription(cl
 async def test_an_sql_filter_has_its_version_and_is_checked_by_a_broker(cluster: FakeCluster) -> None:
     selector = MessageSelector.by_sql("a > 5")
     async with open_client(cluster.address) as client:
-        async with client.lite_pull_consumer("g", subscriptions={TOPIC: selector}, config=FIRST) as consumer:
+        async with client.lite_pull_consumer("g", subscriptions={TOPIC: selector}, config=LITE_FIRST) as consumer:
             await consumer.wait_assigned()
             await until(lambda: cluster.broker.asked(RequestCode.PULL_MESSAGE))
             pulled = last_pull(cluster)
@@ -256,7 +227,7 @@ async def test_topics_come_and_go_while_it_runs(cluster: FakeCluster) -> None:
     cluster.add_topic("Other", 1)
     cluster.broker.put("Other", 0, b"7")
     other = MessageQueue("Other", "broker-a", 0)
-    async with polling(cluster) as consumer:
+    async with subscribed(cluster) as consumer:
         assert consumer.assigned == QUEUES
         await consumer.subscribe("Other")
         assert await bodies(consumer) == [7]
@@ -266,12 +237,10 @@ async def test_topics_come_and_go_while_it_runs(cluster: FakeCluster) -> None:
 
 
 async def test_the_program_learns_of_its_queues(cluster: FakeCluster) -> None:
-    async with polling(cluster) as consumer:
+    async with subscribed(cluster) as consumer:
         changes = consumer.assignment_changes()
         assert await anext(changes) == AssignmentChange(TOPIC, tuple(QUEUES), tuple(QUEUES))
-        cluster.broker.other_members = ["0.0.0.0@before"]
-        header = NotifyConsumerIdsChangedRequestHeader("g")
-        cluster.broker.peers[0].oneway(make_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
+        cluster.broker.let_join("g", "0.0.0.0@before")
         assert await anext(changes) == AssignmentChange(TOPIC, tuple(QUEUES), tuple(QUEUES[2:]))
     with pytest.raises(StopAsyncIteration):
         await anext(changes)
@@ -280,7 +249,7 @@ async def test_the_program_learns_of_its_queues(cluster: FakeCluster) -> None:
 async def test_queues_of_the_programs_choice_replace_those_before(cluster: FakeCluster) -> None:
     put(cluster, 1, 0)
     put(cluster, 1, 1)
-    async with chosen(cluster, QUEUES[0]) as consumer:
+    async with assigned(cluster, QUEUES[0]) as consumer:
         assert [each.queue_id for each in await consumer.poll(PATIENCE_SECONDS)] == [0]
         consumer.pause([QUEUES[0]])
         await consumer.assign(QUEUES[1:2])
@@ -294,7 +263,7 @@ async def test_queues_of_the_programs_choice_replace_those_before(cluster: FakeC
 
 async def test_nothing_is_polled_of_queues_that_the_program_has_just_given_up(cluster: FakeCluster) -> None:
     put(cluster, 2, 0)
-    async with chosen(cluster, QUEUES[0], pull_batch_size=1) as consumer:
+    async with assigned(cluster, QUEUES[0], pull_batch_size=1) as consumer:
         await until(lambda: cluster.broker.waiting)
         await consumer.assign([QUEUES[1]])
         assert await bodies(consumer, 0) == []
@@ -304,7 +273,7 @@ async def test_nothing_is_polled_of_queues_that_the_program_has_just_given_up(cl
 
 async def test_nothing_is_polled_of_a_topic_that_has_just_been_given_up(cluster: FakeCluster) -> None:
     put(cluster, 2, 0)
-    async with polling(cluster) as consumer:
+    async with subscribed(cluster) as consumer:
         await until(lambda: len(cluster.broker.waiting) == 4)
         await consumer.unsubscribe(TOPIC)
         assert await bodies(consumer, 0) == []
@@ -315,15 +284,13 @@ async def test_nothing_is_polled_of_a_topic_that_has_just_been_given_up(cluster:
 async def test_what_a_rebalance_takes_is_neither_polled_nor_committed(cluster: FakeCluster) -> None:
     for queue_id in range(4):
         put(cluster, 2, queue_id)
-    async with polling(cluster) as consumer:
+    async with subscribed(cluster) as consumer:
         await until(lambda: len(cluster.broker.waiting) == 4)
         (first, *_) = await consumer.poll()
         await consumer.commit(persist=False)
         changes = consumer.assignment_changes()
         await anext(changes)
-        cluster.broker.other_members = ["0.0.0.0@before", "0.0.0.1@before"]
-        header = NotifyConsumerIdsChangedRequestHeader("g")
-        cluster.broker.peers[0].oneway(make_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
+        cluster.broker.let_join("g", "0.0.0.0@before", "0.0.0.1@before")
         (kept,) = (await anext(changes)).assigned
         polled = [each.queue_id for _ in range(4) for each in await consumer.poll(0)]
         assert set(polled) <= {kept.queue_id}
@@ -335,33 +302,29 @@ async def test_what_a_rebalance_takes_is_neither_polled_nor_committed(cluster: F
     }
 
 
-async def test_waiting_for_queues_ends_with_the_consumer(cluster: FakeCluster) -> None:
+async def test_what_waits_when_the_consumer_ends_says_that_it_does_not_run(cluster: FakeCluster) -> None:
     cluster.broker.be_silent(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
 
-    async def wait(consumer: LitePullConsumer) -> None:
+    async def wait(call: Callable[[], Awaitable[object]]) -> None:
         with pytest.raises(LocalProtocolError, match="The consumer not running"):
-            await consumer.wait_assigned()
-        ended.set()
+            await call()
 
-    ended = trio.Event()
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with trio.open_nursery() as nursery:
-            async with open_lite_pull_consumer(cluster.address, group="g", topics=(TOPIC,)) as consumer:
-                nursery.start_soon(wait, consumer)
-                await until(lambda: cluster.broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
-                assert not ended.is_set()
-            await ended.wait()
+    async with trio.open_nursery() as nursery, opened(cluster) as consumer:
+        await consumer.subscribe(TOPIC)
+        nursery.start_soon(wait, consumer.wait_assigned)
+        nursery.start_soon(wait, partial(consumer.poll, math.inf))
+        await until(lambda: cluster.broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(nursery.child_tasks) == 2, "both wait"
 
 
 async def test_the_queues_of_a_topic_are_watched(cluster: FakeCluster) -> None:
-    config = LitePullConfig(topic_metadata_check_interval=20)
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with open_lite_pull_consumer(cluster.address, group="g", consumer=config) as consumer:
-            assert await consumer.fetch_message_queues(TOPIC) == QUEUES
-            changes = consumer.queue_changes(TOPIC)
-            assert await anext(changes) == QUEUES
-            cluster.add_topic(TOPIC, 6)
-            assert len(await anext(changes)) == 6
+    async with opened(cluster, topic_metadata_check_interval=20) as consumer:
+        assert await consumer.fetch_message_queues(TOPIC) == QUEUES
+        changes = consumer.queue_changes(TOPIC)
+        assert await anext(changes) == QUEUES
+        cluster.add_topic(TOPIC, 6)
+        assert len(await anext(changes)) == 6
 
 
 async def test_a_group_that_broadcasts_reads_all_queues_and_keeps_its_progress_in_a_file(
@@ -369,17 +332,13 @@ async def test_a_group_that_broadcasts_reads_all_queues_and_keeps_its_progress_i
 ) -> None:
     put(cluster, 2)
     cluster.broker.other_members = ["0.0.0.0@before"]
-    config = LitePullConfig(
-        message_model=MessageModel.BROADCASTING,
-        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-        local_offset_store_dir=tmp_path,
-    )
-    async with polling(cluster, config=config) as consumer:
+    broadcasting = {"message_model": MessageModel.BROADCASTING, "local_offset_store_dir": tmp_path}
+    async with subscribed(cluster, **broadcasting) as consumer:
         assert consumer.assigned == QUEUES
         assert await bodies(consumer) == [0, 1]
         await consumer.commit()
     put(cluster, 1)
-    async with polling(cluster, config=config) as consumer:
+    async with subscribed(cluster, **broadcasting) as consumer:
         assert await consumer.committed(QUEUE) == 2
         assert await bodies(consumer) == [2]
     assert cluster.broker.progress == {}
@@ -391,7 +350,7 @@ async def test_a_group_that_broadcasts_reads_all_queues_and_keeps_its_progress_i
 
 async def test_a_seek_goes_back_and_forth_while_a_pull_waits(cluster: FakeCluster) -> None:
     put(cluster, 5)
-    async with chosen(cluster, auto_commit=False) as consumer:
+    async with assigned(cluster, auto_commit=False) as consumer:
         assert await bodies(consumer) == [0, 1, 2, 3, 4]
         await until(lambda: cluster.broker.waiting)
         await consumer.seek(QUEUE, 3)
@@ -403,19 +362,22 @@ async def test_a_seek_goes_back_and_forth_while_a_pull_waits(cluster: FakeCluste
         await consumer.seek_to_end(QUEUE)
         put(cluster, 1)
         assert await bodies(consumer) == [5]
+        await consumer.seek(QUEUE, 6)
+        put(cluster, 1)
+        assert await bodies(consumer) == [6]
 
 
 async def test_a_seek_before_the_queue_is_read_takes_the_place_of_the_stored_offset(cluster: FakeCluster) -> None:
     put(cluster, 5)
     cluster.broker.progress["g", TOPIC, 0] = 1
-    async with chosen(cluster) as consumer:
+    async with assigned(cluster) as consumer:
         await consumer.seek(QUEUE, 4)
         assert await bodies(consumer) == [4]
 
 
 async def test_a_seek_forgets_what_was_pulled_and_not_polled(cluster: FakeCluster) -> None:
     put(cluster, 40)
-    async with chosen(cluster, pull_batch_size=32) as consumer:
+    async with assigned(cluster, pull_batch_size=32) as consumer:
         await until(lambda: cluster.broker.waiting)
         await consumer.seek(QUEUE, 39)
         assert await bodies(consumer) == [39]
@@ -425,14 +387,14 @@ async def test_a_seek_forgets_what_was_pulled_and_not_polled(cluster: FakeCluste
 async def test_a_seek_that_cannot_be_meant_is_refused_in_the_words_of_java(cluster: FakeCluster) -> None:
     put(cluster, 3)
     cluster.broker.min_offsets[TOPIC, 0] = 1
-    async with polling(cluster) as consumer:
+    async with subscribed(cluster) as consumer:
         for wrong in (0, 4):
             with pytest.raises(
                 ClientError, match=f"Seek offset illegal, seek offset = {wrong}, min offset = 1, max offset = 3"
             ):
                 await consumer.seek(QUEUE, wrong)
-        stranger = MessageQueue("Other", "broker-a", 0)
-        for call in (consumer.seek_to_begin(stranger), consumer.seek_to_end(stranger), consumer.seek(stranger, 0)):
+        foreign = MessageQueue("Other", "broker-a", 0)
+        for call in (consumer.seek_to_begin(foreign), consumer.seek_to_end(foreign), consumer.seek(foreign, 0)):
             with pytest.raises(
                 ClientError, match=r"is not in assigned list, may be rebalancing, message queue: .*Other"
             ):
@@ -442,7 +404,7 @@ async def test_a_seek_that_cannot_be_meant_is_refused_in_the_words_of_java(clust
 async def test_offsets_are_looked_up_by_end_and_time(cluster: FakeCluster) -> None:
     put(cluster, 3)
     cluster.broker.progress["g", TOPIC, 0] = 2
-    async with chosen(cluster) as consumer:
+    async with assigned(cluster) as consumer:
         assert (await consumer.min_offset(QUEUE), await consumer.max_offset(QUEUE)) == (0, 3)
         assert await consumer.offset_for_timestamp(QUEUE, STORE_TIMESTAMP + 1000) == 1
         assert await consumer.committed(QUEUE) == 2
@@ -454,7 +416,7 @@ async def test_offsets_are_looked_up_by_end_and_time(cluster: FakeCluster) -> No
 
 async def test_a_paused_queue_is_not_pulled_until_it_goes_on(cluster: FakeCluster) -> None:
     put(cluster, 1, 1)
-    async with chosen(cluster, *QUEUES[:2]) as consumer:
+    async with assigned(cluster, *QUEUES[:2]) as consumer:
         assert len(await consumer.poll(PATIENCE_SECONDS)) == 1
         await until(lambda: len(cluster.broker.waiting) == 2)
         consumer.pause([QUEUES[1], QUEUES[3]])
@@ -485,27 +447,14 @@ async def test_a_program_that_does_not_poll_bounds_what_is_pulled(
 ) -> None:
     """A pull is repeated while its queue is not above a limit."""
     put(cluster, 300)
-    async with chosen(cluster, **{"pull_batch_size": 32, **limit}) as consumer:
-        count = 0
-        await until(lambda: last_pull_count(cluster) * 32 >= pulled)
+    async with assigned(cluster, **{"pull_batch_size": 32, **limit}) as consumer:
+        pulls = cluster.broker.asked
+        await until(lambda: len(pulls(RequestCode.PULL_MESSAGE)) * 32 >= pulled)
         await trio.testing.wait_all_tasks_blocked(0.05)
-        assert last_pull_count(cluster) * 32 == pulled
+        assert len(pulls(RequestCode.PULL_MESSAGE)) * 32 == pulled
+        count = 0
         while count < 300:
             count += len(await consumer.poll(PATIENCE_SECONDS))
-
-
-def last_pull_count(cluster: FakeCluster) -> int:
-    return len(cluster.broker.asked(RequestCode.PULL_MESSAGE))
-
-
-async def test_the_size_of_bodies_is_bounded_too(cluster: FakeCluster) -> None:
-    for _ in range(64):
-        cluster.broker.put(TOPIC, 0, bytes(64 << 10))
-    async with chosen(cluster, pull_batch_size=32, pull_threshold_size_for_queue=1) as consumer:
-        await until(lambda: last_pull_count(cluster) == 1)
-        await trio.testing.wait_all_tasks_blocked(0.05)
-        assert last_pull_count(cluster) == 1, "2 MiB are here"
-        assert [len(await consumer.poll(PATIENCE_SECONDS)) for _ in range(2)] == [32, 32]
 
 
 @pytest.mark.parametrize(("stored", "lowest", "next_offset"), [(2, 5, 5), (50, 0, 8)])
@@ -515,7 +464,7 @@ async def test_a_stored_offset_that_does_not_exist_gives_way_to_one_that_does(
     put(cluster, 8)
     cluster.broker.progress["g", TOPIC, 0] = stored
     cluster.broker.min_offsets[TOPIC, 0] = lowest
-    async with chosen(cluster) as consumer:
+    async with assigned(cluster) as consumer:
         await until(lambda: cluster.broker.waiting)
         put(cluster, 1)
         found = await bodies(consumer)
@@ -524,23 +473,14 @@ async def test_a_stored_offset_that_does_not_exist_gives_way_to_one_that_does(
         assert found == list(range(next_offset, 9))
 
 
-async def test_a_broker_that_fails_is_pulled_from_again(cluster: FakeCluster) -> None:
-    put(cluster, 1)
-    cluster.broker.refuse(RequestCode.PULL_MESSAGE, ResponseCode.FLOW_CONTROL)
-    async with chosen(cluster) as consumer:
-        await until(lambda: len(cluster.broker.asked(RequestCode.PULL_MESSAGE)) > 2)
-        cluster.broker.behave()
-        assert await bodies(consumer) == [0]
-
-
 # ---- what is refused ------------------------------------------------------------------------------------------------
 
 
 async def test_to_subscribe_and_to_be_assigned_queues_exclude_each_other(cluster: FakeCluster) -> None:
-    async with polling(cluster) as consumer:
+    async with subscribed(cluster) as consumer:
         with pytest.raises(ClientError, match=r"Subscribe and assign are mutually exclusive\."):
             await consumer.assign([QUEUE])
-    async with chosen(cluster) as consumer:
+    async with assigned(cluster) as consumer:
         with pytest.raises(ClientError, match=r"Subscribe and assign are mutually exclusive\."):
             await consumer.subscribe(TOPIC)
 
@@ -576,7 +516,7 @@ async def test_wrong_texts_are_refused_and_change_nothing(cluster: FakeCluster) 
 
 
 async def test_after_its_block_every_call_says_that_the_consumer_does_not_run(cluster: FakeCluster) -> None:
-    async with polling(cluster) as consumer:
+    async with subscribed(cluster) as consumer:
         pass
     calls = [
         consumer.poll(),
@@ -600,13 +540,3 @@ async def test_after_its_block_every_call_says_that_the_consumer_does_not_run(cl
     with pytest.raises(LocalProtocolError):
         consumer.assignment_changes()
     assert [each async for each in consumer] == []
-
-
-async def test_a_poll_that_waits_when_the_consumer_ends_says_so(cluster: FakeCluster) -> None:
-    async def poll(consumer: LitePullConsumer) -> None:
-        with pytest.raises(LocalProtocolError, match="The consumer not running"):
-            await consumer.poll(math.inf)
-
-    async with trio.open_nursery() as nursery, chosen(cluster) as consumer:
-        nursery.start_soon(poll, consumer)
-        await until(lambda: cluster.broker.waiting)

@@ -11,7 +11,6 @@ from rocketpy.client.client import Client, open_client
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.lite_pull.config import LitePullConfig
 from rocketpy.client.consumer.lite_pull.consumer import LitePullConsumer
-from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.message import Message, MessageQueue
@@ -63,21 +62,6 @@ async def test_two_members_share_a_topic_and_a_third_run_goes_on_where_they_were
                 assert sorted(found) == [20, 21, 22, 23], "nothing is repeated"
 
 
-async def test_filters_are_the_brokers(tmp_path: Path) -> None:
-    async with (
-        open_real_cluster(tmp_path, enable_property_filter=True) as cluster,
-        open_client(cluster.address) as client,
-    ):
-        with trio.fail_after(PATIENCE_SECONDS):
-            await send(client, TOPIC, 3, a="1", TAGS="A")
-            await send(client, TOPIC, 3, begin=3, a="9", TAGS="B")
-            for group, selector in (("tags", "B"), ("sql", MessageSelector.by_sql("a > 5"))):
-                async with client.lite_pull_consumer(group, subscriptions={TOPIC: selector}, config=FIRST) as consumer:
-                    found: list[int] = []
-                    await poll_into(found, consumer, 3)
-                    assert sorted(found) == [3, 4, 5]
-
-
 async def test_a_topic_that_is_deleted_and_made_again_is_polled_from_its_beginning(tmp_path: Path) -> None:
     async with open_real_cluster(tmp_path) as cluster, open_client(cluster.address) as client:
         with trio.fail_after(PATIENCE_SECONDS):
@@ -101,45 +85,6 @@ async def test_a_topic_that_is_deleted_and_made_again_is_polled_from_its_beginni
                 assert sorted(found) == list(range(40, 48))
                 await consumer.commit()
                 assert [await consumer.committed(each) for each in consumer.assigned] == [2] * 4
-
-
-async def test_the_program_sees_nothing_of_the_namespace(tmp_path: Path) -> None:
-    async with (
-        open_real_cluster(tmp_path) as cluster,
-        open_client(cluster.address, config=ClientConfig(namespace="NS")) as client,
-        open_client(cluster.address) as outside,
-    ):
-        with trio.fail_after(PATIENCE_SECONDS):
-            async with client.producer("p") as producer:
-                queues = [(await producer.send(Message(TOPIC, b"%d" % each))).message_queue for each in range(2)]
-            async with client.lite_pull_consumer("g", TOPIC, config=FIRST) as consumer:
-                assert (await anext(consumer.assignment_changes())).assigned == tuple(await consumer.wait_assigned())
-                await see_queues(consumer, queues)
-                assert {each.topic for each in await anext(consumer.queue_changes(TOPIC))} == {TOPIC}
-                await consumer.unsubscribe(TOPIC)
-                await until(lambda: consumer.assigned == [])
-            async with client.lite_pull_consumer("chosen", config=FIRST) as consumer:
-                await consumer.assign(queues, expressions={TOPIC: "*"})
-                await see_queues(consumer, queues)
-            for group in ("NS%g", "NS%chosen"):
-                table = (await outside.admin().offsets.progress(group, f"NS%{TOPIC}")).offset_table
-                assert sum(each.consumer_offset for each in table.values()) == 2
-
-
-async def see_queues(consumer: LitePullConsumer, queues: list[MessageQueue]) -> None:
-    """Poll two messages, one of each queue, twice, and commit them."""
-    for _ in range(2):
-        polled = [message for _ in queues for message in await consumer.poll()]
-        assert {each.topic for each in polled} == {TOPIC}
-        assert {each.body for each in polled} == {b"0", b"1"}
-        for queue in queues:
-            assert await consumer.offset_for_timestamp(queue, 0) == await consumer.min_offset(queue) == 0
-            await consumer.seek(queue, 0)
-    consumer.pause(queues)
-    assert consumer.paused == sorted(queues)
-    consumer.resume(queues)
-    await consumer.commit(dict.fromkeys(queues, 1))
-    assert [await consumer.committed(each) for each in queues] == [1, 1]
 
 
 async def test_a_broker_that_crashes_and_restarts_is_polled_again() -> None:
@@ -198,44 +143,3 @@ async def test_a_cancelled_poll_loses_no_message(cluster: FakeCluster) -> None:
                 async for attempt in cancelled_everywhere(poll):
                     assert attempt.was_cancelled or attempt.result
     assert sorted(found) == list(range(40))
-
-
-async def test_what_was_committed_is_stored_and_nothing_else_wherever_a_consumer_is_cancelled(
-    cluster: FakeCluster,
-) -> None:
-    put(cluster, 8)
-    returned: set[int] = set()
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with open_client(cluster.address) as client:
-
-            async def consume() -> bool:
-                async with client.lite_pull_consumer("g", TOPIC, config=FIRST) as consumer:
-                    await consumer.subscribe(TOPIC, "*")
-                    while True:
-                        messages = await consumer.poll(0.3)
-                        returned.update(int(each.body) for each in messages)
-                        if not messages:
-                            return True
-                        await consumer.commit()
-
-            async for attempt in cancelled_everywhere(consume):
-                stored = sum(offset for (_, topic, _), offset in cluster.broker.progress.items() if topic == TOPIC)
-                assert stored <= len(returned), f"cancelled at checkpoint {attempt.checkpoint}"
-            assert returned == set(range(8))
-
-
-async def test_a_cancelled_seek_has_happened_or_not(cluster: FakeCluster) -> None:
-    put(cluster, 8)
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with open_client(cluster.address) as client, client.lite_pull_consumer("g", config=FIRST) as consumer:
-
-            async def seek() -> bool:
-                await consumer.assign([QUEUE])
-                await consumer.seek(QUEUE, 1)
-                return True
-
-            async for attempt in cancelled_everywhere(seek):
-                if attempt.result:
-                    found = [each.queue_offset for each in await consumer.poll()]
-                    assert found == [1]
-            assert consumer.assigned == [QUEUE]

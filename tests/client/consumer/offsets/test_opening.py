@@ -11,7 +11,6 @@ from trio.testing import MockClock
 
 from rocketpy.client.consumer.offsets.local_offset_store import LocalOffsetStore
 from rocketpy.client.consumer.offsets.opening import open_offset_store, persist_regularly
-from rocketpy.client.consumer.offsets.remote_offset_store import RemoteOffsetStore
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.protocol.message import MessageQueue
 from tests.client.fake_cluster import FakeCluster
@@ -24,13 +23,6 @@ QUEUE = MessageQueue("T", "b", 0)
 class Offsets:
     is_broadcasting: bool
     local_offset_store_dir: Path
-
-
-async def test_a_clustering_group_has_its_offsets_at_the_brokers(cluster: FakeCluster, tmp_path: Path) -> None:
-    async with opened(cluster.address) as instance:
-        requests = QueueRequests(instance=instance, group="g")
-        store = await open_offset_store(instance, "g", requests, Offsets(False, tmp_path))
-        assert isinstance(store, RemoteOffsetStore)
 
 
 async def test_a_broadcasting_one_has_a_file_that_another_run_of_the_client_finds(

@@ -44,14 +44,6 @@ def test_the_offset_to_commit_is_the_lowest_that_is_not_acknowledged() -> None:
     assert (process_queue.message_count, process_queue.size_bytes, process_queue.span) == (0, 0, 0)
 
 
-def test_what_has_been_delivered_is_not_taken_in_again() -> None:
-    process_queue = ProcessQueue(QUEUE)
-    process_queue.put([message(1), message(2)])
-    process_queue.remove([message(1)])
-    assert [each.queue_offset for each in process_queue.put([message(1), message(2), message(3)])] == [3]
-    assert process_queue.message_count == 2
-
-
 def test_removal_is_told_only_when_something_was_removed() -> None:
     told: list[bool] = []
     process_queue = ProcessQueue(QUEUE, on_removed=lambda: told.append(True))

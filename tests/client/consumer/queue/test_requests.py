@@ -6,6 +6,7 @@ import trio
 
 from rocketpy.client.consumer.queue.pull_plan import PullRequest
 from rocketpy.client.consumer.queue.requests import QueueRequests
+from rocketpy.client.instance import ClientInstance
 from rocketpy.client.results import PullResult
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.bodies.route import BrokerData
@@ -42,17 +43,16 @@ def last_pull(cluster: FakeCluster, broker: int = 0) -> PullMessageRequestHeader
     return read_header(cluster.brokers[broker].asked(RequestCode.PULL_MESSAGE)[-1], PullMessageRequestHeader)
 
 
-async def test_a_pull_carries_what_the_flag_says(cluster: FakeCluster) -> None:
+async def test_a_pull_carries_what_the_flag_says(cluster: FakeCluster, instance: ClientInstance) -> None:
     cluster.broker.put(TOPIC, 0, b"wanted", {"TAGS": "TagA"})
     cluster.broker.put(TOPIC, 0, b"other")
-    async with opened(cluster.address) as instance:
-        requests = QueueRequests(instance=instance, group="g")
-        result = await pull(requests, PULL_COMMIT_OFFSET_FLAG)
-        assert [each.body for each in result.messages] == [b"wanted"]
-        header = last_pull(cluster)
-        assert (header.sys_flag, header.commit_offset, header.subscription, header.sub_version) == (1, 2, None, 3)
-        await pull(requests, 4)
-        assert last_pull(cluster).subscription == "TagA"
+    requests = QueueRequests(instance=instance, group="g")
+    result = await pull(requests, PULL_COMMIT_OFFSET_FLAG)
+    assert [each.body for each in result.messages] == [b"wanted"]
+    header = last_pull(cluster)
+    assert (header.sys_flag, header.commit_offset, header.subscription, header.sub_version) == (1, 2, None, 3)
+    await pull(requests, 4)
+    assert last_pull(cluster).subscription == "TagA"
 
 
 async def test_a_slave_is_not_told_to_commit(two_brokers: FakeCluster) -> None:

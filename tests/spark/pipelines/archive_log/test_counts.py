@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketpy.errors import SettingsError
 from rocketpy.spark.pipelines.archive_log.counts import count_messages
 from rocketpy.spark.pipelines.archive_log.ranges import OffsetRange
 from tests.spark.pipelines.messages import frame, message
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def test_rows_are_counted_by_place_and_offsets_by_queue_over_all_places(spark: SparkSession) -> None:

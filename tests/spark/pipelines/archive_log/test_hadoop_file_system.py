@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from pyspark.sql import SparkSession
+
 from rocketpy.clock import ManualClock
 from rocketpy.spark.pipelines.archive_log.hadoop_file_system import ABANDONED_AFTER_MS, HadoopFileSystem
 from tests.spark.pipelines.archive_log.test_file_system import check_contract
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def test_hadoop_files_keep_the_contract(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from pyspark.sql import SparkSession
+
 from rocketpy.spark.pipelines.audit.archives import log_against_archive
 from tests.spark.pipelines.message_rows import message, messages_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("small_shuffles")]
 
 
 def test_each_difference_is_found_and_what_neither_can_have_is_a_notice(spark: SparkSession) -> None:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from rocketpy.cli.__main__ import app
 from tests.store.broken_stores import unpack
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("small_shuffles")]
 
 
 def test_findings_are_status_1_and_are_written(spark: SparkSession, tmp_path: Path) -> None:
@@ -38,9 +33,3 @@ def test_findings_are_status_1_and_are_written(spark: SparkSession, tmp_path: Pa
         "recordWithoutUnit",
         "topicWithoutGroup",
     ]
-
-
-def test_a_directory_without_a_store_is_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["pipeline", "audit", str(tmp_path / "none")])
-    assert done.exit_code == 1
-    assert done.stderr.startswith("rocketpy: expected a store directory at ")

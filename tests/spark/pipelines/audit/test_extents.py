@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from pyspark.sql import SparkSession
+
 from rocketpy.spark.pipelines.audit.extents import QueueExtent, bounds_of_queues, first_units, queue_extents
 from rocketpy.spark.pipelines.audit.queue_units import UNIT_SCHEMA
 from rocketpy.spark.pipelines.local_rows import local_frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("small_shuffles")]
 
 
 def test_units_outside_count_as_units_but_are_not_the_first_or_the_last(spark: SparkSession) -> None:

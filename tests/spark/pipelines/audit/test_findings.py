@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from rocketpy.spark.pipelines.audit.findings import (
@@ -20,11 +19,6 @@ from rocketpy.spark.pipelines.audit.findings import (
 )
 from rocketpy.spark.pipelines.local_rows import local_frame
 from rocketpy.store.inspection.verify.findings import Severity
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("small_shuffles")]
 
 
 def test_a_row_may_be_several_findings_and_grouped_ones_are_counted_by_queue(spark: SparkSession) -> None:

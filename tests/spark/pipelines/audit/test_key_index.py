@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+
+from pyspark.sql import SparkSession
 
 from rocketpy.protocol.java_hash import index_key_hash
 from rocketpy.spark.pipelines.audit.index_entries import ENTRY_SCHEMA
 from rocketpy.spark.pipelines.audit.key_index import log_against_index
 from rocketpy.spark.pipelines.local_rows import local_frame
 from tests.spark.pipelines.message_rows import message, messages_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("small_shuffles")]
 
 
 def entry(number: int, key: str, physical_offset: int, *, is_reachable: bool = True) -> tuple[object, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+
+from pyspark.sql import DataFrame, SparkSession
 
 from rocketpy.spark.pipelines.audit.extents import bounds_of_queues, queue_extents
 from rocketpy.spark.pipelines.audit.progress import (
@@ -17,11 +17,6 @@ from rocketpy.spark.pipelines.audit.progress import (
 from rocketpy.spark.pipelines.audit.queue_units import UNIT_SCHEMA
 from rocketpy.spark.pipelines.local_rows import local_frame
 from tests.spark.pipelines.message_rows import at, message, messages_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("small_shuffles")]
 
 
 def units(spark: SparkSession) -> DataFrame:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+
+from pyspark.sql import DataFrame, SparkSession
 
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.spark.pipelines.audit.queue_units import GAP_SCHEMA, UNIT_SCHEMA
 from rocketpy.spark.pipelines.audit.queues import gaps_of_queues, log_against_queues
 from rocketpy.spark.pipelines.local_rows import local_frame
 from tests.spark.pipelines.message_rows import BEGIN, message, messages_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("small_shuffles")]
 
 
 def unit(number: int, **columns: Any) -> tuple[Any, ...]:

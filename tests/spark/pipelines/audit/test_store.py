@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import struct
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
-from rocketpy.errors import SettingsError
+from pyspark.sql import SparkSession
+
 from rocketpy.spark.pipelines.audit import store as store_audit
 from rocketpy.spark.pipelines.audit.report import AuditReport
 from rocketpy.spark.pipelines.audit.store import APPENDED, audit_store
@@ -23,15 +22,8 @@ from rocketpy.store.layout import UNIT, UNIT_SIZE
 from tests.spark.pipelines.jobs import counted_jobs
 from tests.store.broken_stores import BrokenStore, unpack
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("small_shuffles")]
-
 JOBS_MAX = 20
 """Of an audit of a small store. There were 49 when it shuffled and broadcast what one task can compare."""
-SLOT = struct.Struct(">i")
-HASH = struct.Struct(">i")
 
 
 def audit(spark: SparkSession, store: BrokenStore) -> AuditReport:
@@ -136,41 +128,6 @@ def test_a_gap_says_how_many_are_missing(damaged: tuple[BrokenStore, AuditReport
     assert (gap["expected"], gap["found"]) == ("units and records from 12 to 39", "neither for 28 of them")
 
 
-def test_a_wrong_slot_hides_the_keys_of_its_chain(spark: SparkSession, tmp_path: Path) -> None:
-    store = unpack("store-ext", tmp_path)
-    index = store.index_file(0)
-    content = index.read_bytes()
-    entry = 40 + 500 * 4 + 7 * 20
-    (key_hash,) = HASH.unpack_from(content, entry)
-    slot = 40 + key_hash % 500 * 4
-    hidden = _chain(content, SLOT.unpack_from(content, slot)[0])
-    store.overwrite(index, slot, bytes(SLOT.size))
-    store.overwrite(index, entry - 20 + 4, struct.pack(">q", 60_001))  # entry 6 points to no record
-    (lost,) = struct.unpack_from(">q", content, entry - 20 + 4)
-    report = audit(spark, store)
-    found = [row for row in serious(report) if row[0] == "keyNotInIndex"]
-    assert sorted(row[4] for row in found) == sorted([*hidden, lost])
-    assert [row[4] for row in serious(report) if row[0] == "indexEntryWithoutRecord"] == [60_001]
-    assert {row["kind"] for row in report.listed} == {"keyNotInIndex", "indexEntryWithoutRecord", "topicWithoutGroup"}
-
-
-def _chain(content: bytes, number: int) -> list[int]:
-    """Return the physical offsets of the entries from one on."""
-    offsets = []
-    while number > 0:
-        _, physical_offset, _, number = struct.unpack_from(">iqii", content, 40 + 500 * 4 + number * 20)
-        offsets.append(physical_offset)
-    return offsets
-
-
-def test_a_damaged_log_is_found_and_read_on(spark: SparkSession, tmp_path: Path) -> None:
-    store = unpack("store-ext", tmp_path)
-    record = store.records()[50]
-    store.flip_log(record.physical_offset + 90)
-    found = serious(audit(spark, store))
-    assert found == [("damagedLog", None, None, None, record.physical_offset)]
-
-
 @contextmanager
 def opened_elsewhere(store: BrokenStore) -> Iterator[None]:
     """Hold the lock of a store in another process, as a broker does that has it open."""
@@ -204,11 +161,6 @@ def test_what_a_broker_has_not_dispatched_yet_is_not_compared(spark: SparkSessio
         "recordWithoutUnit",
         "indexEntryWithoutRecord",
     }
-
-
-def test_a_path_without_a_store_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="expected a store directory"), audit_store(spark, str(tmp_path / "none")):
-        pass
 
 
 def test_a_report_is_json_and_lines(damaged: tuple[BrokenStore, AuditReport]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from rocketpy.errors import SettingsError
 from rocketpy.spark.pipelines.audit.store_files import list_store
 from rocketpy.store.index.file import IndexLayout
+from rocketpy.store.layout import deletion_name
 from tests.store.golden_store import unpack_store
 
 
@@ -34,6 +35,13 @@ def test_a_java_brokers_store_is_listed_with_its_tables(tmp_path: Path) -> None:
 def test_light_queues_have_their_offsets_in_a_file_of_their_own(tmp_path: Path) -> None:
     files = list_store(str(unpack_store("store-multi", tmp_path)))
     assert files.tables.offsets == {"GoldA@GoldGroup": {0: 4}, "%LMQ%one@%LMQ%group": {0: 4}}
+
+
+def test_a_topic_that_was_deleted_is_known_with_the_offset_before_which_it_was(tmp_path: Path) -> None:
+    root = unpack_store("store-multi", tmp_path)
+    (root / "consumequeue" / "Gone").mkdir()
+    (root / "consumequeue" / "Gone" / deletion_name(4711)).touch()
+    assert list_store(str(root)).deleted_before == {"Gone": 4711}
 
 
 def test_a_malformed_table_is_read_from_its_backup_and_named_without_one(tmp_path: Path) -> None:

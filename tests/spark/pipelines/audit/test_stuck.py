@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
+
+from pyspark.sql import SparkSession
 
 from rocketpy.protocol.topic_name import (
     DELAY_DEAD_LETTER_TOPIC,
@@ -24,11 +26,6 @@ from rocketpy.spark.pipelines.audit.stuck import (
 )
 from rocketpy.spark.pipelines.local_rows import local_frame
 from tests.spark.pipelines.message_rows import at, message, messages_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("small_shuffles")]
 
 
 def test_dead_letters_have_a_cause(spark: SparkSession) -> None:

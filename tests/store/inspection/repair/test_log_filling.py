@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
 from rocketpy.protocol.stored_message import BLANK_SIZE_MIN, CheckedMessage, RecordStatus, check_message
@@ -187,41 +185,3 @@ def test_a_file_ends_in_a_blank(size: int) -> None:
     assert len(content_of(pieces)) == size
     covered = sum(each[3] for each in records_in(pieces))
     assert size - covered >= BLANK_SIZE_MIN
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_what_reached_the_disk_of_a_filling_is_filled_up_in_the_same_way(seed: int) -> None:
-    """Some of the records are there, the rest is damaged again: what is missing has the same offsets."""
-    random = Random(seed)
-    scene = Scene()
-    scene.before(record("T", 0, 0), record("U", 0, 200), record("V", 0, 400))
-    scene.units("T", 2, (1500, 300))
-    scene.after(record("T", 4, 3000), record("U", 3, 3200), record("V", 3, 3400))
-    whole = records_in(list(scene.filling(scene.hole()).pieces(scene.hole())))
-    there = {each for each in whole if random.random() < 0.5}
-    again = Scene()
-    again.continuity.see([record("T", 0, 0), record("U", 0, 200), record("V", 0, 400)])
-    holes: list[list[int]] = []
-    for each in whole:
-        if each in there:
-            if each[0]:
-                again.continuity.see([record(*each)])
-        elif holes and holes[-1][1] == each[2]:
-            holes[-1][1] += each[3]
-            again.continuity.see_damage(Damage(each[2], each[2] + each[3], "", 0, ""))
-        else:
-            holes.append([each[2], each[2] + each[3]])
-            again.continuity.see_damage(Damage(each[2], each[2] + each[3], "", 0, ""))
-    again.after(record("T", 4, 3000), record("U", 3, 3200), record("V", 3, 3400))
-    if not any(each[:2] == ("T", 2) for each in there):
-        again.units("T", 2, (1500, 300))
-    planned = [Hole("/s/log", 0, begin, end, False, False, NOW, again.parts, []) for begin, end in holes]
-    filling = LogFilling(ReadOnlyFiles(again.place.disk), again.continuity, again.continuity.needed, planned)
-    pieces = [piece for hole in planned for piece in filling.pieces(hole)]
-    assert filling.first_break is None
-    found = set()
-    for piece in pieces:
-        content = piece.head + bytes(piece.zero_size) + piece.tail
-        each = check_message(content, 0, len(content))
-        found.add(("" if each.sys_flag & 4 else each.topic, each.queue_offset, piece.offset, each.size))
-    assert {each for each in found | there if each[0]} == {each for each in whole if each[0]}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,12 @@ from rocketpy.store.inspection.repair.steps import (
     FillHole,
     MoveAway,
     RepairStep,
-    RestoreTable,
     RewindCheckpoint,
-    SetLength,
 )
 from rocketpy.store.inspection.verify.store_inspection import StoreInspection
 from rocketpy.store.layout import UNIT_SIZE
 from tests.store import broken_stores
-from tests.store.broken_stores import FILE_SIZE, LOG_DAMAGES, OTHER_DAMAGES, BrokenStore, unpack
+from tests.store.broken_stores import FILE_SIZE, LOG_DAMAGES, BrokenStore, unpack
 
 Break = Callable[[BrokenStore], None]
 
@@ -77,16 +74,6 @@ def test_a_damaged_log_is_filled_and_cut_only_when_asked_for(store: BrokenStore,
     assert isinstance(only(cut, CutLog), CutLog)
 
 
-def test_a_cut_is_where_the_first_damage_begins(store: BrokenStore) -> None:
-    record = store.record()
-    broken_stores.flip_body(store)
-    step = only(planned(store, cut=True), CutLog)
-    assert isinstance(step, CutLog)
-    assert step.offset == step.begin == record.physical_offset
-    assert step.files[0].path == str(store.log_file(0))
-    assert step.lost_bytes > FILE_SIZE, "with everything after it"
-
-
 def test_a_hole_is_exactly_the_record_that_was_there(store: BrokenStore) -> None:
     record = store.record()
     broken_stores.flip_body(store)
@@ -94,14 +81,6 @@ def test_a_hole_is_exactly_the_record_that_was_there(store: BrokenStore) -> None
     step = only(plan, FillHole)
     assert (step.begin, step.end) == (record.physical_offset, record.physical_offset + record.size)
     assert plan.kept_bytes == step.kept_bytes == record.size
-
-
-def test_each_missing_file_is_made_whole(store: BrokenStore) -> None:
-    broken_stores.remove_two_log_files(store)
-    plan = planned(store)
-    assert [step.path for step in plan.steps] == [str(store.log_file(base)) for base in (FILE_SIZE, 2 * FILE_SIZE)]
-    assert all(hole.is_new_file for hole in plan.holes)
-    assert plan.kept_bytes == 0
 
 
 def test_a_queue_is_cut_once_at_its_first_fault(store: BrokenStore) -> None:
@@ -141,50 +120,4 @@ def test_the_index_goes_from_its_first_wrong_file_on_the_last_one_first(store: B
     assert moved == sorted((str(path) for path in (store.root / "index").iterdir()), reverse=True)
 
 
-def test_a_table_is_written_from_its_backup_and_that_is_all(store: BrokenStore) -> None:
-    broken_stores.cut_table(store)
-    plan = planned(store)
-    assert kinds(plan) == [RestoreTable]
-    assert plan.steps[0].path == str(store.root / "config" / "topics.json")
-
-
-def test_an_implausible_checkpoint_is_rewritten_although_nothing_else_is_wrong(store: BrokenStore) -> None:
-    broken_stores.garbage_in_checkpoint(store)
-    assert kinds(planned(store)) == [RewindCheckpoint]
-
-
 # ---- the order ------------------------------------------------------------------------------------------------------
-
-ORDER = (SetLength, FillHole, RewindCheckpoint, CutLog, CutQueue, RestoreTable)
-"""The log is completed while a start still refuses it; then the checkpoint is rewound; then units and index go. A log
-that is truncated is truncated after the rewind, because a start would truncate it there itself."""
-
-
-def check_order(steps: Sequence[RepairStep]) -> None:
-    ranks = [ORDER.index(type(step)) for step in steps if not isinstance(step, MoveAway)]
-    assert ranks == sorted(ranks), [type(step).__name__ for step in steps]
-    for before, after in pairwise(steps):
-        if isinstance(before, MoveAway) and "index" in before.path:
-            assert not isinstance(after, FillHole | RewindCheckpoint | CutLog | CutQueue)
-
-
-@pytest.mark.parametrize("cut", [False, True])
-@pytest.mark.parametrize(
-    "other", [each for each in OTHER_DAMAGES if each is not broken_stores.remove_topic], ids=lambda each: each.__name__
-)
-def test_the_log_comes_first_then_the_next_start_then_queues_and_index(
-    store: BrokenStore, other: Break, cut: bool
-) -> None:
-    broken_stores.shorten_log_file(store)
-    other(store)
-    plan = planned(store, cut=cut)
-    assert (CutLog if cut else FillHole) in kinds(plan)
-    check_order(plan.steps)
-
-
-def test_whatever_is_misplaced_makes_room_before_anything_else(store: BrokenStore) -> None:
-    broken_stores.directory_for_log_file(store)
-    first, second = planned(store).steps
-    assert isinstance(first, MoveAway)
-    assert isinstance(second, FillHole)
-    assert first.path == second.path

@@ -9,11 +9,9 @@ from random import Random
 
 import pytest
 
-from rocketpy.clock import ManualClock
 from rocketpy.errors import DiskFullError, StartError, StoreError
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_message, decode_messages, encode_message
-from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.repair.kept_pieces import KEPT_PREFIX, NOTES_FILE
@@ -21,17 +19,25 @@ from rocketpy.store.inspection.repair.placeholders import PROPERTY_DAMAGED
 from rocketpy.store.inspection.repair.repair import RepairReport, plan_repair, repair_store
 from rocketpy.store.inspection.repair.steps import RepairStep
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.opening import open_message_store
 from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from tests.store import broken_stores
 from tests.store.broken_stores import LOG_DAMAGES, OTHER_DAMAGES, BrokenStore, inspect, severe, unpack
 from tests.store.damaged import QUEUES, ROOT, Snapshot, killed_store, look, stopped_store, write_store
 from tests.store.golden_store import expected
-from tests.store.parts import STORE_HOST, Place
+from tests.store.opened_store import opened
+from tests.store.parts import Place
+from tests.store.whole.test_bad_stores import RefusingDisk
 from tests.store.whole.test_golden_stores import unit_tags_code
-from tests.turns import run_in_turn
 
 NOW_MS = 1_700_000_000_000
+SIZES = {
+    "mapped_file_size_commit_log": 65536,
+    "mapped_file_size_consume_queue": 6000,
+    "max_hash_slot_num": 500,
+    "max_index_num": 2000,
+}
+"""Of the files of the stores that Java wrote."""
+
 JAVA_STORES = ("store-clean", "store-crash", "store-torn", "store-empty", "store-ipv6", "store-ext", "store-multi")
 
 
@@ -49,22 +55,7 @@ def everything(root: Path) -> dict[str, bytes]:
 
 async def messages(root: Path, *, topic: str = "GoldB", queue_id: int = 0) -> list[MessageExt]:
     """Open a store as a broker does, and return what a consumer of a queue gets."""
-    config = MessageStoreConfig(
-        store_path_root_dir=str(root),
-        mapped_file_size_commit_log=65536,
-        mapped_file_size_consume_queue=6000,
-        max_hash_slot_num=500,
-        max_index_num=2000,
-    )
-    async with open_message_store(
-        config,
-        disk=OsDisk(),
-        clock=ManualClock(),
-        run_blocking=run_in_turn,
-        store_host=STORE_HOST,
-        tags_code=unit_tags_code,
-        memory_bytes=1 << 40,
-    ) as store:
+    async with opened(Place(OsDisk(), str(root)), **SIZES, tags_code=unit_tags_code) as store:
         return await queue_of(store, topic, queue_id)
 
 
@@ -157,24 +148,6 @@ async def test_a_flipped_bit_costs_one_message_and_its_placeholder_says_so(tmp_p
     assert list(store.kept().values()) == [damaged]
 
 
-def test_what_is_kept_says_where_it_was(tmp_path: Path) -> None:
-    store = unpack("store-clean", tmp_path)
-    broken_stores.garbage_in_log(store)
-    path = store.log_file(65536)
-    before = path.read_bytes()
-    report = repair(store)
-    (step,) = report.steps
-    assert step.begin is not None
-    assert step.end is not None
-    assert report.kept_path is not None
-    notes = (Path(report.kept_path) / NOTES_FILE).read_text()
-    assert f"bytes {step.begin} to {step.end} of {path}" in notes
-    assert list(store.kept().values()) == [before[step.begin : step.end]]
-    after = path.read_bytes()
-    assert after[: step.begin] == before[: step.begin]
-    assert after[step.end :] == before[step.end :]
-
-
 async def test_cut_ends_the_log_at_the_first_damage_and_backs_up_the_rest(tmp_path: Path) -> None:
     store = unpack("store-clean", tmp_path)
     broken_stores.garbage_in_log(store)
@@ -192,15 +165,6 @@ async def test_cut_ends_the_log_at_the_first_damage_and_backs_up_the_rest(tmp_pa
     found = await messages(store.root)
     assert found[-1].physical_offset < damage.begin_offset
     assert len(found) == found[-1].queue_offset + 1
-
-
-def test_a_store_whose_end_is_gone_is_cut_where_it_ends(tmp_path: Path) -> None:
-    """The queues name later records, which a clean shutdown had made durable: no start goes on without a repair."""
-    store = unpack("store-clean", tmp_path)
-    store.log_file(4 * 65536).unlink()
-    assert [each.start for each in store.severe()] == ["refuses the store"]
-    repair(store)
-    assert store.severe() == []
 
 
 def test_a_hole_that_no_record_fits_is_where_the_log_ends(tmp_path: Path) -> None:
@@ -236,16 +200,6 @@ def test_messages_of_several_queues_get_placeholders_in_all_of_them(tmp_path: Pa
     )
 
 
-def test_a_broken_table_comes_from_its_backup_and_is_kept(tmp_path: Path) -> None:
-    store = unpack("store-clean", tmp_path)
-    broken_stores.cut_table(store)
-    path = store.root / "config" / "topics.json"
-    broken = path.read_bytes()
-    repair(store)
-    assert path.read_bytes() == path.with_suffix(".json.bak").read_bytes()
-    assert list(store.kept().values()) == [broken]
-
-
 # ---- what a repair refuses ------------------------------------------------------------------------------------------
 
 
@@ -263,22 +217,15 @@ def test_a_locked_store_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_opened_is_never_taken_for_an_empty_one() -> None:
-    class Refusing(SimDisk):
-        refused = ""
-
-        def open(self, path: str, *, create: bool = False, read_only: bool = False):  # type: ignore[no-untyped-def]
-            if path == self.refused:
-                raise StoreError("cannot open: permission denied", path=path)
-            return super().open(path, create=create, read_only=read_only)
-
-    disk = Refusing()
+    disk = RefusingDisk()
     place = Place(disk, ROOT)
     write_store(place, stopped_store().files)
+    before = place.files(ROOT)
     disk.refused = place.log_file(0)
-    before = place.files(place.commit_log + "x")
     with pytest.raises(StoreError, match="cannot repair what cannot be read"):
         repair_store(disk, ROOT, timestamp_ms=NOW_MS)
-    assert place.files(place.commit_log + "x") == before
+    disk.refused = ""
+    assert place.files(ROOT) == before
 
 
 def test_without_space_for_what_is_kept_nothing_changes() -> None:

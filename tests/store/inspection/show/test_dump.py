@@ -97,18 +97,6 @@ def test_ranges_of_units_and_entries(tmp_path: Path) -> None:
     assert all(0 < each["newest_entry"] < 2000 for each in slots)  # type: ignore[operator]
 
 
-def test_bodies(tmp_path: Path) -> None:
-    store = unpack("store-clean", tmp_path)
-    place = next(each["offset"] for each in expected("store-clean")["record"] if each.get("plainLength", 0) > 5000)
-    log = store.root / "commitlog"
-    shortened = str(dumped(log, offset=place)[0].fields["body"])
-    assert shortened.endswith(" bytes)")
-    assert len(shortened) < 300
-    whole = str(dumped(log, offset=place, is_full=True)[0].fields["body"])
-    assert whole.startswith(shortened.partition("...")[0])
-    assert str(dumped(log, offset=0, as_hex=True)[0].fields["body"]).startswith("0x")
-
-
 def test_damage_is_shown_in_its_place(tmp_path: Path) -> None:
     store = unpack("store-clean", tmp_path)
     record = store.record()

@@ -108,30 +108,6 @@ async def test_a_note_that_makes_no_sense_is_shown(look: Look) -> None:
     assert (finding.severity, finding.path, finding.found) == (Severity.NOTICE, "/store/orderly-end", "b'what'")
 
 
-async def test_after_a_kill_the_walk_begins_where_the_checkpoint_says(look: Look) -> None:
-    end = await fill(look.place)
-    look.place.write("/store/abort", b"")
-    last = look.last_end
-    assert not last.is_clean
-    assert last.orderly_end is None, "it is no longer trusted"
-    assert (last.durable_end, last.walk_begin) == (end, end)
-    (finding,) = look.findings()
-    assert (finding.severity, finding.path) == (Severity.NOTICE, "/store/abort")
-    assert look.findings(is_live=True) == [], "while a broker runs it belongs there"
-
-
-async def test_of_a_store_of_java_s_the_queues_say_what_was_durable(look: Look) -> None:
-    """Its checkpoint has times only: after a clean shutdown every record that a queue names was on the disk."""
-    end = await fill(look.place)
-    times = look.place.read("/store/checkpoint")[:24]
-    look.place.write("/store/checkpoint", times.ljust(4096, b"\0"))
-    assert look.last_end.durable_end == end
-    look.place.write("/store/abort", b"")
-    assert (look.last_end.durable_end, look.last_end.walk_begin) == (end, 0), "queues still end as our note says"
-    look.place.disk.unlink("/store/orderly-end")
-    assert (look.last_end.durable_end, look.last_end.walk_begin) == (0, 0)
-
-
 def test_an_empty_directory_promises_nothing(look: Look) -> None:
     last = look.last_end
     assert (last.durable_end, last.walk_begin, last.orderly_end) == (0, 0, None)

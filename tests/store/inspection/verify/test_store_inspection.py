@@ -11,7 +11,6 @@ import attrs
 import pytest
 
 from rocketpy.errors import StoreError
-from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.verify.findings import Severity
 from rocketpy.store.inspection.verify.store_inspection import StoreInspection
@@ -26,7 +25,6 @@ from tests.store.opened_store import opened, send
 from tests.store.parts import BORN_HOST, Place
 
 JAVA_STORES = ("store-clean", "store-crash", "store-torn", "store-empty", "store-ipv6", "store-ext", "store-multi")
-NO_QUEUES = ("store-clean", "store-crash")
 
 
 def places(store: BrokenStore) -> list[tuple[str, int | None]]:
@@ -161,40 +159,12 @@ def test_what_is_no_directory_is_an_error(tmp_path: Path) -> None:
 # ---- the log --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "damage", [broken_stores.flip_body, broken_stores.flip_total_size, broken_stores.flip_physical_offset]
-)
-def test_a_flipped_bit_is_found_at_its_record(damage: Callable[[BrokenStore], None], tmp_path: Path) -> None:
-    store = unpack("store-clean", tmp_path)
-    record = store.record()
-    damage(store)
-    assert places(store) == [(log(0), record.physical_offset)]
-    (found,) = store.inspect().damages
-    assert (found.begin_offset, found.end_offset) == (record.physical_offset, record.physical_offset + record.size)
-
-
 def test_a_wrong_topic_shows_where_its_queue_goes_on(tmp_path: Path) -> None:
     """The checksum covers the body only: it is the queue that knows."""
     store = unpack("store-clean", tmp_path)
     record = store.record()
     broken_stores.flip_topic(store)
     assert places(store)[:2] == [(log(0), record.physical_offset + record.size), (queue(), record.queue_offset * 20)]
-
-
-def test_garbage_is_walked_around(tmp_path: Path) -> None:
-    store = unpack("store-clean", tmp_path)
-    records = store.records()
-    broken_stores.garbage_in_log(store)
-    touched = [
-        each
-        for each in records
-        if each.physical_offset < FILE_SIZE + 9096 and each.physical_offset + each.size > FILE_SIZE + 5000
-    ]
-    (damage,) = store.inspect().damages
-    last = touched[-1]
-    assert (damage.begin_offset, damage.end_offset) == (touched[0].physical_offset, last.physical_offset + last.size)
-    assert store.inspect().summary().record_count == len(records) - len(touched)
-    assert places(store) == [(log(FILE_SIZE), touched[0].physical_offset - FILE_SIZE)]
 
 
 def test_a_record_inside_a_body_is_not_taken_for_one(tmp_path: Path) -> None:
@@ -254,12 +224,6 @@ def test_files_of_other_lengths_and_names_are_noticed(tmp_path: Path) -> None:
     }
 
 
-def test_a_directory_with_the_name_of_a_file(tmp_path: Path) -> None:
-    store = unpack("store-clean", tmp_path)
-    broken_stores.directory_for_log_file(store)
-    assert places(store)[0] == (log(FILE_SIZE), None)
-
-
 def test_an_end_that_is_gone_is_an_error_only_if_it_was_durable(tmp_path: Path) -> None:
     """After a clean shutdown the queues say what was durable; after a kill nothing does."""
     clean, crashed = unpack("store-clean", tmp_path / "a"), unpack("store-crash", tmp_path / "b")
@@ -293,16 +257,6 @@ def test_queues(damage: Callable[[BrokenStore], None], found: list[tuple[str, in
     assert places(store) == found
 
 
-@pytest.mark.parametrize("name", NO_QUEUES)
-def test_without_any_queue_every_queue_is_missed(name: str, tmp_path: Path) -> None:
-    store = unpack(name, tmp_path)
-    topics = {each.topic for each in store.records()}
-    shutil.rmtree(store.root / "consumequeue")
-    assert {path.split("/")[1] for path, _ in places(store)} <= topics
-    missed = {Path(each.path).parent.name for each in store.inspect().findings if each.found == "no queue"}
-    assert missed == topics
-
-
 def test_a_deleted_topic_misses_nothing(tmp_path: Path) -> None:
     """Java forgets a topic in its table and removes its queues; its records stay in the log."""
     store = unpack("store-clean", tmp_path)
@@ -332,63 +286,7 @@ def test_the_index(damage: Callable[[BrokenStore], None], position: int, tmp_pat
     assert places(store) == [(f"index/{store.index_file(0).name}", position)]
 
 
-def test_a_table_with_a_good_backup_is_a_warning_and_without_one_an_error(tmp_path: Path) -> None:
-    store = unpack("store-clean", tmp_path)
-    broken_stores.cut_table(store)
-    assert [(each.severity, each.start) for each in store.severe()] == [(Severity.WARNING, "reads the .bak")]
-    os.truncate(store.root / "config" / "topics.json.bak", 100)
-    assert [(each.severity, each.start) for each in store.severe()] == [(Severity.ERROR, "refuses to start")]
-
-
-def test_a_checkpoint_of_nonsense(tmp_path: Path) -> None:
-    store = unpack("store-clean", tmp_path)
-    broken_stores.garbage_in_checkpoint(store)
-    assert places(store) == [("checkpoint", 0)]
-
-
 # ---- disks and brokers ----------------------------------------------------------------------------------------------
-
-
-@attrs.frozen
-class SecondPageFails:
-    """A file whose second page the disk refuses to read."""
-
-    file: DiskFile
-
-    def size(self) -> int:
-        return self.file.size()
-
-    def read(self, position: int, size: int) -> bytes:
-        if position < 8192 and position + size > 4096:
-            raise StoreError("cannot read: input/output error", path=self.file.path, position=position)
-        return self.file.read(position, size)
-
-    def close(self) -> None:
-        self.file.close()
-
-    @property
-    def path(self) -> str:
-        return self.file.path
-
-
-class DyingDisk(SimDisk):
-    """A disk with one bad page."""
-
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
-        file = super().open(path, create=create, read_only=read_only)
-        is_bad = read_only and path.endswith("commitlog/00000000000000008192")
-        return SecondPageFails(file) if is_bad else file  # type: ignore[return-value]
-
-
-def test_pages_that_cannot_be_read_are_found_and_walked_around() -> None:
-    disk = DyingDisk()
-    write_store(Place(disk, ROOT), stopped_store().files)
-    found = inspect(disk, ROOT)
-    (damage,) = found.damages
-    assert 8192 + 3700 < damage.begin_offset <= 8192 + 4096
-    assert damage.end_offset == 16384
-    unreadable = [each for each in found.findings if each.expected == "bytes that the disk can read"]
-    assert [(each.path.rpartition("/")[2], each.position) for each in unreadable] == [(f"{8192:020d}", 4096)]
 
 
 def test_what_a_running_broker_is_writing_is_no_finding(tmp_path: Path) -> None:
@@ -412,12 +310,3 @@ def test_log_files_in_several_directories(tmp_path: Path) -> None:
     twice = StoreInspection(OsDisk(), str(store.root), commit_log_paths=paths)
     twice.close()
     assert [each.path for each in twice.inventory.findings] == [str(other / f"{0:020d}")]
-
-
-def test_progress_ends_where_the_log_does(tmp_path: Path) -> None:
-    store = unpack("store-clean", tmp_path)
-    inspection = StoreInspection(OsDisk(), str(store.root))
-    steps = list(inspection.run())
-    inspection.close()
-    assert steps == sorted(steps)
-    assert steps[-1] == (5 * FILE_SIZE, 5 * FILE_SIZE)

@@ -1,4 +1,4 @@
-"""Stores whose beginning we have deleted, and logs in several directories: each of us goes on with the other's."""
+"""Logs in several directories: each of the two stores goes on with the other's."""
 
 from __future__ import annotations
 
@@ -8,26 +8,23 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.stored_message import decode_message
 from tests.interop.java_store import JavaStores, StoreSizes, StoreView
-from tests.interop.our_store import open_ours, view_of, view_of_directory
+from tests.interop.our_store import open_ours, view_of_directory
 from tests.interop.store_contents import Item, Put, play_to_java, play_to_ours
 
 pytestmark = pytest.mark.java
 
 SIZES = StoreSizes()
 TOPIC = "TopicTest"
-HOUR_MS = 3_600_000
 
 
-def messages(begin: int, end: int, *, later_ms: int = 0) -> list[Put]:
+def messages(begin: int, end: int) -> list[Put]:
     """Messages of one queue, fourteen to a file of the log."""
     return [
-        Put(TOPIC, 0, (Item(b"%04d" % number + bytes(1000), {"KEYS": f"key{number}"}),), later_ms=later_ms)
-        for number in range(begin, end)
+        Put(TOPIC, 0, (Item(b"%04d" % number + bytes(1000), {"KEYS": f"key{number}"}),)) for number in range(begin, end)
     ]
 
 
@@ -122,27 +119,3 @@ def test_a_log_in_several_directories_after_a_kill(java_stores: JavaStores, tmp_
     shutil.copytree(killed, again)
     assert numbers(put_java(java_stores, killed, [], three)) == list(range(100))
     assert numbers(view_of_directory(again, SIZES, **three.ours(again))) == list(range(100))
-
-
-def test_java_goes_on_where_we_have_deleted_what_expired(java_stores: JavaStores, tmp_path: Path) -> None:
-    root = tmp_path / "store"
-
-    async def put_and_expire() -> StoreView:
-        clock = ManualClock()
-        every_hour = ";".join(map(str, range(24)))
-        async with open_ours(root, SIZES, clock=clock, delete_when=every_hour, file_reserved_time=10) as store:
-            play_to_ours(store, clock, messages(0, 100, later_ms=HOUR_MS // 2))
-            store.end_burst()
-            await trio.sleep(100)
-            assert store.clean_statistics().deleted_count == 5
-            return await view_of(store)
-
-    ours = trio.run(put_and_expire, clock=MockClock(autojump_threshold=0))
-    assert java_stores.open(root, SIZES)
-    theirs = java_stores.view(root)
-    assert theirs.queues[TOPIC, 0].records == ours.queues[TOPIC, 0].records
-    assert theirs.min_physical_offset == ours.min_physical_offset == 5 * SIZES.log_file
-    play_to_java(java_stores, root, messages(100, 120))
-    assert numbers(java_stores.view(root)) == list(range(70, 120))
-    assert java_stores.close(root)
-    assert numbers(view_of_directory(root, SIZES)) == list(range(70, 120))
