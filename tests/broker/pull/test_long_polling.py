@@ -306,6 +306,8 @@ async def test_a_pull_beyond_either_limit_is_not_held(service: PullRequestHoldSe
         pull.held_bytes = size
         assert service.suspend(pull, bytes_max, connection_bytes_max) == is_held
     assert (service.held_bytes, service.statistics().held) == (20, 2)
+    assert [service.held_bytes_of(each.connection) for each in (consumer, other)] == [10, 10]
     service.message_arriving("T", 0, 1)
     service.serve_woken()
     assert (consumer.answered, other.answered, service.held_bytes) == ([(0, False)], [(4, False)], 0)
+    assert [service.held_bytes_of(each.connection) for each in (consumer, other)] == [0, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from rocketpy.broker.send.put import PutMessageResult
@@ -10,6 +11,8 @@ from rocketpy.broker.transaction.transactional_message import TransactionalMessa
 from rocketpy.protocol.message import MessageExt
 from rocketpy.store.results import PutMessageStatus
 from tests.broker.transaction.transaction_broker import TransactionBroker, open_transaction_broker
+
+ORIGIN = "TRAN_PREPARED_QUEUE_OFFSET"
 
 
 async def opened(broker: TransactionBroker, body: bytes = b"hello") -> tuple[TransactionalMessageService, MessageExt]:
@@ -31,6 +34,26 @@ def refuse(broker: TransactionBroker, monkeypatch: pytest.MonkeyPatch, *, after:
         return PutMessageResult(PutMessageStatus.OS_PAGECACHE_BUSY, -1, -1, "T", 0)
 
     monkeypatch.setattr(broker.message_put, "put", refused)
+
+
+@pytest.mark.parametrize("queue_offset", [1, 1 << 62])
+async def test_the_table_catches_up_with_the_half_queue_and_not_with_what_a_record_says(
+    broker: TransactionBroker, queue_offset: int
+) -> None:
+    """Counting up to it would take for ever, and make half messages of numbers."""
+    service, half = await opened(broker)
+    assert service.newest(attrs.evolve(half, queue_offset=queue_offset)) is None
+    assert (broker.feature.transactions.known_end, broker.open_count) == (1, 1)
+
+
+async def test_a_commit_by_an_old_record_names_its_transaction(broker: TransactionBroker) -> None:
+    """Without the name a start could not tell this commit from that of the newest record, if its op were lost."""
+    service, first = await opened(broker)
+    assert service.renew((await broker.halves())[0], check_times=1) is not None
+    assert service.commit(first).is_ok
+    broker.store.end_burst()
+    (delivered,) = await broker.messages("TopicTest", 2)
+    assert delivered.properties[ORIGIN] == "0"
 
 
 async def test_a_delivery_whose_op_message_is_refused_is_over_all_the_same(
