@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
 from functools import lru_cache
-from itertools import chain
 from typing import TypeVar
 
 from property_tests.crash.life import ABORT_FILE, KEY, ROOT, Moment, Setup, copied
@@ -48,7 +47,6 @@ def recover(setup: Setup, disk: SimDisk) -> Found:
         commit_log = files.commit_log
         log = _read_log(commit_log)
         _check_index(files, log)
-        _check_lengths(files, setup)
         return Found(queues, log, abort_file_was_there, commit_log.flushed_offset)
     finally:
         files.close()
@@ -84,17 +82,6 @@ def _check_index(files: StoreFiles, log: Sequence[Sent]) -> None:
         if not {offset for offset in expected if offset < begin} <= found <= expected:
             what = f"{KEY!r} of {topic} leads to {sorted(found)} of {sorted(expected)}; read again from {begin} on"
             raise InvariantBroken(Invariant.KEYS_LEAD, what)
-
-
-def _check_lengths(files: StoreFiles, setup: Setup) -> None:
-    """Check that each file of log and queues has its length again, whatever was cut: or RocketMQ refuses the store."""
-    for file_size, some in (
-        (setup.config.mapped_file_size_commit_log, files.commit_log.files),
-        (setup.config.consume_queue_file_size, chain.from_iterable(queue.files for queue in files.queues)),
-    ):
-        for mapped_file in some:
-            found = mapped_file.file().size()
-            assert found == file_size, f"{mapped_file.path} has {found} bytes, expected {file_size}"
 
 
 def _at_once(coroutine: Coroutine[object, None, T]) -> T:

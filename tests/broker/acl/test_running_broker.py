@@ -46,11 +46,11 @@ ADMIN = SessionCredentials("the-admin", "another-secret")
 
 @asynccontextmanager
 async def running_with_accounts(
-    directory: Path, port: int = 0, namesrv: str = "", **store: object
+    directory: Path, port: int = 0, namesrv: str = "", *, is_strict: bool = False, **store: object
 ) -> AsyncIterator[BrokerAddress]:
     (directory / "plain_acl.yml").write_text(ACCOUNTS)
-    acl = {"acl_enable": True, "acl_directory": str(directory), "namesrv_addr": namesrv}
-    async with running(settings_at(directory / "store", port, broker=acl, **store)) as address:
+    broker = {"acl_enable": True, "acl_strict": is_strict, "acl_directory": str(directory), "namesrv_addr": namesrv}
+    async with running(settings_at(directory / "store", port, broker=broker, **store)) as address:
         yield address
 
 
@@ -105,7 +105,7 @@ async def test_with_acl_strict_settings_are_shown_to_administrators_only(
     tmp_path: Path, is_strict: bool, code: int
 ) -> None:
     async with (
-        running_with_accounts(tmp_path, acl_strict=is_strict) as at,
+        running_with_accounts(tmp_path, is_strict=is_strict) as at,
         client_of(USER) as user,
         client_of(ADMIN) as admin,
     ):
