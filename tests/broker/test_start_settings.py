@@ -53,6 +53,10 @@ def test_with_a_file_it_is_rocketmqs_broker(tmp_path: Path) -> None:
     ]
 
 
+def test_a_broker_with_accounts_may_be_open_to_the_network(tmp_path: Path) -> None:
+    assert loaded(tmp_path, "namesrvAddr=ns:9876\naclEnable=true\n").warnings == ()
+
+
 def test_a_bind_address_narrows_it_and_silences_the_warning(tmp_path: Path) -> None:
     settings = loaded(tmp_path, "namesrvAddr=ns:9876\nbindAddress=127.0.0.1\n")
     assert settings.host == "127.0.0.1"
@@ -79,17 +83,6 @@ def test_a_master_has_the_id_0_whatever_the_file_says(tmp_path: Path) -> None:
     settings = loaded(tmp_path, "namesrvAddr=ns:9876\nbindAddress=127.0.0.1\nbrokerId=3\n")
     assert settings.broker.broker_id == 0
     assert settings.warnings == ("brokerId = 3 has no effect: a master has 0",)
-
-
-@pytest.mark.parametrize(("role", "broker_id"), [("ASYNC_MASTER", 0), ("SYNC_MASTER", 0), ("SLAVE", 3)])
-def test_each_role_is_accepted_with_its_id(tmp_path: Path, role: str, broker_id: int) -> None:
-    settings = loaded(
-        tmp_path, f"namesrvAddr=ns:9876\nbindAddress=127.0.0.1\nbrokerRole={role}\nbrokerId={broker_id}\n"
-    )
-    assert settings.store.broker_role.name == role
-    assert settings.broker.broker_id == broker_id
-    assert settings.warnings == ()
-    settings.check_values(settings.values)
 
 
 def test_the_nameservers_of_the_command_line_are_enough_for_a_slave(tmp_path: Path) -> None:
