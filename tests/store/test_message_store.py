@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import trio
 
-from rocketpy.errors import StoreError
 from rocketpy.store.config import FlushDiskType
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.worker_thread import open_worker_thread
@@ -117,26 +116,6 @@ async def test_sync_flush_calls_back_when_the_disk_has_the_message(has_own_threa
             await flushed.wait()
         assert answers == [PutMessageStatus.PUT_OK]
         assert store.statistics().commit_log_flushed_offset == store.wrote_offset
-
-
-@pytest.mark.parametrize("flush_disk_type", FlushDiskType)
-async def test_a_failed_sync_ends_the_store_and_leaves_the_abort_file(flush_disk_type: FlushDiskType) -> None:
-    disk = SimDisk()
-    place = Place(disk, "/store")
-    with pytest.raises(ExceptionGroup) as raised:
-        async with opened(place, flush_disk_type=flush_disk_type, flush_interval_commit_log=1) as store:
-            send(store, b"one" * 100)
-            store.end_burst()
-            disk.fail_call("sync")
-            if store.waits_for_storing:
-                store.wait_stored(store.wrote_offset, lambda status: None)
-            for _ in range(200):
-                send(store, b"x" * 100)
-                store.end_burst()
-                await trio.sleep(0.001)
-            raise AssertionError("the store should have ended")
-    assert raised.group_contains(StoreError)
-    assert disk.exists("/store/abort")
 
 
 async def test_runtime_info_has_the_names_that_tools_ask_for(place: Place) -> None:

@@ -11,8 +11,9 @@ import pytest
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.disk.interface import DiskFile
+from rocketpy.store.layout import UNIT, UNIT_SIZE
 from rocketpy.store.queue.extension import CqExtUnit
-from rocketpy.store.read.steps import Steps, read_now, read_nowait
+from rocketpy.store.read.steps import Steps, read_now
 from rocketpy.store.results import GetMessageResult, GetMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
 from tests.forged_record import body_posing_as_record
@@ -62,6 +63,20 @@ def test_statuses_and_where_to_go_on(place: Place) -> None:
     result = parts.get(4)
     assert (result.status, result.next_begin_offset, result.max_offset) == (GetMessageStatus.FOUND, 10, 10)
     assert bodies(result) == numbered(6, 4)
+
+
+def test_what_is_before_a_damaged_unit_is_served_and_the_unit_is_named(place: Place) -> None:
+    parts = Parts(place)
+    parts.put_all(numbered(6))
+    path, position = place.queue_file("TopicTest", 0), 3 * UNIT_SIZE
+    place.write(path, UNIT.pack(1 << 40, 100, 0), position)
+    assert bodies(parts.get(0)) == numbered(3)
+    refused = parts.get(3)
+    assert (refused.status, refused.body) == (GetMessageStatus.MESSAGE_WAS_REMOVING, b"")
+    assert refused.next_begin_offset == 3
+    assert "unit 3 of topic TopicTest, queue 0" in refused.damage
+    assert f"{path} at {position}" in refused.damage
+    assert bodies(parts.get(4)) == numbered(2, 4)
 
 
 def test_a_slave_does_not_correct_offsets(place: Place) -> None:
@@ -126,19 +141,6 @@ def test_the_fast_path_of_a_pull_returns_the_same(place: Place, is_interleaved: 
                 answered += 1
     assert answered > 250
     assert parts.reader.get_plain_nowait("Unknown", 0, 0, 32) is None
-
-
-@pytest.mark.parametrize("what", ["log", "queue"])
-def test_cold_bytes_are_not_waited_for(what: str) -> None:
-    disk = SimDisk()
-    place = Place(disk, "/store")
-    parts = Parts(place)
-    parts.put_all(numbered(5))
-    disk.evict(place.log_file() if what == "log" else place.queue_file("TopicTest", 0))
-    assert read_nowait(parts.reader.get_message("TopicTest", 0, 0, 32, None)) is None
-    assert parts.reader.get_plain_nowait("TopicTest", 0, 0, 32) is None
-    assert bodies(parts.get(0)) == numbered(5)
-    assert read_nowait(parts.reader.get_message("TopicTest", 0, 0, 32, None)) is not None
 
 
 def test_a_single_record_is_found_only_where_one_begins(place: Place) -> None:

@@ -92,14 +92,6 @@ async def test_a_pool_that_is_full_can_refuse(place: Place) -> None:
         assert statuses == [PutMessageStatus.PUT_OK] * 12 + [PutMessageStatus.CREATE_MAPEDFILE_FAILED] * 8
 
 
-@pytest.mark.parametrize("other", [{"flush_disk_type": FlushDiskType.SYNC_FLUSH}, {}])
-async def test_sync_flush_has_no_pool(place: Place, other: dict[str, object]) -> None:
-    async with opened(place, **POOL | other) as store:
-        send(store, b"one")
-        store.end_burst()
-        assert bodies(store) == ([b"one"] if other else [])
-
-
 # ---- the rest -------------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,6 @@ import trio
 import trio.testing
 
 from rocketpy.protocol.stored_message import decode_messages
-from rocketpy.store.config import FlushDiskType
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.recovery.checkpoint import DurableEnds, load_checkpoint
 from rocketpy.store.recovery.recovery import RecoveryReport
@@ -149,20 +148,6 @@ async def test_a_store_without_a_message_has_nothing_to_tell_of_a_crash(
         assert report.after_a_crash == ""
 
 
-async def test_after_a_loss_of_power_the_note_counts_for_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    place = Place(SimDisk(), "/store")
-    await live(place, 0, COUNT, seconds=61, flush_disk_type=FlushDiskType.SYNC_FLUSH)
-    assert isinstance(place.disk, SimDisk)
-    file = place.disk.open(f"{place.root}/{NOTE}")
-    file.sync()  # it may have become durable by itself
-    file.close()
-    place.disk.sync_directory(place.root)
-    place.disk.lose_power(lambda count: 0)
-    report, behind = await look(place, COUNT)
-    assert report.note_objection == "the machine was restarted since, or the files were copied"
-    assert behind > 300
-
-
 # ---- notes that lie -------------------------------------------------------------------------------------------------
 
 
@@ -243,15 +228,6 @@ async def test_a_note_that_lies_costs_time_and_no_message(autojump_clock: trio.t
     assert report.is_crash
     assert why in report.note_objection
     assert behind > 300, "the index is built again from the log"
-
-
-@pytest.mark.parametrize("offset", [1, 100, 4096])
-async def test_a_note_that_is_older_is_as_good(autojump_clock: trio.testing.MockClock, offset: int) -> None:
-    """The end of the log comes from the log, and that of the index from its header: a note only vouches for them."""
-    place = await killed()
-    changed(place, 2, str(offset))
-    report, _ = await look(place)
-    assert report.note_objection == ""
 
 
 async def test_a_run_without_an_index_leaves_a_note_without_one(autojump_clock: trio.testing.MockClock) -> None:

@@ -337,16 +337,8 @@ async def test_whether_recovery_looks_at_bodies(disk: SimDisk, checks_crc: bool)
     physical_offset, _ = send(store, b"two")
     store.end_burst()
     await kill(scope)
-    content = bytearray(_read(disk, place.log_file()))
+    content = place.read(place.log_file())
     at = content.index(b"two", physical_offset)
     disk.flip_bit(place.log_file(), at)
     async with opened(place, check_crc_on_recover=checks_crc) as again:
         assert len(bodies(again)) == (1 if checks_crc else 2)
-
-
-def _read(disk: SimDisk, path: str) -> bytes:
-    file = disk.open(path, read_only=True)
-    try:
-        return file.read(0, file.size())
-    finally:
-        file.close()

@@ -276,16 +276,6 @@ def test_an_extension_that_is_gone_is_found(tmp_path: Path) -> None:
 # ---- index and small files ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("damage", "position"),
-    [(broken_stores.index_entry_elsewhere, 40 + 500 * 4 + 20 * 5), (broken_stores.index_count_too_large, 0)],
-)
-def test_the_index(damage: Callable[[BrokenStore], None], position: int, tmp_path: Path) -> None:
-    store = unpack("store-clean", tmp_path)
-    damage(store)
-    assert places(store) == [(f"index/{store.index_file(0).name}", position)]
-
-
 # ---- disks and brokers ----------------------------------------------------------------------------------------------
 
 
