@@ -10,7 +10,7 @@ from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.worker_thread import open_worker_thread
 from rocketpy.testing.sim.disk import SimDisk
 from tests.patience import PATIENCE_SECONDS
-from tests.store.opened_store import Reports, bodies, kill, opened, send
+from tests.store.opened_store import Reports, bodies, killed, opened, send
 from tests.store.parts import Place
 
 
@@ -34,16 +34,14 @@ async def test_what_is_sent_is_read_back_now_and_after_a_restart(place: Place) -
 
 
 async def test_deleted_queues_stay_deleted(place: Place) -> None:
-    scope = opened(place)
-    store = await scope.__aenter__()
-    for number in range(10):
-        send(store, b"%d" % number)
-        send(store, b"%d" % number, "Other")
-    store.delete_topic_queues("T")
-    assert list(store.queues()) == [("Other", 0)]
-    send(store, b"again")
-    assert bodies(store) == [b"again"]
-    await kill(scope)
+    async with killed(place) as store:
+        for number in range(10):
+            send(store, b"%d" % number)
+            send(store, b"%d" % number, "Other")
+        store.delete_topic_queues("T")
+        assert list(store.queues()) == [("Other", 0)]
+        send(store, b"again")
+        assert bodies(store) == [b"again"]
     for _ in range(2):
         async with opened(place) as store:
             assert bodies(store) == [b"again"]
@@ -60,28 +58,24 @@ async def test_deleted_queues_stay_deleted(place: Place) -> None:
 @pytest.mark.parametrize("is_log_empty", [False, True])
 async def test_a_deletion_does_not_reach_past_the_end_of_the_log(is_log_empty: bool, place: Place) -> None:
     """It may be durable when the end of the log at that time was not."""
-    scope = opened(place)
-    store = await scope.__aenter__()
-    send(store, b"other", "Other")
-    store.end_burst()
-    end = 0 if is_log_empty else store.wrote_offset
-    for _ in range(10):
-        send(store, b"old" * 100)
-    store.delete_topic_queues("T")
-    deleted_end = store.wrote_offset
-    await kill(scope)
+    async with killed(place) as store:
+        send(store, b"other", "Other")
+        store.end_burst()
+        end = 0 if is_log_empty else store.wrote_offset
+        for _ in range(10):
+            send(store, b"old" * 100)
+        store.delete_topic_queues("T")
+        deleted_end = store.wrote_offset
     if is_log_empty:
         place.remove_tree(place.commit_log)
     else:
         place.write(place.log_file(), bytes(deleted_end - end), end)
     for expected in ([b"new"], [b"new", b"newer"]):
-        scope = opened(place)
-        store = await scope.__aenter__()
-        assert bodies(store) == expected[:-1]
-        send(store, expected[-1])
-        assert store.wrote_offset < deleted_end
-        store.end_burst()
-        await kill(scope)
+        async with killed(place) as store:
+            assert bodies(store) == expected[:-1]
+            send(store, expected[-1])
+            assert store.wrote_offset < deleted_end
+            store.end_burst()
     async with opened(place) as store:
         assert bodies(store) == [b"new", b"newer"]
 

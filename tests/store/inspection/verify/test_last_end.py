@@ -17,7 +17,7 @@ from rocketpy.testing.sim.disk import SimDisk
 from tests.store.opened_store import Reports, send
 from tests.store.opened_store import opened as open_store
 from tests.store.parts import Place
-from tests.store.whole.test_recovery_note import LIES, killed, look
+from tests.store.whole.test_recovery_note import LIES, killed_store, look
 
 
 def remove_note(place: Place) -> None:
@@ -195,7 +195,7 @@ FOUND_IN_THE_INDEX = {
 
 @pytest.mark.parametrize("name", ["true", *LIES])
 async def test_what_is_said_of_the_note_is_what_a_start_says(autojump_clock: trio.testing.MockClock, name: str) -> None:
-    place = await killed()
+    place = await killed_store()
     if name in LIES:
         LIES[name][0](place)
     said = judged(place)
