@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import attrs
@@ -10,7 +11,6 @@ import pytest
 
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.stored_message import decode_messages
-from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.layout import UNIT, UNIT_SIZE
 from rocketpy.store.queue.extension import CqExtUnit
 from rocketpy.store.read.steps import Steps, read_now
@@ -245,7 +245,7 @@ def test_search_by_time_skips_what_is_no_longer_in_the_log(place: Place) -> None
 # ---- files that go while the disk is waited for -------------------------------------------------------------------
 
 
-def read_with_interruption(parts: Parts, steps: Steps[T], after: int, interrupt: Callable[[], None]) -> tuple[T, int]:
+def read_with_interruption(steps: Steps[T], after: int, interrupt: Callable[[], None]) -> tuple[T, int]:
     """Run a read as with a worker thread; something happens while it waits for its n-th answer."""
     count = 0
     try:
@@ -263,17 +263,16 @@ def read_with_interruption(parts: Parts, steps: Steps[T], after: int, interrupt:
         return done.value, count
 
 
-def lose_beginning(parts: Parts) -> None:
-    """Delete all files of the log but the last, and what the queue has of them."""
+def lose_files(parts: Parts, is_deletion: bool) -> None:
+    """Delete all files of the log but the last, and what the queue has of them; or else the whole topic."""
+    if not is_deletion:
+        parts.queues.remove_topic("TopicTest", parts.commit_log.wrote_offset)
+        return
     commit_log = parts.commit_log
     commit_log.flushed_offset = commit_log.wrote_offset
     while commit_log.first_to_go() is not None:
-        parts.place.disk.unlink(commit_log.take_first(_close).path)
+        parts.place.disk.unlink(commit_log.take_first(lambda file: file.close()).path)
     delete_expired_files(parts.queues.find("TopicTest", 0), parts.place.disk, commit_log.min_offset)
-
-
-def _close(file: DiskFile) -> None:
-    file.close()
 
 
 @pytest.mark.parametrize("is_deletion", [True, False])
@@ -284,14 +283,8 @@ def test_a_pull_goes_on_when_its_files_are_deleted(place: Place, is_deletion: bo
         parts = Parts(Place(place.disk, f"{place.root}/{after}"), limits=attrs.evolve(LIMITS, bytes_in_memory=2000))
         parts.put_all([body.ljust(600) for body in numbered(90)])
 
-        def interrupt(parts: Parts = parts) -> None:
-            if is_deletion:
-                lose_beginning(parts)
-            else:
-                parts.queues.remove_topic("TopicTest", parts.commit_log.wrote_offset)
-
         steps = parts.reader.get_message("TopicTest", 0, 3, 32, Filter(text=text))
-        result, count = read_with_interruption(parts, steps, after, interrupt)
+        result, count = read_with_interruption(steps, after, partial(lose_files, parts, is_deletion))
         found = bodies(result)
         wanted = [body.ljust(600) for body in numbered(17, 3) if text is None or text in body]
         assert found == wanted[: len(found)]
@@ -311,14 +304,8 @@ def test_a_search_by_time_goes_on_when_files_are_deleted(place: Place, is_deleti
             parts.put_all([body.ljust(600)])
             parts.clock.advance_ms(1000)
 
-        def interrupt(parts: Parts = parts) -> None:
-            if is_deletion:
-                lose_beginning(parts)
-            else:
-                parts.queues.remove_topic("TopicTest", parts.commit_log.wrote_offset)
-
         steps = parts.reader.offset_by_time("TopicTest", 0, began_ms + 85_000)
-        found, count = read_with_interruption(parts, steps, after, interrupt)
+        found, count = read_with_interruption(steps, after, partial(lose_files, parts, is_deletion))
         assert found == 85 or after < count, "else it may be any that is left, or 0"
         parts.kill()
         if count <= after:
