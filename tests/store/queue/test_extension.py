@@ -243,6 +243,13 @@ def test_a_flush_of_a_queue_makes_its_extension_durable() -> None:
 # ---- ends -----------------------------------------------------------------------------------------------------------
 
 
+def test_a_new_run_continues_after_the_last_address(place: Place) -> None:
+    append(new_table(place).find("T", 0), 9)
+    queue = loaded(place).find("T", 0)
+    assert append(queue, 2) == [MIN_ADDRESS + FILE_SIZE + 68, MIN_ADDRESS + FILE_SIZE + 102]
+    assert seen(queue) == wanted(11)
+
+
 def test_bytes_after_the_last_address_are_cleared(place: Place) -> None:
     table = new_table(place)
     append(table.find("T", 0), 12)

@@ -55,6 +55,11 @@ def recover(files: StoreFiles) -> StoreFiles:
     return files
 
 
+def index_files(place: Place) -> list[str]:
+    path = f"{place.root}/index"
+    return place.disk.list_directory(path) if place.disk.is_directory(path) else []
+
+
 # ---- what is trusted ------------------------------------------------------------------------------------------------
 
 
@@ -159,6 +164,18 @@ async def test_what_may_be_in_memory_only_is_written_again(
 
 
 # ---- the index ------------------------------------------------------------------------------------------------------
+
+
+async def test_an_index_file_that_is_not_full_does_not_outlive_a_crash(place: Place) -> None:
+    await fill(place)
+    assert len(index_files(place)) == 1
+    with files_of(place) as files:
+        recover(files)
+    assert len(index_files(place)) == 1, "after a clean shutdown it is true"
+    place.write(f"{place.root}/abort", b"")
+    with files_of(place) as files:
+        assert recover(files).index_begin_offset == 0
+    assert index_files(place) == []
 
 
 # ---- the rest -------------------------------------------------------------------------------------------------------

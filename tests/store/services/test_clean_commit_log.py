@@ -196,3 +196,17 @@ async def test_a_disk_that_refuses_ends_the_service(autojump_clock: MockClock) -
     with pytest.RaisesGroup(pytest.RaisesGroup(StoreError)):
         async with running(world):
             await trio.sleep(100)
+
+
+async def test_each_file_is_gone_for_good_before_the_next_one_goes(autojump_clock: MockClock) -> None:
+    for keeps in (0, 1):
+        world = new_world(pause_ms=0)
+        for mapped_file in world.parts.commit_log.files:
+            mapped_file.file().sync()
+        world.disk.sync_directory("/store/commitlog")
+        for name in ("unlink", "sync_directory"):
+            world.disk.calls[name] = 0
+        await world.service.clean()
+        assert world.disk.calls["unlink"] == world.disk.calls["sync_directory"] == 8
+        world.disk.lose_power(lambda count, keeps=keeps: keeps)  # type: ignore[misc]
+        assert len(world.disk.list_directory("/store/commitlog")) == FILES - 8
