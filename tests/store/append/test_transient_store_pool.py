@@ -141,6 +141,19 @@ def test_or_it_refuses_until_it_is_committed(place: Place) -> None:
 # ---- ends -----------------------------------------------------------------------------------------------------------
 
 
+def test_a_kill_loses_what_is_in_the_pool_and_nothing_else(place: Place) -> None:
+    parts = parts_at(place)
+    parts.put_all([b"one", b"two"])
+    parts.put(b"three")
+    parts.put(b"four", "Other")
+    parts.appender.keep_burst()
+    parts.kill()
+    again = parts_at(place, is_clean=False)
+    assert (again.bodies(), again.bodies("Other")) == ([b"one", b"two"], [])
+    again.put_all([b"five"])
+    assert again.bodies() == [b"one", b"two", b"five"]
+
+
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_commit_that_fails_is_final(call: int) -> None:
     disk = SimDisk()
