@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import attrs
 import pytest
@@ -63,6 +63,13 @@ async def opened(
 
 class Killed(Exception):
     """Ends a store without a clean shutdown."""
+
+
+async def kill(scope: AbstractAsyncContextManager[MessageStore]) -> None:
+    killed = Killed()
+    with pytest.raises(BaseException) as raised:
+        await scope.__aexit__(Killed, killed, None)
+    assert raised.group_contains(Killed) if isinstance(raised.value, BaseExceptionGroup) else raised.value is killed
 
 
 @asynccontextmanager
