@@ -71,7 +71,9 @@ async def test_a_handler_that_raises_has_failed_and_others_go_on(
     assert world.seen == [[0], [1]]
     assert world.send_back.sent == [(0, 0)]
     assert world.committed == 2
-    assert "its 1 messages are redelivered" in caplog.text
+    (record,) = caplog.records
+    assert "its 1 messages are redelivered" in record.getMessage()
+    assert record.exc_info is not None
 
 
 @pytest.mark.parametrize(
