@@ -14,6 +14,7 @@ from rocketpy.client.trace.trace_data import SubAfterTrace, read_traces
 from rocketpy.client.trace.trace_dispatcher import (
     FLUSH_SECONDS,
     GROUP_NAME_PREFIX,
+    MESSAGE_BYTES_MAX,
     QUEUE_ENTRIES_MAX,
     QUEUE_RECORDS_MAX,
     SENDERS,
@@ -129,6 +130,16 @@ async def test_no_keys_are_too_long_for_a_message(autojump_clock: MockClock) -> 
     keys = [message.properties["KEYS"].split() for _, message in sender.sent]
     assert keys == [*([f"id{number}", f"{number}" * 20_000] for number in range(3)), ["id3", "short"]]
     assert sender.ids == ["id0", "id1", "id2", "id3"]
+
+
+async def test_a_long_record_does_not_make_a_message_too_long(autojump_clock: MockClock) -> None:
+    sender = Sender()
+    async with running(sender) as dispatcher:
+        dispatcher.append([record(number, keys="x" * 27_000) for number in range(6)])
+        await trio.sleep(1)
+    bodies = [len(message.body) for _, message in sender.sent]
+    assert len(bodies) == 2
+    assert max(bodies) <= MESSAGE_BYTES_MAX
 
 
 async def test_what_has_no_room_is_dropped_and_counted(
