@@ -342,6 +342,19 @@ class TestUnfinishedFrames:
                     return
         raise AssertionError("1.4 MB of unfinished frames, and the limit is 1 MiB")
 
+    async def test_whole_frames_do_not_count_however_long_they_are(self, running: Running) -> None:
+        """Honest peers with large messages must not be closed for what has been served already."""
+        peers = [await connect(running) for _ in range(4)]
+        for opaque in range(3):
+            for peer in peers:
+                await peer.send(ask(ECHO, opaque, body=b"x" * (700 << 10)))
+                assert (await peer.answer()).opaque == opaque
+        # All that may wait over all connections waits here, and it closes nothing: no other has any part in it.
+        rest = encode_frame(ask(ECHO, 3, body=b"x" * (2 << 20)))[: 1 << 20]
+        await peers[0].stream.send_all(rest)
+        await until(lambda: any(each.buffered_size == len(rest) for each in running.server.connections))
+        assert len(running.server.connections) == 4
+
 
 class TestWholeFrames:
     """Only what is unfinished counts: a frame is served before what is left of the read is measured."""
