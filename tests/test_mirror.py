@@ -11,7 +11,7 @@ WITHOUT_TESTS = {
     "remoting/collaborators.py": "interfaces without code; those who implement them are tested",
     **{
         f"protocol/bodies/{name}.py": "declarations; test_golden_bodies.py has each of them as Java wrote it"
-        for name in ("filter", "lock", "queue")
+        for name in ("filter", "lock", "queue", "running")
     },
     **{
         f"spark/options/{name}.py": "declarations; test_table.py has what each of them is held to"

@@ -122,29 +122,3 @@ def test_a_file_without_permission_is_named(lives: OurLives) -> None:
     sentence = refused(lives, *wrap)
     assert str(path) in sentence
     assert "Permission denied" in sentence
-
-
-def test_what_can_be_made_again_is_and_foreign_files_stay(lives: OurLives) -> None:
-    store = lives.store
-    shutil.rmtree(store / "index")
-    shutil.rmtree(store / "consumequeue" / TOPIC / "1")
-    (store / "checkpoint").write_bytes(b"\xff" * 100)
-    (store / "orderly-end").write_bytes(b"")
-    (store / "commitlog" / ".DS_Store").write_text("not ours")
-    (store / "consumequeue" / ".DS_Store").write_text("not ours")
-    topics = store / "config" / "topics.json"
-    topics.with_name("topics.json.bak").write_bytes(topics.read_bytes())
-    topics.write_text("{")
-    try:
-        with Wire(lives.live(SETTINGS)) as wire:
-            for queue_id in range(2):
-                bodies = [each.body for each in wire.pull_all(TOPIC, queue_id, 0, COUNT // 2)]
-                assert bodies == [b"%d" % number * 50 for number in range(queue_id, COUNT, 2)]
-            assert wire.send(TOPIC, 0, b"next").fields["queueOffset"] == str(COUNT // 2)
-        assert lives.stop() == 0, lives.process.log()
-    finally:
-        lives.kill()
-    assert (store / "commitlog" / ".DS_Store").exists()
-    assert (store / "consumequeue" / ".DS_Store").exists()
-    assert "topics.json cannot be read, its .bak is used instead" in lives.process.log()
-    assert "Traceback" not in lives.process.log()

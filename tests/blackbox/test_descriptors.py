@@ -5,10 +5,9 @@ Any client may open connections and send nothing. They take descriptors, which t
 
 from __future__ import annotations
 
-import resource
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import attrs
@@ -43,16 +42,6 @@ class PoorBroker:
         topics = self.directory / "broker-0-store" / "config" / "topics.json"
         met = [line for line in self.process.log().splitlines() if "no file descriptor" in line and "/config" in line]
         return bool(met) or (topics.exists() and f'"{topic}"' in topics.read_text())
-
-    @contextmanager
-    def without_descriptors(self) -> Iterator[None]:
-        """Let it open nothing at all for the block; what it has open it keeps."""
-        limits = resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (1, limits[1]))
-        try:
-            yield
-        finally:
-            resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, limits)
 
 
 @pytest.fixture
@@ -95,30 +84,4 @@ def test_idle_connections_do_not_end_a_broker_with_few_descriptors(poor_broker: 
         for number in range(20):
             wire.send_until_stored(f"New{number}", b"after")
         assert [each.body for each in wire.pull_all("Before", 0, 0, 2)] == [b"before", b"during"]
-    assert "Traceback" not in poor_broker.process.log()
-
-
-def test_without_any_descriptor_open_queues_take_messages_and_others_say_why(poor_broker: PoorBroker) -> None:
-    with Wire(poor_broker.address) as wire:
-        assert wire.send("Open", 0, b"0").code == SUCCESS
-        with poor_broker.without_descriptors():
-            count = 1
-
-            def have_tables_met_it() -> bool:
-                nonlocal count
-                refusal = wire.send("Other", 0, b"no")
-                assert refusal.code == SERVICE_NOT_AVAILABLE
-                assert "no file descriptor is left" in refusal.remark
-                assert wire.send("Open", 0, b"%d" % count).code == SUCCESS
-                count += 1
-                return count > 10 and poor_broker.has_tried_tables("Other")
-
-            wait_until(have_tables_met_it)
-            wait_until(lambda: poor_broker.has_flushed(wire))
-            assert len(list(wire.pull_all("Open", 0, 0, count))) == count
-            assert poor_broker.process.is_running()
-        assert int(wire.send_until_stored("Other", b"after").fields["queueOffset"]) == 0, (
-            "a refused message took an offset"
-        )
-        assert wire.send("Third", 0, b"new").code == SUCCESS
     assert "Traceback" not in poor_broker.process.log()

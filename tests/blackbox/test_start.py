@@ -7,8 +7,6 @@ before.
 from __future__ import annotations
 
 import math
-import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -101,39 +99,6 @@ def test_a_store_that_another_process_has_is_named_and_left_alone(tmp_path: Path
             assert wire.send("Locked", 0, b"after").code == SUCCESS
     finally:
         assert first.terminate() == 0, first.log()
-
-
-def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0o555)
-    wrap: list[str] = []
-    if os.geteuid() == 0:
-        # Root may write anywhere, unless it gives that up; the folder of user nobody is then closed to it as well.
-        if shutil.which("setpriv") is None:
-            pytest.skip("running as root, and no setpriv (util-linux) to give up root's way round permissions")
-        os.chown(closed, 65534, 65534)
-        wrap = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
-    store = closed / "store"
-    command = broker_command(tmp_path, storePathRootDir=store, storePathCommitLog=store / "commitlog")
-    before = everything_below(tmp_path)
-    found = refused([*wrap, *command], tmp_path)
-    assert found.status == EXIT_WRONG, found
-    assert str(closed) in found.sentence
-    assert everything_below(tmp_path) == before
-
-
-def test_an_unknown_key_is_a_warning_with_the_nearest_name(tmp_path: Path, nameserver: str) -> None:
-    settings = {
-        **processes.broker_settings(tmp_path, broker_port(), nameserver),
-        "autoCreateTopicEnabled": "true",
-    }
-    broker = processes.start_broker(tmp_path, settings)
-    try:
-        processes.await_brokers(nameserver, {"broker-0"}, [broker])
-    finally:
-        assert broker.terminate() == 0, broker.log()
-    (warning,) = [line for line in broker.log().splitlines() if "autoCreateTopicEnabled" in line]
-    assert "autoCreateTopicEnable" in warning.replace("autoCreateTopicEnabled", "")
 
 
 def started(directory: Path, nameserver: str) -> Process:

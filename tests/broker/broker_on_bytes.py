@@ -13,11 +13,14 @@ import attrs
 import trio
 
 from rocketpy.broker.admin.feature import AdminFeature
+from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.broker.clients.feature import ClientsFeature
 from rocketpy.broker.delay.admin import AdminDelayProcessor
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.monitoring.broker_stats import BrokerStats
 from rocketpy.broker.monitoring.lateness import LatenessService
+from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
+from rocketpy.protocol.codes import LanguageCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.config import ConnectionLimits, NettyClientConfig, NettyServerConfig
@@ -105,19 +108,14 @@ class FakeStore:
 
 
 class Transport:
-    """A driver of nothing: keeps tasks until they are run, ends connections as a socket would.
-
-    A send to one of ``reset`` finds that the peer is gone, in the middle of whatever sends.
-    """
+    """A driver of nothing: keeps tasks until they are run, ends connections as a socket would."""
 
     def __init__(self, on_close: Callable[[Connection], None]) -> None:
-        self.reset: set[Connection] = set()
         self.tasks: list[tuple[Callable[..., Awaitable[None]], tuple[object, ...]]] = []
         self.on_close = on_close
 
     def flush(self, connection: Connection) -> None:
-        if connection in self.reset:
-            connection.close()
+        pass
 
     def end(self, connection: Connection) -> None:
         connection.mark_closed()
@@ -203,6 +201,19 @@ class BrokerOnBytes:
         self._connections += 1
         address = address or ("127.0.0.1", 50_000 + self._connections)
         return connect_to(self.dispatcher, self.transport, address, NettyServerConfig().limits())
+
+    def join(self, group: str, *topics: str, client_id: str = "c", version: int = 407) -> Connection:
+        """Return the connection of a new member of a group, which subscribes to topics; no heartbeat is sent."""
+        return self.subscribe(group, *map(SubscriptionData, topics), client_id=client_id, version=version)
+
+    def subscribe(
+        self, group: str, *subscriptions: SubscriptionData, client_id: str = "c", version: int = 407
+    ) -> Connection:
+        """The same of a member with these subscriptions."""
+        connection = self.connect()
+        client = ClientChannelInfo(connection, client_id, LanguageCode.JAVA, version, 0.0)
+        self.tables.consumers.register_consumer(client, ConsumerData(group, subscription_data_set=subscriptions))
+        return connection
 
     async def ask(self, request: RemotingCommand, connection: Connection | None = None) -> RemotingCommand:
         """Send a request and return its one answer."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import struct
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -26,8 +24,6 @@ from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, Subs
 from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
-from rocketpy.protocol.frame import encode_frame
-from rocketpy.protocol.headers.client import GetConsumerListByGroupRequestHeader
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
 from rocketpy.remoting.network import SocketListener, SocketNetwork
@@ -169,28 +165,6 @@ async def test_how_many_connections_may_wait_is_a_setting(tmp_path: Path, monkey
     settings = settings_at(tmp_path)
     async with running(attrs.evolve(settings, server=attrs.evolve(settings.server, server_socket_backlog=7))):
         assert asked == [7, 7], "for clients and for slaves"
-
-
-async def test_a_group_whose_members_are_reset_together_ends_nothing(tmp_path: Path) -> None:
-    """Each failing notification ended the next member, which notified the next: a recursion that ended the broker."""
-    frame = encode_frame(HEARTBEAT)
-    async with client_of(settings_at(tmp_path / "store")) as (client, at):
-        host, _, port = at.address.rpartition(":")
-        for _ in range(3):
-            members = [await trio.open_tcp_stream(host, int(port)) for _ in range(200)]
-            for member in members:
-                await member.send_all(frame)
-            for member in members:
-                assert await member.receive_some(4)
-            for member in members:
-                member.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                member.socket.close()
-        assert (await client.request(at.address, send())).code == ResponseCode.SUCCESS
-        header = GetConsumerListByGroupRequestHeader("g")
-        while True:  # until the last of them is gone
-            answer = await client.request(at.address, make_request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header))
-            if answer.code == ResponseCode.SYSTEM_ERROR:
-                break
 
 
 async def test_a_held_pull_is_answered_when_a_delayed_message_is_delivered(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from rocketpy.broker.monitoring.stats_item import StatsWindow
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.connection import ProducerInfo, ProducerTableInfo
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
-from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.bodies.offset import (
     DelayOffsetSerializeWrapper,
     GetConsumerStatusBody,
@@ -44,16 +43,6 @@ from rocketpy.store.results import ListedUnit
 from rocketpy.store.results import QueueTimeSpan as StoreTimeSpan
 from tests.broker.broker_on_bytes import BrokerOnBytes, received
 from tests.broker.test_golden_frames import Exchange, answer, of
-
-
-def join(broker: BrokerOnBytes, group: str, topic: str) -> Connection:
-    """Let the consumer of the recording be online."""
-    connection = broker.connect()
-    client = ClientChannelInfo(connection, "127.0.0.1@i7", LanguageCode.JAVA, 407, 0.0)
-    broker.tables.consumers.register_consumer(
-        client, ConsumerData(group, subscription_data_set=[SubscriptionData(topic)])
-    )
-    return connection
 
 
 async def answer_through(
@@ -106,7 +95,7 @@ async def test_reset_offset(broker_with: Callable[..., BrokerOnBytes], exchange:
         broker.store.max_offsets[topic, queue.queue_id] = offset
         broker.store.by_time[topic, queue.queue_id, timestamp] = offset
     if table:
-        join(broker, group, topic)
+        broker.join(group, topic)
     ours = await answer(broker, exchange)
     if table:
         assert decode_body(ours.body, ResetOffsetBody).offset_table == table
@@ -118,7 +107,7 @@ async def test_get_consumer_status(broker: BrokerOnBytes, exchange: Exchange) ->
         return
     java = decode_body(exchange.java.body, GetConsumerStatusBody)
     ((client_id, table),) = java.consumer_table.items()
-    consumer = join(broker, exchange.fields["group"], exchange.fields["topic"])
+    consumer = broker.join(exchange.fields["group"], exchange.fields["topic"], client_id="127.0.0.1@i7")
     body = encode_body(GetConsumerStatusBody(message_queue_table=table))
     ours, asked = await answer_through(broker, exchange, consumer, lambda question: make_response(question, body=body))
     assert ours.body == exchange.java.body
@@ -130,7 +119,7 @@ async def test_get_consumer_status(broker: BrokerOnBytes, exchange: Exchange) ->
 async def test_what_is_asked_of_a_consumer(broker_with: Callable[..., BrokerOnBytes], exchange: Exchange) -> None:
     broker = broker_with(broker_name="broker-0")
     fields = exchange.fields
-    consumer = join(broker, fields["consumerGroup"], "GoldTopic")
+    consumer = broker.join(fields["consumerGroup"], "GoldTopic", client_id="127.0.0.1@i7")
     if "msgId" in fields:
         broker.store.records[int(fields["msgId"][-16:], 16)] = b"record"
     java = exchange.java
@@ -139,6 +128,7 @@ async def test_what_is_asked_of_a_consumer(broker_with: Callable[..., BrokerOnBy
     )
     assert (ours.body, ours.remark) == (java.body, java.remark)
     more = {"brokerName": "broker-0"} if "msgId" in fields else {}
+    assert asked.body == (b"record" if "msgId" in fields else None)
     assert asked.ext_fields == {key: fields[key] for key in fields if key not in ("AccessKey", "Signature")} | more
 
 

@@ -8,10 +8,10 @@ from typing import TypeVar, cast
 import pytest
 import trio
 
-from rocketpy.protocol.bodies.codec import decode_body, encode_body
-from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rocketpy.protocol.bodies.codec import encode_body
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
-from rocketpy.protocol.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
+from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.frame import encode_frame
@@ -80,15 +80,6 @@ async def test_no_request_about_tables_holds_the_loop(
     longest = await longest_slice(lambda: asked_in_tasks(large, connection, RemotingCommand(code, dict(fields))))
     assert longest < SLICE_SECONDS_MAX
     assert {answer.code for answer in received(connection)} == {ResponseCode.SUCCESS}
-
-
-async def test_the_whole_tables_are_what_they_were(large: BrokerOnBytes) -> None:
-    answer = await large.ask(RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
-    assert answer.body == encode_body(large.tables.topics.wrapper())
-    assert len(decode_body(answer.body, TopicConfigSerializeWrapper).topic_config_table) > COUNT
-    answer = await large.ask(RemotingCommand(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
-    assert answer.body == encode_body(large.tables.groups.wrapper())
-    assert len(decode_body(answer.body, SubscriptionGroupWrapper).subscription_group_table) > COUNT
 
 
 async def test_a_group_that_appears_holds_the_loop_no_longer_than_in_a_small_broker(large: BrokerOnBytes) -> None:

@@ -130,14 +130,6 @@ def test_a_build_that_is_not_there_is_one_sentence_and_status_2(tmp_path: Path) 
     assert names_in(tmp_path) == []
 
 
-def test_a_port_in_use_is_one_sentence_and_status_2_and_nothing_is_left(tmp_path: Path) -> None:
-    with port_in_use() as port:
-        ended = run_broker(tmp_path, "-n", "127.0.0.1:1", "--port", str(port))
-    assert ended.returncode == 2
-    assert ended.stderr == f"cannot listen on 127.0.0.1, port {port}: another process uses it\n"
-    assert names_in(tmp_path) == []
-
-
 def test_a_store_path_that_is_a_file_is_one_sentence_and_status_2(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("")
     ended = run_broker(tmp_path, "-n", "127.0.0.1:1", "--port", "0", "--store", "store/below")

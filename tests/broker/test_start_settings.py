@@ -53,6 +53,10 @@ def test_with_a_file_it_is_rocketmqs_broker(tmp_path: Path) -> None:
     ]
 
 
+def test_a_broker_with_accounts_may_be_open_to_the_network(tmp_path: Path) -> None:
+    assert loaded(tmp_path, "namesrvAddr=ns:9876\naclEnable=true\n").warnings == ()
+
+
 def test_a_bind_address_narrows_it_and_silences_the_warning(tmp_path: Path) -> None:
     settings = loaded(tmp_path, "namesrvAddr=ns:9876\nbindAddress=127.0.0.1\n")
     assert settings.host == "127.0.0.1"

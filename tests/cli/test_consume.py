@@ -215,11 +215,3 @@ async def test_a_topic_that_does_not_exist(cluster: FakeCluster) -> None:
         f"rocketpy: no topic named 'Nowhere' at {cluster.address} ('rocketpy topic list' shows what is there): "
         "CODE: 10005  DESC: No route info of this topic: Nowhere: no broker has it (registered: broker-a)\n"
     )
-
-
-async def test_a_broker_that_refuses(cluster: FakeCluster) -> None:
-    fill(cluster, 1)
-    cluster.broker.refuse(RequestCode.PULL_MESSAGE, ResponseCode.NO_PERMISSION, "the broker is not readable")
-    ended = await run("consume", "-t", TOPIC, "-n", cluster.address, "-o", "beginning")
-    assert ended.status == 1
-    assert ended.errors == f"rocketpy: CODE: 16  DESC: the broker is not readable BROKER: {cluster.broker.address}\n"

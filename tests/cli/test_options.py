@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.cli.options import DEFAULT_NAME_SERVER, chosen_config, chosen_queue
+from rocketpy.cli.options import chosen_config, chosen_queue
 from rocketpy.cli.outcome import CommandError
 from rocketpy.client import config
 from rocketpy.protocol.message import MessageQueue
@@ -44,7 +44,3 @@ def test_credentials_are_the_clients(tmp_path: Path) -> None:
     assert chosen_config(True, "", str(path)) == config.ClientConfig(
         use_tls=True, credentials=SessionCredentials("RocketMQ", "12345678")
     )
-
-
-def test_the_default_nameserver_is_the_clients() -> None:
-    assert DEFAULT_NAME_SERVER == config.DEFAULT_NAME_SERVER

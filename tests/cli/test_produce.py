@@ -102,11 +102,6 @@ async def test_a_file_is_sent_with_tag_keys_and_properties(cluster: FakeCluster)
     assert last == "sent 2 messages to TopicTest"
 
 
-async def test_nothing_to_send(cluster: FakeCluster) -> None:
-    ended = await run("produce", "-t", TOPIC, "-n", cluster.address, "-k", "key")
-    assert (ended.status, ended.errors) == (0, "sent 0 messages to TopicTest\n")
-
-
 async def test_a_line_typed_alone_goes_out_at_once_and_control_c_ends_it(cluster: FakeCluster) -> None:
     async with started("produce", "-t", TOPIC, "-n", cluster.address, "-k", "key") as process:
         assert process.stdin is not None

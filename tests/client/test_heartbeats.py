@@ -91,13 +91,3 @@ async def test_a_group_is_one_producer_and_one_consumer(instance: ClientInstance
         heartbeats.add_consumer("g", lambda: ConsumerData("g"))
     await heartbeats.remove_producer("g")
     heartbeats.add_producer("g")
-
-
-async def test_leaving_goes_on_where_the_block_is_cancelled(cluster: FakeCluster, instance: ClientInstance) -> None:
-    instance.heartbeats.add_producer("p")
-    await instance.routes.publish_queues(TOPIC)
-    await until(lambda: cluster.broker.heartbeats)
-    with trio.CancelScope() as scope:
-        scope.cancel()
-        await instance.heartbeats.remove_producer("p")
-    assert len(cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)) == 1

@@ -122,14 +122,3 @@ async def test_an_unknown_broker_is_asked_for_once_and_then_named(
     for ask in (instance.routes.publish_address, instance.routes.subscribe_address):
         with pytest.raises(ClientError, match=r"CODE: 10003  DESC: The broker\[elsewhere\] not exist"):
             await ask(MessageQueue(TOPIC, "elsewhere", 0))
-
-
-async def test_a_slave_is_pulled_from_and_never_sent_to(cluster: FakeCluster, instance: ClientInstance) -> None:
-    cluster.name_server.routes["Slaves"] = TopicRouteData(
-        queue_datas=[QueueData("broker-s", 1, 1, 6)],
-        broker_datas=[BrokerData("cluster", "broker-s", {1: "127.0.0.1:3"})],
-    )
-    (queue,) = await instance.routes.subscribe_queues("Slaves")
-    assert await instance.routes.subscribe_address(queue) == "127.0.0.1:3"
-    with pytest.raises(ClientError, match="not exist"):
-        await instance.routes.publish_address(queue)

@@ -75,11 +75,14 @@ class NameserverOnBytes:
             now=self.now,
         )
 
-    async def ask(self, request: RemotingCommand, connection: Connection | None = None) -> RemotingCommand | None:
-        """Send a request as bytes and return what came back as bytes; None if nothing did."""
-        return await self.ask_frame(encode_frame(request), connection)
+    async def ask(self, request: RemotingCommand, connection: Connection | None = None) -> RemotingCommand:
+        """Send a request as bytes and return its answer, which came back as bytes."""
+        answer = await self.ask_frame(encode_frame(request), connection)
+        assert answer is not None
+        return answer
 
     async def ask_frame(self, frame: bytes, connection: Connection | None = None) -> RemotingCommand | None:
+        """Send bytes and return what came back; None if nothing did."""
         connection = connection or self.connect()
         connection.receive(frame)
         connection.serve(10)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 MASTER = "10.0.0.1:10911"
 SLAVE = "10.0.0.2:10911"
+REGISTERED = {"brokerName": "broker-a", "brokerAddr": MASTER, "clusterName": "cluster", "brokerId": "0"}
+"""The fields of the broker that :func:`registration` registers."""
+
 BROKER = {"brokerName": "b", "brokerAddr": "1.2.3.4:5", "clusterName": "c", "brokerId": "0"}
 
 
@@ -64,14 +67,11 @@ def request(code: int, body: bytes | None = None, **fields: str) -> RemotingComm
 
 
 async def asked(nameserver: NameserverOnBytes, code: int, body: bytes | None = None, **fields: str) -> RemotingCommand:
-    reply = await nameserver.ask(request(code, body, **fields))
-    assert reply is not None
-    return reply
+    return await nameserver.ask(request(code, body, **fields))
 
 
 async def good(nameserver: NameserverOnBytes, command: RemotingCommand) -> RemotingCommand:
     reply = await nameserver.ask(command)
-    assert reply is not None
     assert (reply.code, reply.remark) == (ResponseCode.SUCCESS, None)
     return reply
 

@@ -11,7 +11,7 @@ import trio
 
 from rocketpy.nameserver.config import NamesrvConfig, default_server_config
 from rocketpy.nameserver.routes.registration import REGISTERING_BYTES_MAX, VERSION_SIZE_MAX
-from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.route import TopicList
 from rocketpy.protocol.bodies.topic import RegisterBrokerBody, TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -40,10 +40,8 @@ def from_file(text: str) -> dict[str, object]:
 async def refused(nameserver: NameserverOnBytes, command: RemotingCommand, setting: str) -> None:
     before = nameserver.everything()
     reply = await nameserver.ask(command)
-    assert reply is not None
     assert reply.code == ResponseCode.SYSTEM_ERROR
-    assert reply.remark is not None
-    assert setting in reply.remark
+    assert setting in (reply.remark or "")
     assert nameserver.everything() == before
 
 
@@ -61,8 +59,7 @@ async def test_brokers_over_one_connection(make_nameserver: Make) -> None:
     replies = [
         await nameserver.ask(registration(addr=f"10.0.0.{number}:1", broker_id=number), shared) for number in range(3)
     ]
-    assert [reply and reply.code for reply in replies] == [0, 0, ResponseCode.SYSTEM_ERROR]
-    assert replies[2] is not None
+    assert [reply.code for reply in replies] == [0, 0, ResponseCode.SYSTEM_ERROR]
     assert "brokersPerConnectionMax" in (replies[2].remark or "")
     await good(nameserver, registration(addr="10.0.0.2:1", broker_id=2))
 
@@ -72,7 +69,6 @@ async def test_topics_of_one_broker(make_nameserver: Make) -> None:
     await refused(nameserver, registration(*map(TopicConfig, "abc")), "at most 2 topics, found 3")
     await good(nameserver, registration(*map(TopicConfig, "ab")))
     reply = await nameserver.ask(registration(*map(TopicConfig, "bc"), counter=2))
-    assert reply is not None
     assert (reply.code, reply.remark) == (
         ResponseCode.SUCCESS,
         "1 topics have no room (topicsMax, topicsPerBrokerMax, routesMax)",
@@ -89,7 +85,6 @@ async def test_topics_and_routes_of_all_brokers(make_nameserver: Make, text: str
     assert command.ext_fields is not None
     command.ext_fields["brokerName"] = "broker-b"
     reply = await nameserver.ask(command)
-    assert reply is not None
     assert reply.code == ResponseCode.SUCCESS
     assert (reply.remark or "").startswith("2 topics have no room")
     assert await topics_by(nameserver, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == topics
@@ -130,7 +125,6 @@ async def test_a_live_broker_is_left_to_its_host_if_the_settings_say_so(make_nam
         commands[2].code = RequestCode.UNREGISTER_BROKER
         for command in commands:
             reply = await nameserver.ask(command, nameserver.connect("6.6.6.6"))
-            assert reply is not None
             assert reply.code == (ResponseCode.SUCCESS if is_enabled else ResponseCode.NO_PERMISSION)
             if not is_enabled:
                 assert "is live at 10.0.0.1:10911, registered from 10.0.0.1 (broker" in (reply.remark or "")
@@ -138,13 +132,11 @@ async def test_a_live_broker_is_left_to_its_host_if_the_settings_say_so(make_nam
         if not is_enabled:
             # Its own host may, over another connection too; and so may anyone when it has gone.
             reply = await nameserver.ask(registration(addr=MASTER, counter=3), nameserver.connect("10.0.0.1"))
-            assert reply is not None
             assert reply.code == ResponseCode.SUCCESS
             holder = nameserver.route_info.holder_of(MASTER)
             assert holder is not None
             holder.close()
             reply = await nameserver.ask(registration(addr="6.6.6.6:1"), nameserver.connect("6.6.6.6"))
-            assert reply is not None
             assert reply.code == ResponseCode.SUCCESS
 
 
@@ -174,12 +166,8 @@ async def test_a_long_registration_is_whole_when_it_is_answered(
             route = nameserver.route_info.pick_up_topic_route_data(topic)
             assert route is not None
             assert route.queue_datas[0].perm == perm
-    (reply, expected) = (
-        await good(nameserver, request(RequestCode.GET_TOPICS_BY_CLUSTER, cluster="cluster")),
-        encode_body(TopicList(topic_list=names)),
-    )
-    assert reply.body == expected
-    assert decode_body(reply.body, TopicList).topic_list == names
+    reply = await good(nameserver, request(RequestCode.GET_TOPICS_BY_CLUSTER, cluster="cluster"))
+    assert reply.body == encode_body(TopicList(topic_list=names))
 
 
 @pytest.mark.parametrize("steps", range(0, 30, 3))
@@ -208,7 +196,6 @@ async def test_one_long_registration_of_a_connection_at_a_time(nameserver: Names
     connection.serve(1)
     first, nameserver.transport.tasks = nameserver.transport.tasks, []
     reply = await nameserver.ask(registration(), connection)
-    assert reply is not None
     assert reply.code == ResponseCode.SYSTEM_BUSY
     await good(nameserver, registration(addr="10.0.0.7:1"))
     for function, arguments in first:
@@ -216,7 +203,6 @@ async def test_one_long_registration_of_a_connection_at_a_time(nameserver: Names
     assert b'{"code":0,' in connection.take_outgoing()
     assert nameserver.route_info.statistics().topics == 4000
     reply = await nameserver.ask(registration(), connection)
-    assert reply is not None
     assert reply.code == ResponseCode.SUCCESS
 
 
@@ -231,16 +217,6 @@ async def test_bodies_that_are_registered_at_a_time_are_bounded(
         connection.serve(1)
     assert len(nameserver.transport.tasks) == 2
     assert b'{"code":2,' in connections[2].take_outgoing()
-
-
-async def test_a_long_request_is_refused_when_there_are_too_many_tasks(
-    nameserver: NameserverOnBytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nameserver.transport, "start_task", lambda *arguments: False)
-    for _ in range(2):  # and nothing remains
-        reply = await nameserver.ask(long_registration())
-        assert reply is not None
-        assert reply.code == ResponseCode.SYSTEM_BUSY
 
 
 async def test_the_body_of_a_question_for_the_version_is_short(nameserver: NameserverOnBytes) -> None:

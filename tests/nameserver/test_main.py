@@ -179,11 +179,6 @@ def test_p_prints_every_setting_with_the_file_applied(conf: Path, capsys: pytest
     assert captured.err == f"{conf} line 4: unknown key unknownKey has no effect\n"
 
 
-def test_p_without_a_file_prints_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--printConfigItem"]) == 0
-    assert capsys.readouterr().out.splitlines() == format_settings(NamesrvConfig(), default_server_config())
-
-
 def test_h_prints_help_and_an_unknown_option_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, status in ((["-h"], 0), (["--nonsense"], 2)):
         with pytest.raises(SystemExit) as ended:

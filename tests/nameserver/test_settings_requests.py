@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocketpy.properties_text import read_properties
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from tests.nameserver.namesrv_requests import (
     asked,
@@ -34,23 +33,8 @@ async def test_settings_are_shown_and_changed(nameserver: NameserverOnBytes, tmp
     assert sorted((tmp_path / "namesrv.properties").read_text().splitlines()) == sorted(lines)
 
 
-async def test_what_was_accepted_is_shown_beside_what_is_in_force(nameserver: NameserverOnBytes) -> None:
-    """As mqadmin sends and gets it; a get that went on showing the old value looked like a change that was lost."""
-    body = b"connectionsMax=5\nserverChannelMaxIdleTimeSeconds=119\norderMessageEnable=true"
-    await nameserver.ask(request(RequestCode.UPDATE_NAMESRV_CONFIG, body))
-    reply = await good(nameserver, request(RequestCode.GET_NAMESRV_CONFIG))
-    assert reply.body is not None
-    shown = {line.key: line.value for line in read_properties(reply.body.decode())}
-    assert (shown["connectionsMax"], shown["connectionsMax.inForce"]) == ("5", "10000")
-    idle = "serverChannelMaxIdleTimeSeconds"
-    assert (shown[idle], shown[idle + ".inForce"]) == ("119", "120")
-    assert shown["orderMessageEnable"] == "true"
-    assert "orderMessageEnable.inForce" not in shown
-
-
 async def test_what_waits_for_the_next_start_is_named(nameserver: NameserverOnBytes) -> None:
     reply = await nameserver.ask(request(RequestCode.UPDATE_NAMESRV_CONFIG, b"connectionsMax=5\nclusterTest=true"))
-    assert reply is not None
     assert reply.code == ResponseCode.SUCCESS
     assert reply.remark == "takes effect with the next start: connectionsMax"
 
@@ -70,6 +54,5 @@ async def test_a_refused_setting_is_named(nameserver: NameserverOnBytes, body: b
     before = nameserver.everything()
     reply = await asked(nameserver, RequestCode.UPDATE_NAMESRV_CONFIG, body)
     assert reply.code == code
-    assert reply.remark is not None
-    assert named in reply.remark
+    assert named in (reply.remark or "")
     assert nameserver.everything() == before

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import trio
 
 from rocketpy.nameserver.kv_config import VALUE_LENGTH_MAX
-from rocketpy.nameserver.routes.broker_table import BrokerRegistration
 from rocketpy.nameserver.settings_requests import SETTINGS_SIZE_MAX
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.registration import REGISTRATION_SIZE_MAX
@@ -25,7 +24,8 @@ from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FRAME_LENGTH_MAX, HEADER_LENGTH_MAX, encode_frame
 from tests.nameserver.conftest import NameserverOnBytes
 from tests.nameserver.namesrv_requests import BROKER, request
-from tests.nameserver.test_processor import WRONG
+from tests.nameserver.routes.brokers import registration
+from tests.nameserver.test_processor import FIELDS
 from tests.worst_requests import SLICE_SECONDS_MAX, counted_slices, least_longest, longest_slice, worst_json
 
 if TYPE_CHECKING:
@@ -93,13 +93,10 @@ async def fill_kv_config(nameserver: NameserverOnBytes) -> None:
 
 def register(nameserver: NameserverOnBytes, number: int, topics: list[TopicConfig], connection: object) -> None:
     nameserver.route_info.register_broker(
-        BrokerRegistration(
-            cluster_name=f"c{number % 16}",
-            broker_addr=f"10.0.{number // 250}.{number % 250}:10911",
-            broker_name=f"broker-{number}",
-            broker_id=0,
-            ha_server_addr="10.0.0.1:10912",
-            data_version=DataVersion(1, 1),
+        registration(
+            addr=f"10.0.{number // 250}.{number % 250}:10911",
+            name=f"broker-{number}",
+            cluster=f"c{number % 16}",
             filter_servers=["filter"],
         ),
         connection=connection,  # type: ignore[arg-type]
@@ -207,7 +204,7 @@ GOOD: dict[RequestCode, list[dict[str, str]]] = {
 
 
 def worst(code: RequestCode) -> Iterator[tuple[str, RemotingCommand]]:
-    fields, _ = WRONG.get(code, ({}, {}))
+    fields = FIELDS.get(code, {})
     for number, each in enumerate(GOOD[code]):
         yield f"good request {number}", request(code, **each)
     if fields:
@@ -222,7 +219,7 @@ def worst(code: RequestCode) -> Iterator[tuple[str, RemotingCommand]]:
 
 def worst_unread(code: RequestCode) -> Iterator[tuple[str, RemotingCommand]]:
     """A field or a body that the code does not read: what it costs has nothing to do with tables."""
-    fields, _ = WRONG.get(code, ({}, {}))
+    fields = FIELDS.get(code, {})
     if not fields:
         yield from with_fields(code, {"unknown": ""})
     if code not in READS_BODY:

@@ -55,14 +55,6 @@ def test_a_bomb_is_refused_before_it_has_grown(compression: CompressionType) -> 
         decompress(bomb, compression, size_max=100_000)
 
 
-@pytest.mark.parametrize("compression", ALL)
-def test_every_cut_is_refused(compression: CompressionType) -> None:
-    stream = compress(BODY, compression)
-    for cut in range(len(stream)):
-        with pytest.raises(RemoteProtocolError, match=f"expected a whole {compression.name} stream, found damage"):
-            decompress(stream[:cut], compression)
-
-
 def zstd_stream(body: bytes, *, has_checksum: bool, block_size: int) -> bytes:
     """Return what Java's ZstdOutputStream writes: a frame of several blocks without the size of its content."""
     compressor = zstandard.ZstdCompressor(write_checksum=has_checksum).compressobj()
@@ -89,6 +81,7 @@ def test_every_cut_of_a_zstd_stream_without_a_size_is_refused(body: bytes, has_c
 @pytest.mark.parametrize(
     ("compression", "stream"),
     [
+        *((compression, compress(BODY, compression)) for compression in ALL),
         (CompressionType.ZLIB, zlib.compress(bytes(range(256)) * 8, 0)),
         (CompressionType.LZ4, lz4.frame.compress(BODY, content_checksum=True, store_size=True)),
         (CompressionType.LZ4, lz4.frame.compress(BODY * 30, block_size=lz4.frame.BLOCKSIZE_MAX64KB, store_size=False)),
@@ -100,7 +93,7 @@ def test_every_cut_of_a_zstd_stream_without_a_size_is_refused(body: bytes, has_c
 def test_every_cut_is_refused_however_the_stream_was_written(compression: CompressionType, stream: bytes) -> None:
     decompress(stream, compression)
     for cut in range(len(stream)):
-        with pytest.raises(RemoteProtocolError, match="found damage"):
+        with pytest.raises(RemoteProtocolError, match=f"expected a whole {compression.name} stream, found damage"):
             decompress(stream[:cut], compression)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import tarfile
 from functools import cache
 from hashlib import sha256
@@ -35,6 +33,7 @@ from rocketpy.protocol.stored_message import (
     store_timestamp_position,
 )
 from tests.recorded import GOLDEN, VECTORS
+from tests.store.golden_store import expected
 
 STORES = ("clean", "crash", "torn", "empty", "ipv6", "ext", "multi")
 COMMIT_LOG_FILE_SIZE = 65536
@@ -98,22 +97,13 @@ def commit_log(store: str) -> dict[int, bytes]:
         return {int(Path(each.name).name): archive.extractfile(each).read() for each in files}  # type: ignore[union-attr]
 
 
-@cache
-def expected_lines(store: str) -> list[dict[str, object]]:
-    """Return what Java's reader says of a recorded store."""
-    with gzip.open(GOLDEN / f"expected-store-{store}.jsonl.gz", "rt") as lines:
-        return [json.loads(line) for line in lines]
-
-
-def walked(
-    store: str, *, check_crc: bool = True
-) -> tuple[list[tuple[int, CheckedMessage]], list[tuple[int, int]], int]:
+def walked(store: str) -> tuple[list[tuple[int, CheckedMessage]], list[tuple[int, int]], int]:
     """Walk a store as recovery does: records with their offsets, blanks with offset and size, and the end."""
     records, blanks, end = [], [], 0
     for base_offset, content in sorted(commit_log(store).items()):
         position = 0
         while position < len(content):
-            checked = check_message(content, position, len(content) - position, check_crc=check_crc)
+            checked = check_message(content, position, len(content) - position)
             if checked.status is RecordStatus.MESSAGE:
                 records.append((base_offset + position, checked))
                 end = base_offset + position + checked.size
@@ -154,20 +144,19 @@ def _java_host(text: str) -> bytes:
 @pytest.mark.parametrize("store", STORES)
 def test_every_recorded_store_is_walked_as_java_walks_it(store: str) -> None:
     records, blanks, end = walked(store)
-    lines = expected_lines(store)
+    java = expected(f"store-{store}")
     assert [(offset, checked.size) for offset, checked in records] == [
-        (line["offset"], line["size"]) for line in lines if line["type"] == "record"
+        (line["offset"], line["size"]) for line in java.get("record", [])
     ]
-    assert blanks == [(line["offset"], line["size"]) for line in lines if line["type"] == "blank"]
-    [last] = [line for line in lines if line["type"] == "end"]
+    assert blanks == [(line["offset"], line["size"]) for line in java.get("blank", [])]
+    [last] = java["end"]
     assert (end if records else -1, len(records)) == (last["offset"], last["records"])
 
 
 @pytest.mark.parametrize("store", STORES)
 def test_every_recorded_record_is_what_java_says(store: str) -> None:
-    lines = [line for line in expected_lines(store) if line["type"] == "record"]
     different = 0
-    for (offset, checked), line in zip(walked(store)[0], lines, strict=True):
+    for (offset, checked), line in zip(walked(store)[0], expected(f"store-{store}").get("record", []), strict=True):
         content = commit_log(store)[offset // COMMIT_LOG_FILE_SIZE * COMMIT_LOG_FILE_SIZE]
         record = content[offset % COMMIT_LOG_FILE_SIZE :][: checked.size]
         assert sha256(record).hexdigest() == line["recordSha256"]

@@ -18,6 +18,7 @@ from rocketpy.remoting.deferred import DEFERRED, Deferred
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.network import SocketNetwork
 from rocketpy.remoting.server import RemotingServer
+from rocketpy.remoting.tls.contexts import ServerTls
 
 ECHO, REFUSE, BUG, DEFER, SLOW, STORE_FAILURE = 1001, 1002, 1003, 1004, 1005, 1006
 
@@ -83,9 +84,19 @@ def server_config() -> NettyServerConfig:
 
 
 @pytest.fixture
-async def running(use_hub: bool, server_config: NettyServerConfig) -> AsyncIterator[Running]:
+def server_tls() -> ServerTls | None:
+    """None: a server that knows no TLS."""
+    return None
+
+
+@pytest.fixture
+async def running(
+    use_hub: bool, server_config: NettyServerConfig, server_tls: ServerTls | None
+) -> AsyncIterator[Running]:
     program = Program()
-    server = await bound_server(program.dispatcher, config=server_config, on_close=program.on_close, use_hub=use_hub)
+    server = await bound_server(
+        program.dispatcher, config=server_config, on_close=program.on_close, tls=server_tls, use_hub=use_hub
+    )
     async with trio.open_nursery() as nursery:
         await nursery.start(server.run)
         yield Running(program, server, f"127.0.0.1:{server.port}")

@@ -199,18 +199,6 @@ def is_at_end(peer: socket.socket) -> bool:
         return True
 
 
-async def test_what_a_socket_does_not_take_waits_until_it_takes_more(world: World) -> None:
-    """Parts of a frame, nothing at all, and the rest: in order, and no send in between without a reason."""
-    peer, sock = world.connect(5, BlockingIOError(), 7)
-    peer.send(ask(ECHO, 1, b"first"))
-    (first,) = await answers(peer, 1)
-    assert first.body == b"first"
-    assert sock.given == sorted(sock.given, reverse=True)
-    assert len(sock.given) == 4
-    peer.send(ask(ECHO, 2, b"second"))
-    assert (await answers(peer, 1))[0].body == b"second"
-
-
 async def test_many_replies_to_a_peer_that_does_not_read_cost_no_send_and_no_copy_each(world: World) -> None:
     """Before, every one of them joined and gave the kernel all that waited: quadratic for one stalled consumer."""
     peer, sock = world.connect(buffer=8192)
@@ -459,22 +447,6 @@ async def test_a_reset_found_by_a_service_between_turns_ends_the_connection_once
 
 
 # ---- a peer that does not read ---------------------------------------------------------------------------------------
-
-
-async def test_a_paused_peer_is_not_read_and_read_again_once_it_reads() -> None:
-    """Between pause and limit nothing ends: a request sent meanwhile is only served later."""
-    async with a_running_world(ConnectionLimits(outgoing_bytes_pause=50_000)) as world:
-        peer, _ = world.connect(buffer=8192)
-        peer.send(ask(SIZE, 1, b"500000"))
-        await until(lambda: world.hub.connections[0].outgoing_size)
-        (connection,) = world.hub.connections
-        peer.send(ask(ECHO, 2))
-        await trio.testing.wait_all_tasks_blocked(0.01)
-        assert connection.frames_received == 1
-        assert not connection.wants_reading
-        assert [each.opaque for each in await answers(peer, 2)] == [1, 2]
-        assert connection.frames_received == 2
-        assert connection.wants_reading
 
 
 async def test_a_peer_over_the_pause_is_served_on_when_one_send_takes_all_its_replies() -> None:

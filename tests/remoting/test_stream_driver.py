@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
-from rocketpy.protocol.frame import FrameReader, decode_command, decode_frame, encode_frame
+from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred
@@ -141,30 +141,6 @@ async def answers(peer: trio.abc.ReceiveStream, count: int) -> list[RemotingComm
             assert chunk, "the driver closed the connection"
             reader.receive(bytes(chunk))
     return found
-
-
-async def test_a_memory_stream_is_served_and_closing_it_ends_the_connection(world: World) -> None:
-    peer, connection = await world.connect()
-    await peer.send_all(ask(ECHO, 3, b"x"))
-    answer = decode_frame(bytes(await peer.receive_some(65_536)))
-    assert (answer.opaque, answer.body) == (3, b"x")
-    assert world.driver.connections == [connection]
-    await peer.aclose()
-    await trio.testing.wait_all_tasks_blocked()
-    assert world.ended == [connection]
-    assert connection.is_closed
-    assert world.driver.connections == []
-
-
-async def test_a_request_in_pieces_of_any_size_is_served() -> None:
-    request = ask(ECHO, 5, b"body")
-    async with a_world() as world:
-        for split in range(1, len(request)):
-            peer, _ = await world.connect()
-            await peer.send_all(request[:split])
-            await trio.testing.wait_all_tasks_blocked()
-            await peer.send_all(request[split:])
-            assert [each.opaque for each in await answers(peer, 1)] == [5]
 
 
 async def test_replies_of_a_peer_that_has_ended_its_side_are_sent(world: World) -> None:

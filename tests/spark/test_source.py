@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -18,26 +16,24 @@ from pyspark.sql import SparkSession
 
 from rocketpy.spark.schema import SPARK_SCHEMA
 from tests.loaded_modules import loaded_after
-from tests.store.golden_store import unpack_store
+from tests.store import golden_store
 
 pytestmark = pytest.mark.spark
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("store-clean")
-    unpack_store("store-clean", directory)
+    golden_store.unpack_store("store-clean", directory)
     [commit_log] = directory.rglob("commitlog")
     return commit_log.parent
 
 
 @pytest.fixture(scope="module")
 def expected() -> list[dict[str, object]]:
-    with gzip.open(GOLDEN / "expected-store-clean.jsonl.gz", "rt") as lines:
-        return [record for record in map(json.loads, lines) if record["type"] == "record"]
+    return golden_store.expected("store-clean")["record"]
 
 
 def test_the_top_level_module_offers_the_source_and_loads_no_reader() -> None:

@@ -1,12 +1,14 @@
-"""One ConsumeQueue without a store, for tests: new, or found on a disk and recovered."""
+"""Queues without a store, for tests: one, or a table of them; new, or found on a disk and recovered."""
 
 from __future__ import annotations
 
 from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.layout import UNIT, UNIT_SIZE
 from rocketpy.store.queue.consume_queue import ConsumeQueue
-from rocketpy.store.recovery.queue_recovery import QueueRecovery
-from tests.store.parts import Place
+from rocketpy.store.queue.extension import ExtLocation
+from rocketpy.store.queue.table import ConsumeQueueTable
+from rocketpy.store.recovery.queue_recovery import QueueRecoveries, QueueRecovery
+from tests.store.parts import QUEUE_FILE_SIZE, Place
 
 FILE_SIZE = 10 * UNIT_SIZE
 
@@ -50,3 +52,26 @@ def append(queue: ConsumeQueue, count: int) -> None:
 def path(place: Place, unit: int = 0) -> str:
     """Return the path of the file that begins with a unit."""
     return place.queue_file("T", 3, unit * UNIT_SIZE)
+
+
+def table_at(
+    place: Place,
+    *,
+    file_size: int = QUEUE_FILE_SIZE,
+    ext_location: ExtLocation | None = None,
+    files_per_flush_max: int = 256,
+) -> ConsumeQueueTable:
+    """Return a table of queues, as if there were no files."""
+    return ConsumeQueueTable(
+        path=place.consume_queue,
+        disk=place.disk,
+        open_files=OpenFiles(disk=place.disk, open_max=16),
+        file_size=file_size,
+        ext_location=ext_location,
+        files_per_flush_max=files_per_flush_max,
+    )
+
+
+def recoveries_of(table: ConsumeQueueTable, place: Place) -> QueueRecoveries:
+    """Return the recoveries of a table's queues."""
+    return QueueRecoveries(table, disk=place.disk, before_clearing=lambda: None)

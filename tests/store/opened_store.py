@@ -17,6 +17,7 @@ from rocketpy.store.opening import open_message_store
 from rocketpy.store.recovery.recovery import RecoveryReport
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.store.status import NO_REPORTS, StoreReports
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import BORN_HOST, STORE_HOST, Place
 from tests.turns import run_in_turn
 
@@ -60,6 +61,29 @@ async def opened(
         yield store
 
 
+class Killed(Exception):
+    """Ends a store without a clean shutdown."""
+
+
+@asynccontextmanager
+async def killed(place: Place, **more: object) -> AsyncIterator[MessageStore]:
+    """Open a store as :func:`opened` does, and kill it in the end: what was not written is gone."""
+    with pytest.RaisesGroup(Killed, allow_unwrapped=True, flatten_subgroups=True):
+        async with opened(place, **more) as store:  # type: ignore[arg-type]
+            yield store
+            raise Killed
+    if isinstance(place.disk, SimDisk):
+        place.disk.kill_process()
+
+
+async def kill(scope: AbstractAsyncContextManager[MessageStore]) -> None:
+    """End a scope that was entered by hand as a kill does."""
+    killed = Killed()
+    with pytest.raises(BaseException) as raised:
+        await scope.__aexit__(Killed, killed, None)
+    assert raised.group_contains(Killed) if isinstance(raised.value, BaseExceptionGroup) else raised.value is killed
+
+
 def send(store: MessageStore, body: bytes, topic: str = "T", queue_id: int = 0, key: bytes = b"") -> tuple[int, int]:
     properties = b"TAGS\x01A" + (b"\x02UNIQ_KEY\x01" + key if key else b"")
     keys = (key,) if key else ()
@@ -78,14 +102,3 @@ def bodies(store: MessageStore, topic: str = "T", queue_id: int = 0) -> list[byt
         if result.status is not GetMessageStatus.FOUND:
             return found
         found += [each.body for each in decode_messages(result.body)]
-
-
-class Killed(Exception):
-    """Ends a store without a clean shutdown."""
-
-
-async def kill(scope: AbstractAsyncContextManager[MessageStore]) -> None:
-    killed = Killed()
-    with pytest.raises(BaseException) as raised:
-        await scope.__aexit__(Killed, killed, None)
-    assert raised.group_contains(Killed) if isinstance(raised.value, BaseExceptionGroup) else raised.value is killed

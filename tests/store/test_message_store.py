@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 import trio
 
-from rocketpy.errors import StoreError
 from rocketpy.store.config import FlushDiskType
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.worker_thread import open_worker_thread
 from rocketpy.testing.sim.disk import SimDisk
 from tests.patience import PATIENCE_SECONDS
-from tests.store.opened_store import Reports, bodies, kill, opened, send
+from tests.store.opened_store import Reports, bodies, killed, opened, send
 from tests.store.parts import Place
 
 
@@ -35,16 +34,14 @@ async def test_what_is_sent_is_read_back_now_and_after_a_restart(place: Place) -
 
 
 async def test_deleted_queues_stay_deleted(place: Place) -> None:
-    scope = opened(place)
-    store = await scope.__aenter__()
-    for number in range(10):
-        send(store, b"%d" % number)
-        send(store, b"%d" % number, "Other")
-    store.delete_topic_queues("T")
-    assert list(store.queues()) == [("Other", 0)]
-    send(store, b"again")
-    assert bodies(store) == [b"again"]
-    await kill(scope)
+    async with killed(place) as store:
+        for number in range(10):
+            send(store, b"%d" % number)
+            send(store, b"%d" % number, "Other")
+        store.delete_topic_queues("T")
+        assert list(store.queues()) == [("Other", 0)]
+        send(store, b"again")
+        assert bodies(store) == [b"again"]
     for _ in range(2):
         async with opened(place) as store:
             assert bodies(store) == [b"again"]
@@ -61,28 +58,24 @@ async def test_deleted_queues_stay_deleted(place: Place) -> None:
 @pytest.mark.parametrize("is_log_empty", [False, True])
 async def test_a_deletion_does_not_reach_past_the_end_of_the_log(is_log_empty: bool, place: Place) -> None:
     """It may be durable when the end of the log at that time was not."""
-    scope = opened(place)
-    store = await scope.__aenter__()
-    send(store, b"other", "Other")
-    store.end_burst()
-    end = 0 if is_log_empty else store.wrote_offset
-    for _ in range(10):
-        send(store, b"old" * 100)
-    store.delete_topic_queues("T")
-    deleted_end = store.wrote_offset
-    await kill(scope)
+    async with killed(place) as store:
+        send(store, b"other", "Other")
+        store.end_burst()
+        end = 0 if is_log_empty else store.wrote_offset
+        for _ in range(10):
+            send(store, b"old" * 100)
+        store.delete_topic_queues("T")
+        deleted_end = store.wrote_offset
     if is_log_empty:
         place.remove_tree(place.commit_log)
     else:
         place.write(place.log_file(), bytes(deleted_end - end), end)
     for expected in ([b"new"], [b"new", b"newer"]):
-        scope = opened(place)
-        store = await scope.__aenter__()
-        assert bodies(store) == expected[:-1]
-        send(store, expected[-1])
-        assert store.wrote_offset < deleted_end
-        store.end_burst()
-        await kill(scope)
+        async with killed(place) as store:
+            assert bodies(store) == expected[:-1]
+            send(store, expected[-1])
+            assert store.wrote_offset < deleted_end
+            store.end_burst()
     async with opened(place) as store:
         assert bodies(store) == [b"new", b"newer"]
 
@@ -117,26 +110,6 @@ async def test_sync_flush_calls_back_when_the_disk_has_the_message(has_own_threa
             await flushed.wait()
         assert answers == [PutMessageStatus.PUT_OK]
         assert store.statistics().commit_log_flushed_offset == store.wrote_offset
-
-
-@pytest.mark.parametrize("flush_disk_type", FlushDiskType)
-async def test_a_failed_sync_ends_the_store_and_leaves_the_abort_file(flush_disk_type: FlushDiskType) -> None:
-    disk = SimDisk()
-    place = Place(disk, "/store")
-    with pytest.raises(ExceptionGroup) as raised:
-        async with opened(place, flush_disk_type=flush_disk_type, flush_interval_commit_log=1) as store:
-            send(store, b"one" * 100)
-            store.end_burst()
-            disk.fail_call("sync")
-            if store.waits_for_storing:
-                store.wait_stored(store.wrote_offset, lambda status: None)
-            for _ in range(200):
-                send(store, b"x" * 100)
-                store.end_burst()
-                await trio.sleep(0.001)
-            raise AssertionError("the store should have ended")
-    assert raised.group_contains(StoreError)
-    assert disk.exists("/store/abort")
 
 
 async def test_runtime_info_has_the_names_that_tools_ask_for(place: Place) -> None:

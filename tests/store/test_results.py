@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from rocketpy.store.results import GetMessageResult, GetMessageStatus, PutMessageStatus, QueueTimeSpan
+from rocketpy.store.results import GetMessageResult, GetMessageStatus, PutMessageStatus
 
 # org.apache.rocketmq.store.PutMessageStatus and GetMessageStatus of 4.9.8, in the order of their constants.
 JAVA_PUT = """
@@ -29,18 +29,8 @@ def test_a_read_ends_as_in_java_or_with_an_offset_that_was_reset() -> None:
     assert {each.name: each.value for each in GetMessageStatus} == {name: at for at, name in enumerate(names)}
 
 
-def test_a_read_that_found_nothing_has_no_bytes() -> None:
-    result = GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, 7, 0, 7)
-    assert (result.body, result.message_count, result.damage) == (b"", 0, "")
-    assert not result.suggest_pulling_from_slave
-
-
 def test_two_reads_of_the_same_messages_are_equal_on_either_path() -> None:
     """Only the fast path tracks the size of the last record, for the statistics."""
     found = GetMessageResult(GetMessageStatus.FOUND, 1, 0, 1, b"record", 1)
     assert found == attrs.evolve(found, last_record_size=6)
     assert found != attrs.evolve(found, body=b"other!")
-
-
-def test_a_group_that_has_consumed_everything_waits_for_nothing() -> None:
-    assert QueueTimeSpan(1, 2, 2, None) != QueueTimeSpan(1, 2, 2, 0)

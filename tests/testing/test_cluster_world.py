@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -17,8 +14,8 @@ from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.results import SendStatus
 from rocketpy.errors import RocketpyError, SettingsError, StoreError
 from rocketpy.protocol.message import Message
-from rocketpy.store.config import BrokerRole, FlushDiskType
-from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, environment_of, simulate
+from rocketpy.store.config import FlushDiskType
+from rocketpy.testing.cluster_world import ClusterWorld, environment_of, simulate
 from rocketpy.testing.sim.host import SimProcess
 
 QUICK = ClientConfig(mq_client_api_timeout=1000)
@@ -89,40 +86,11 @@ async def eventful(world: ClusterWorld) -> list[bytes]:
     return sorted(await receive(world))
 
 
-def test_messages_go_through_nameserver_broker_and_clients() -> None:
-    async def scene(world: ClusterWorld) -> None:
-        await started(world)
-        assert await send(world, b"1", b"2", b"3") == [SendStatus.SEND_OK] * 3
-        assert sorted(await receive(world)) == [b"1", b"2", b"3"]
-
-    simulate(scene, seed=1)
-
-
 def test_the_same_seed_is_the_same_history_and_another_seed_another_one() -> None:
     first, again, other = (simulate(eventful, seed=seed) for seed in (5, 5, 6))
     assert first == again
     assert first.trace_hash != other.trace_hash
     assert first.event_count > 100
-
-
-def test_the_same_seed_is_the_same_history_in_another_process() -> None:
-    """Whatever Python's hashes are there, and whatever happened in it before."""
-    code = (
-        "from tests.testing.test_cluster_world import eventful\n"
-        "from rocketpy.testing.cluster_world import simulate\n"
-        "print(simulate(eventful, seed=5).trace_hash)"
-    )
-    hashes = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            check=True,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        ).stdout.strip()
-        for hash_seed in ("1", "2")
-    }
-    assert hashes == {simulate(eventful, seed=5).trace_hash}
 
 
 def test_nothing_is_asked_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,33 +103,6 @@ def test_nothing_is_asked_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(threading.Thread, "start", refuse)
     simulate(eventful, seed=1)
-
-
-def test_under_sync_flush_what_is_acknowledged_survives_a_loss_of_power() -> None:
-    async def scene(world: ClusterWorld) -> None:
-        await started(world, **SYNC)
-        broker = world.brokers["broker-a"]
-        assert await send(world, b"1", b"2") == [SendStatus.SEND_OK] * 2
-        await broker.host.lose_power(lambda count: 0)
-        assert await broker.start()
-        assert sorted(await receive(world)) == [b"1", b"2"]
-
-    simulate(scene, seed=2)
-
-
-def test_under_async_flush_it_may_be_lost() -> None:
-    """Else the test above would show nothing."""
-
-    async def scene(world: ClusterWorld) -> list[bytes]:
-        await started(world, **NO_FLUSH)
-        broker = world.brokers["broker-a"]
-        assert await send(world, b"1", b"2") == [SendStatus.SEND_OK] * 2
-        await broker.host.lose_power(lambda count: 0)
-        assert await broker.start()
-        await send(world, b"3")
-        return await receive(world)
-
-    assert simulate(scene, seed=2).result == [b"3"]
 
 
 def test_a_group_does_not_get_what_takes_the_place_of_lost_messages_that_it_had() -> None:
@@ -208,65 +149,6 @@ def test_a_broker_whose_disk_fails_ends_and_says_why() -> None:
         assert isinstance(broker.host.failure, StoreError)
 
     simulate(scene, seed=6)
-
-
-async def started_pair(world: ClusterWorld, **store: object) -> tuple[SimBroker, SimBroker]:
-    """Start a nameserver, a SYNC_MASTER and its slave, and let them meet."""
-    await world.start_nameserver()
-    master = world.broker("broker-a", store={**store, "broker_role": BrokerRole.SYNC_MASTER})
-    slave = world.slave(master, store=store)
-    assert await master.start()
-    assert await slave.start()
-    await trio.sleep(10)
-    return master, slave
-
-
-def test_a_slave_has_what_a_sync_master_acknowledges() -> None:
-    async def scene(world: ClusterWorld) -> None:
-        master, slave = await started_pair(world)
-        assert await send(world, b"1", b"2") == [SendStatus.SEND_OK] * 2
-        assert slave.log == master.log
-        assert slave.log.end_offset > 0
-        await slave.host.kill()
-        assert await send(world, b"3") == [SendStatus.SLAVE_NOT_AVAILABLE]
-        assert await slave.start()
-        await trio.sleep(15)
-        assert await send(world, b"4") == [SendStatus.SEND_OK]
-        assert slave.log == master.log
-
-    simulate(scene, seed=10)
-
-
-def test_brokers_start_again_in_the_other_role() -> None:
-    async def scene(world: ClusterWorld) -> None:
-        master, slave = await started_pair(world)
-        assert await send(world, b"1") == [SendStatus.SEND_OK]
-        await master.host.kill()
-        await slave.host.stop()
-        slave.change(broker={"broker_id": 0}, store={"broker_role": BrokerRole.SYNC_MASTER})
-        master.change(broker={"broker_id": 1}, store={"broker_role": BrokerRole.SLAVE})
-        assert await slave.start()
-        assert await master.start()
-        await trio.sleep(15)
-        assert await send(world, b"2") == [SendStatus.SEND_OK]
-        assert sorted(await receive(world)) == [b"1", b"2"]
-        assert master.log == slave.log
-
-    simulate(scene, seed=11)
-
-
-def test_a_pair_is_the_same_history_for_the_same_seed() -> None:
-    async def scene(world: ClusterWorld) -> None:
-        master, slave = await started_pair(world)
-        await send(world, b"1", b"2")
-        world.network.cut(master.host.address, slave.host.address)
-        await send(world, b"3")
-        await slave.host.lose_power()
-        world.network.heal(master.host.address, slave.host.address)
-        assert await slave.start()
-        await trio.sleep(15)
-
-    assert simulate(scene, seed=12) == simulate(scene, seed=12)
 
 
 def test_settings_that_no_broker_may_start_with_are_refused() -> None:

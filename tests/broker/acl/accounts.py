@@ -7,14 +7,13 @@ from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.signature import RequestSigner, SessionCredentials
-from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.runner import run_inline
 from rocketpy.store.disk.interface import Disk
 from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.acl.declared import declared_needs
-from tests.remoting.test_connection import NotingTransport
+from tests.broker.broker_on_bytes import Transport, connect_to
 
 DIRECTORY = "/conf"
 DEFAULT = f"{DIRECTORY}/plain_acl.yml"
@@ -72,13 +71,7 @@ def make_manager(
 
 
 def peer_at(address: str, port: int = 1234) -> Connection:
-    return Connection(
-        address=(address, port),
-        dispatcher=Dispatcher(),
-        transport=NotingTransport(),
-        limits=ConnectionLimits(),
-        now=0.0,
-    )
+    return connect_to(Dispatcher(), Transport(lambda connection: None), (address, port))
 
 
 def signed(

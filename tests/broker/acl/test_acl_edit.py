@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,6 @@ from rocketpy.broker.acl.acl_error import AclError
 from rocketpy.protocol.bodies.acl import PlainAccessConfig
 from rocketpy.protocol.bodies.topic import DataVersion
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "config" / "plain_acl.yml"
 COMMENTED = """\
 # Who may do what.
 globalWhiteRemoteAddresses:   # the office
@@ -92,19 +90,6 @@ def test_the_version_counts_where_it_stands() -> None:
     assert with_version(first, DataVersion(2000, 2)) == first.replace("counter: 1", "counter: 2").replace(
         "timestamp: 1000", "timestamp: 2000"
     )
-
-
-def test_javas_own_file_is_edited_like_any_other() -> None:
-    text = GOLDEN.read_text()
-    changed = with_account(text, PlainAccessConfig("goldenUser", "user87654321", topic_perms=["GoldTopic=SUB"]))
-    before, after = text.splitlines(), changed.splitlines()
-    assert [line for line in before if line not in after] == [
-        "  secretKey: user12345678",
-        "  - GoldTopic=PUB|SUB",
-        "  - GoldDenied=DENY",
-        "  - GoldSubOnly=SUB",
-    ]
-    assert [line for line in after if line not in before] == ["  secretKey: user87654321", "  - GoldTopic=SUB"]
 
 
 LAYOUTS = [

@@ -13,7 +13,6 @@ from rocketpy.broker.acl.acl_files import (
     FILE_SIZE_MAX,
     FILES_MAX,
     AclFiles,
-    FileStamp,
 )
 from rocketpy.errors import StoreError
 from rocketpy.protocol.bodies.topic import DataVersion
@@ -46,18 +45,6 @@ def test_every_yaml_file_below_acl_counts_and_the_default_file_comes_last() -> N
         "acl/c/tools.yml",
         "plain_acl.yml",
     ]
-
-
-def test_without_any_file_there_is_none() -> None:
-    files = files_on(SimDisk())
-    assert files.stamps() == {}
-    assert files.read_text(DEFAULT) == ""
-
-
-def test_a_stamp_changes_with_time_or_size() -> None:
-    disk = SimDisk()
-    write_file(disk, DEFAULT, "accounts:\n")
-    assert files_on(disk).stamps() == {DEFAULT: FileStamp(disk.modified_timestamp_ms(DEFAULT), 10)}
 
 
 def test_a_file_without_a_version_has_that_of_its_last_change() -> None:

@@ -112,12 +112,6 @@ def test_a_body_that_cannot_be_read_is_refused(code: RequestCode, body: bytes | 
         needed(RemotingCommand(code, {}, body), is_strict=True)
 
 
-@pytest.mark.parametrize("code", [row[0] for row in ROWS])
-def test_without_fields_nothing_is_named(code: RequestCode) -> None:
-    body = {RequestCode.HEART_BEAT: b'{"clientID":"c"}', RequestCode.LOCK_BATCH_MQ: LOCK}.get(code)
-    assert needed(RemotingCommand(code, None, body), is_strict=False) == {}
-
-
 def test_what_changes_the_broker_needs_an_administrator() -> None:
     needs = declared_needs()
     of_rocketmq, more = {17, 25, 200, 207, 215}, {50, 51, 53, 54, 306, 316, 329}

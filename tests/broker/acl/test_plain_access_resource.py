@@ -21,14 +21,6 @@ def test_keys_have_seven_characters_and_the_secret_is_not_repeated(access_key: s
     assert secret_key is None or f"secretKey={secret_key}" not in str(failure.value)
 
 
-def test_without_permissions_nothing_is_allowed() -> None:
-    account = build_account(ACCOUNT)
-    with pytest.raises(AclError, match=r"^No default permission for topic:orders$"):
-        account.check("orders", PUB)
-    with pytest.raises(AclError, match=r"^No default permission for group:readers$"):
-        account.check(group_resource("readers"), SUB)
-
-
 def test_what_is_listed_comes_before_the_defaults() -> None:
     config = PlainAccessConfig(
         "account-1",
@@ -51,16 +43,3 @@ def test_an_administrator_may_do_everything_unless_something_is_listed() -> None
     build_account(PlainAccessConfig("account-1", "secret-1", admin=True)).check("anything", PUB)
     with pytest.raises(AclError):
         build_account(PlainAccessConfig("account-1", "secret-1", admin=True, topic_perms=["a=PUB"])).check("b", PUB)
-
-
-@pytest.mark.parametrize(
-    ("config", "what"),
-    [
-        (PlainAccessConfig("account-1", "secret-1", topic_perms=["orders"]), "topic:orders"),
-        (PlainAccessConfig("account-1", "secret-1", group_perms=["a=b=c"]), "group:a=b=c"),
-        (PlainAccessConfig("account-1", "secret-1", white_remote_address="nowhere"), "nowhere"),
-    ],
-)
-def test_an_invalid_part_is_named(config: PlainAccessConfig, what: str) -> None:
-    with pytest.raises(AclError, match=what):
-        build_account(config)

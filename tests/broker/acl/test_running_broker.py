@@ -12,7 +12,6 @@ import trio
 
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.broker.app import BrokerAddress
-from rocketpy.broker.start_settings import StartOptions, load_broker_settings
 from rocketpy.client.client import open_admin_client, open_producer, open_pull_consumer
 from rocketpy.client.config import ClientConfig
 from rocketpy.errors import BrokerError, StartError
@@ -179,11 +178,3 @@ async def test_wrong_accounts_end_the_start_before_anything_is_written(tmp_path:
         async with running(settings):
             raise AssertionError("not reached")
     assert not (tmp_path / "store" / "abort").exists()
-
-
-@pytest.mark.parametrize(("text", "warns"), [("aclEnable=true\n", False), ("", True)])
-def test_a_broker_with_accounts_may_be_open_to_the_network(tmp_path: Path, text: str, warns: bool) -> None:
-    path = tmp_path / "broker.conf"
-    path.write_text(f"brokerIP1=127.0.0.1\nnamesrvAddr=127.0.0.1:9876\n{text}")
-    settings = load_broker_settings(StartOptions(config_file=str(path)))
-    assert any("without access control" in each for each in settings.warnings) is warns

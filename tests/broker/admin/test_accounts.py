@@ -19,12 +19,10 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import decode_frame, encode_frame
 from rocketpy.protocol.signature import SessionCredentials
-from rocketpy.remoting.config import ConnectionLimits
-from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.acl.accounts import ACCOUNTS, ADMIN, DEFAULT, DIRECTORY, make_manager, read_file, signed
-from tests.broker.broker_on_bytes import Transport, received
+from tests.broker.broker_on_bytes import Transport, connect_to, received
 
 FRAMES = Path(__file__).parents[2] / "golden" / "frames.jsonl.gz"
 ACL_CODES = (
@@ -69,13 +67,7 @@ class AclBroker:
         self.transport = Transport(lambda connection: None)
 
     async def ask(self, request: RemotingCommand) -> RemotingCommand:
-        connection = Connection(
-            address=("10.0.0.1", 1234),
-            dispatcher=self.dispatcher,
-            transport=self.transport,
-            limits=ConnectionLimits(),
-            now=0.0,
-        )
+        connection = connect_to(self.dispatcher, self.transport, ("10.0.0.1", 1234))
         connection.receive(encode_frame(request))
         connection.serve(1)
         while self.transport.tasks:

@@ -10,10 +10,8 @@ import trio
 import trio.testing
 
 from rocketpy.broker.admin.clients import RELAYS_MAX, RELAYS_OF_CONNECTION_MAX, AdminClientProcessor
-from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
-from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.bodies.offset import (
     GetConsumerStatusBody,
     MessageQueueForC,
@@ -42,13 +40,8 @@ QUEUES = [MessageQueue(TOPIC, "broker-a", queue_id) for queue_id in range(2)]
 
 
 def join(broker: BrokerOnBytes, client_id: str = "c1", *, version: int = 407) -> Connection:
-    """Let a consumer be online."""
-    connection = broker.connect()
-    client = ClientChannelInfo(connection, client_id, LanguageCode.JAVA, version, 0.0)
-    broker.tables.consumers.register_consumer(
-        client, ConsumerData(GROUP, subscription_data_set=[SubscriptionData(TOPIC)])
-    )
-    return connection
+    """Let a consumer of the group be online."""
+    return broker.join(GROUP, TOPIC, client_id=client_id, version=version)
 
 
 def arrange(broker: BrokerOnBytes) -> None:
@@ -177,21 +170,18 @@ def says(offset: int) -> Callable[[RemotingCommand], RemotingCommand]:
     return lambda question: make_response(question, body=body)
 
 
-async def test_status_is_asked_of_all_members(broker: BrokerOnBytes) -> None:
+@pytest.mark.parametrize(("named", "asked_of"), [("", ["c1", "c2"]), ("c2", ["c2"])])
+async def test_status_is_asked_of_all_members_or_of_the_one_that_is_named(
+    broker: BrokerOnBytes, named: str, asked_of: list[str]
+) -> None:
     first, second = join(broker, "c1"), join(broker, "c2")
-    answer, questions = await asked(broker, status(""), {first: says(3), second: says(4)})
+    answer, questions = await asked(broker, status(named), {first: says(3), second: says(4)})
+    table = {"c1": {QUEUES[0]: 3}, "c2": {QUEUES[0]: 4}}
     assert decode_body(answer.body, GetConsumerStatusBody) == GetConsumerStatusBody(
-        consumer_table={"c1": {QUEUES[0]: 3}, "c2": {QUEUES[0]: 4}}
+        consumer_table={client_id: table[client_id] for client_id in asked_of}
     )
-    assert {question.code for question in questions} == {RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT}
+    assert [question.code for question in questions] == [RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT] * len(asked_of)
     assert questions[0].ext_fields == {"topic": TOPIC, "group": GROUP}
-
-
-async def test_status_is_asked_of_the_member_that_is_named(broker: BrokerOnBytes) -> None:
-    first, second = join(broker, "c1"), join(broker, "c2")
-    answer, questions = await asked(broker, status("c2"), {first: says(3), second: says(4)})
-    assert list(decode_body(answer.body, GetConsumerStatusBody).consumer_table) == ["c2"]
-    assert len(questions) == 1
 
 
 async def test_members_that_do_not_say_are_left_out(
@@ -235,20 +225,12 @@ async def test_running_info_is_handed_on_and_back(broker: BrokerOnBytes) -> None
     answer, (question,) = await asked(
         broker,
         running_info(other="field", **secrets),
-        {member: lambda question: make_response(question, 0, "a remark", body=b"{...}")},
+        {member: lambda question: make_response(question, ResponseCode.SYSTEM_ERROR, "why", body=b"{...}")},
     )
-    assert (answer.code, answer.remark, answer.body) == (ResponseCode.SUCCESS, "a remark", b"{...}")
+    assert (answer.code, answer.remark, answer.body) == (ResponseCode.SYSTEM_ERROR, "why", b"{...}")
     assert question.code == RequestCode.GET_CONSUMER_RUNNING_INFO
     fields = {"consumerGroup": GROUP, "clientId": "c1", "jstackEnable": "false", "other": "field"}
     assert question.ext_fields == fields, "who the operator is, is no consumer's affair"
-
-
-async def test_what_a_consumer_refuses_is_its_own_answer(broker: BrokerOnBytes) -> None:
-    member = join(broker)
-    answer, _ = await asked(
-        broker, running_info(), {member: lambda question: make_response(question, ResponseCode.SYSTEM_ERROR, "why")}
-    )
-    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "why")
 
 
 async def test_a_consumer_that_does_not_answer_in_ten_seconds(
@@ -314,22 +296,6 @@ async def test_a_record_in_a_body_is_given_to_no_consumer() -> None:
             with pytest.raises(RequestError, match=remark):
                 msg_id = encode_offset_msg_id(bytes(8), place)
                 await processor.process_consume_message_directly(broker.connect(), directly(msg_id))
-
-
-async def test_consume_directly_brings_the_record_and_the_brokers_name(broker: BrokerOnBytes) -> None:
-    member = join(broker)
-    broker.store.records[645] = b"record"
-    answer, (question,) = await asked(
-        broker, directly(MSG_ID), {member: lambda question: make_response(question, body=b"{}")}
-    )
-    assert (answer.code, answer.body) == (ResponseCode.SUCCESS, b"{}")
-    assert question.body == b"record"
-    assert question.ext_fields == {
-        "consumerGroup": GROUP,
-        "clientId": "c1",
-        "msgId": MSG_ID,
-        "brokerName": "broker-a",
-    }
 
 
 @pytest.mark.parametrize(

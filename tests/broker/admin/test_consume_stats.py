@@ -8,7 +8,6 @@ from rocketpy.broker.admin.consume_stats import QUEUES_PER_SLICE
 from rocketpy.broker.monitoring.stats_item import StatsWindow
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
-from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
 from rocketpy.protocol.bodies.stats import ConsumeStats, ConsumeStatsList, OffsetWrapper, QueryConsumeTimeSpanBody
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -49,8 +48,7 @@ async def test_what_an_online_group_does_not_subscribe_to_is_left_out(broker: Br
     for topic in ("t", "u"):
         broker.tables.topics.update_topic_config(TopicConfig(topic, 1, 1))
         broker.tables.offsets.commit_offset("peer", "g", topic, 0, 5)
-    body = HeartbeatData("c1", [], [ConsumerData("g", subscription_data_set=[SubscriptionData("u")])])
-    await broker.ask_all(make_request(RequestCode.HEART_BEAT, body=encode_body(body)))
+    broker.join("g", "u")
     assert [queue.topic for queue in stats(await broker.ask(consume_stats()))] == ["u"]
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.broker.admin.group_offsets import NO_CORRECTION
-from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.protocol.bodies.codec import decode_body
-from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.bodies.offset import QueryCorrectionOffsetBody
 from rocketpy.protocol.bodies.topic import TopicConfig
-from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.admin import CloneGroupOffsetRequestHeader, QueryCorrectionOffsetHeader
 from tests.broker.broker_on_bytes import BrokerOnBytes
@@ -28,11 +26,22 @@ async def corrections(broker: BrokerOnBytes, compare_group: str, filter_groups: 
     return decode_body(answer.body, QueryCorrectionOffsetBody).correction_offsets
 
 
-async def test_the_correction_is_where_the_slowest_group_is(broker: BrokerOnBytes) -> None:
-    commit(broker, "slow", "T", 3, 9)
-    commit(broker, "fast", "T", 8, 5)
+@pytest.mark.parametrize(
+    ("offsets", "compared", "left_out", "expected"),
+    [
+        ({"slow": [3, 9], "fast": [8, 5]}, "fast", None, {0: 3, 1: 5}),
+        ({"mine": [2, 7], "others": [5, 5]}, "mine", "mine", {0: NO_CORRECTION, 1: 5}),
+        ({"mine": [2]}, "mine", "mine", {0: NO_CORRECTION}),
+    ],
+    ids=["of the slowest group", "none for a group that lags the others", "none without other groups"],
+)
+async def test_the_correction_is_where_the_slowest_group_is(
+    broker: BrokerOnBytes, offsets: dict[str, list[int]], compared: str, left_out: str | None, expected: dict[int, int]
+) -> None:
+    for group, of_group in offsets.items():
+        commit(broker, group, "T", *of_group)
     commit(broker, "other", "Elsewhere", 1, 1)
-    assert await corrections(broker, "fast") == {0: 3, 1: 5}
+    assert await corrections(broker, compared, left_out) == expected
 
 
 async def test_groups_are_left_out_and_keep_their_offsets(broker: BrokerOnBytes) -> None:
@@ -43,17 +52,6 @@ async def test_groups_are_left_out_and_keep_their_offsets(broker: BrokerOnBytes)
     before = dict(broker.tables.offsets.offset_table)
     assert await corrections(broker, "slow", "slow,nobody") == {0: NO_CORRECTION, 1: 5}
     assert broker.tables.offsets.offset_table == before
-
-
-async def test_a_group_that_lags_the_others_needs_no_correction(broker: BrokerOnBytes) -> None:
-    commit(broker, "mine", "T", 2, 7)
-    commit(broker, "others", "T", 5, 5)
-    assert await corrections(broker, "mine", "mine") == {0: NO_CORRECTION, 1: 5}
-
-
-async def test_a_queue_without_other_groups_needs_no_correction(broker: BrokerOnBytes) -> None:
-    commit(broker, "mine", "T", 2)
-    assert await corrections(broker, "mine", "mine") == {0: NO_CORRECTION}
 
 
 async def test_offsets_of_messages_that_are_gone_do_not_count(broker: BrokerOnBytes) -> None:
@@ -102,8 +100,7 @@ async def test_a_topic_that_the_group_has_left_is_cloned_only_if_the_group_is_sa
     broker: BrokerOnBytes,
 ) -> None:
     with_topics(broker)
-    client = ClientChannelInfo(broker.connect(), "c", LanguageCode.JAVA, 407, 0.0)
-    broker.tables.consumers.register_consumer(client, ConsumerData("a", subscription_data_set=[SubscriptionData("U")]))
+    broker.join("a", "U")
     await broker.ask(clone(None))
     assert offsets_of(broker, "b") == {"T": {0: 1, 1: 1, 2: 1}, "U": {0: 4, 1: 6}}
     await broker.ask(clone(None, offline=True))

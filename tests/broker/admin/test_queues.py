@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.broker.admin.queues import UNITS_MAX
-from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.protocol.bodies.codec import decode_body
-from rocketpy.protocol.bodies.heartbeat import ConsumerData
 from rocketpy.protocol.bodies.queue import ConsumeQueueData, QueryConsumeQueueResponseBody
-from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.query import QueryConsumeQueueRequestHeader
 from rocketpy.protocol.java_hash import java_hash
@@ -54,8 +52,7 @@ async def test_units_from_an_index_on(broker: BrokerOnBytes) -> None:
 async def test_what_a_group_wants_stands_beside_them(broker: BrokerOnBytes) -> None:
     fill(broker, *PLAIN)
     subscription = parse_tag_expression("T", "TagA || TagB", sub_version=5)
-    client = ClientChannelInfo(broker.connect(), "c", LanguageCode.JAVA, 407, 0.0)
-    broker.tables.consumers.register_consumer(client, ConsumerData("g", subscription_data_set=[subscription]))
+    broker.subscribe("g", subscription)
     body = await units_of(broker, query(group="g"))
     assert (body.subscription_data, body.filter_data) == (subscription, "null")
     assert body.queue_data == SHOWN, "RocketMQ judges only what has more in an extension"
@@ -68,9 +65,7 @@ async def test_extensions_are_shown_and_judged(broker: BrokerOnBytes) -> None:
     other = CqExtUnit(java_hash("TagC"), 1700000000124)
     units = [ListedUnit(index, 100, ADDRESS + index, ext) for index, ext in enumerate((matching, other, None))]
     fill(broker, *units)
-    client = ClientChannelInfo(broker.connect(), "c", LanguageCode.JAVA, 407, 0.0)
-    subscription = parse_tag_expression("T", "TagA", sub_version=5)
-    broker.tables.consumers.register_consumer(client, ConsumerData("g", subscription_data_set=[subscription]))
+    broker.subscribe("g", parse_tag_expression("T", "TagA", sub_version=5))
     shown = (await units_of(broker, query(group="g"))).queue_data
     assert shown is not None
     assert [unit.eval for unit in shown] == [True, False, False]

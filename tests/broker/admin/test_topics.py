@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.errors import DiskFullError, StoreError
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.group import GroupList
-from rocketpy.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.protocol.bodies.stats import TopicOffset, TopicStatsTable
 from rocketpy.protocol.bodies.topic import TopicConfig
-from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.topic import (
     DeleteTopicRequestHeader,
@@ -151,9 +149,7 @@ async def test_a_topic_that_is_not_there_has_no_queues(broker: BrokerOnBytes) ->
 async def test_who_consumes_a_topic(broker: BrokerOnBytes) -> None:
     for group, topic in (("h", "t"), ("g", "t"), ("i", "u")):
         broker.tables.offsets.commit_offset("peer", group, topic, 0, 5)
-    online = ClientChannelInfo(broker.connect(), "c", LanguageCode.JAVA, 407, 0.0)
-    data = ConsumerData("online", subscription_data_set=[SubscriptionData("t")])
-    broker.tables.consumers.register_consumer(online, data)
+    broker.join("online", "t")
     header = QueryTopicConsumeByWhoRequestHeader("t")
     answer = await broker.ask(make_request(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header))
     assert decode_body(answer.body, GroupList).group_list == ["g", "h", "online"]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-import pytest
-
-from rocketpy.broker.clients.channel import CHANNEL_EXPIRED_SECONDS, ClientChannelInfo
+from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.protocol.codes import LanguageCode
 from rocketpy.remoting.connection import Connection
 
@@ -22,13 +20,3 @@ def test_two_clients_of_one_id_stay_two() -> None:
     first, second = client(), client()
     assert first != second
     assert len({first, second}) == 2
-
-
-def test_a_misspelt_field_is_refused() -> None:
-    with pytest.raises(AttributeError):
-        client().last_update_seconds = 1.0  # type: ignore[attr-defined]
-
-
-def test_a_client_is_silent_for_two_minutes_before_it_is_forgotten() -> None:
-    """``ClientHousekeepingService`` of 4.9.8: CHANNEL_EXPIRED_TIMEOUT = 1000 * 120."""
-    assert CHANNEL_EXPIRED_SECONDS * 1000 == 120_000

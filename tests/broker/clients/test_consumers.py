@@ -95,16 +95,6 @@ def test_leaving_is_a_change_once(tables: Tables, one: Peer, two: Peer) -> None:
     assert tables.consumers.get_consumer_group_info("g") is None
 
 
-def test_the_end_of_a_connection_leaves_all_its_groups(tables: Tables, one: Peer, two: Peer) -> None:
-    for group in ("g", "h"):
-        tables.consumers.register_consumer(client(one), consumer(group, t=1))
-    tables.consumers.register_consumer(client(two), consumer("h", t=1))
-    changes = tables.consumers.close_channel(one)  # type: ignore[arg-type]
-    assert changes == ["g", "h"]
-    assert tables.consumers.close_channel(one) == []  # type: ignore[arg-type]
-    assert [group.group_name for group in tables.consumers] == ["h"]
-
-
 def test_groups_by_topic(tables: Tables, one: Peer) -> None:
     tables.consumers.register_consumer(client(one), consumer("g", t=1))
     tables.consumers.register_consumer(client(one), consumer("h", t=1, u=1))

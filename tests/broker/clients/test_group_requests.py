@@ -37,12 +37,6 @@ async def test_a_group_that_is_not_there_has_no_members(broker: BrokerOnBytes) -
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "no consumer for this group, g")
 
 
-async def test_what_is_committed_is_answered(broker: BrokerOnBytes) -> None:
-    assert (await broker.ask(update(7))).code == ResponseCode.SUCCESS
-    answer = await broker.ask(query())
-    assert (answer.code, answer.ext_fields) == (ResponseCode.SUCCESS, {"offset": "7"})
-
-
 async def test_what_a_slave_brings_home_is_taken_unless_a_reset_has_revoked_it(broker: BrokerOnBytes) -> None:
     broker.tables.offsets.on_change = broker.tables.offset_resets.changed
     for offset, is_brought_home, expected in (

@@ -19,10 +19,8 @@ from rocketpy.protocol.bodies.heartbeat import (
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
-from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.client import UnregisterClientRequestHeader
 from tests.broker.broker_on_bytes import BrokerOnBytes, received
-from tests.worst_requests import SLICE_SECONDS_MAX, processor_seconds
 
 
 def heartbeat(
@@ -303,22 +301,6 @@ async def test_the_memory_of_heartbeats_is_bounded_and_released(
     for connection in connections:
         connection.close()
     assert broker.tables.consumers.kept_bytes == broker.tables.producers.kept_bytes == 0
-
-
-async def test_a_heartbeat_of_the_longest_kind_holds_the_loop_for_a_moment(broker: BrokerOnBytes) -> None:
-    subscriptions = [SubscriptionData(f"topic-{number}", "*", 1) for number in range(3000)]
-    many = HeartbeatData("c", [], [ConsumerData("g", subscription_data_set=subscriptions)])
-    groups = HeartbeatData("c", [ProducerData(f"p{number}") for number in range(15_000)])
-    for body in (many, groups):
-        frame = encode_frame(make_request(RequestCode.HEART_BEAT, body=encode_body(body)))
-        assert 300_000 < len(frame) < 524_288
-
-        def serve(frame: bytes = frame) -> None:
-            connection = broker.connect()
-            connection.receive(frame)
-            connection.serve(1)
-
-        assert processor_seconds(serve, enough=2 * SLICE_SECONDS_MAX) < 2 * SLICE_SECONDS_MAX
 
 
 async def test_one_heartbeat_creates_only_so_many_groups_and_the_next_ones_the_others(broker: BrokerOnBytes) -> None:

@@ -34,13 +34,6 @@ async def test_the_end_of_a_connection_is_notified_to_the_others(broker: BrokerO
     assert broker.tables.producers.groups == []
 
 
-async def test_notification_can_be_switched_off(broker_with: Callable[..., BrokerOnBytes]) -> None:
-    broker = broker_with(notify_consumer_ids_changed_enable=False)
-    first, second = await join(broker, "c1"), await join(broker, "c2")
-    first.close()
-    assert received(second) == []
-
-
 async def test_a_silent_client_loses_its_connection_and_the_others_are_notified(broker: BrokerOnBytes) -> None:
     silent = await join(broker, "c1", produces=True)
     broker.tables.time.now += 60

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 import trio
@@ -19,11 +18,6 @@ from rocketpy.remoting.connection import Connection
 from tests.broker.broker_on_bytes import BrokerOnBytes, received
 from tests.broker.test_golden_frames import FRAMES
 from tests.turns import counted_turns
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> BrokerOnBytes:
-    return BrokerOnBytes(tmp_path)
 
 
 def java_notices() -> list[RemotingCommand]:
@@ -74,19 +68,6 @@ def test_every_member_is_notified_once_however_often_the_group_changes(broker: B
     assert [len(received(member)) for member in members] == [1, 1, 1]
     assert other.outgoing_size == 0
     assert broker.notifications.statistics() == ConsumerIdsChangedStatistics(3, 0)
-
-
-def test_a_member_that_a_notification_finds_gone_changes_the_group_and_ends_no_other(broker: BrokerOnBytes) -> None:
-    """The send that fails ends its connection in the middle of the round: the others are notified, and once more."""
-    members = join(broker, "G", count=5)
-    broker.transport.reset.update(members[1:3])
-    broker.notifications.changed("G")
-    broker.notify_all()
-    assert [member.is_closed for member in members] == [False, True, True, False, False]
-    group = broker.tables.consumers.get_consumer_group_info("G")
-    assert group is not None
-    assert group.channels == [members[0], members[3], members[4]]
-    assert all(received(members[index]) for index in (0, 3, 4))
 
 
 def test_a_turn_sends_a_bounded_number_and_misses_no_change(broker: BrokerOnBytes) -> None:

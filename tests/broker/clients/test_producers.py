@@ -72,15 +72,6 @@ def test_no_id_outlives_its_connection_whatever_ids_its_heartbeats_have(tables: 
     assert (tables.producers.find_channel("p1"), tables.producers.find_channel("p2")) == (None, None)
 
 
-def test_the_end_of_a_connection_leaves_all_its_groups(tables: Tables) -> None:
-    one = Peer()
-    for group in ("h", "g"):
-        tables.producers.register_producer(group, client(one))
-    assert tables.producers.close_channel(one) == ["g", "h"]  # type: ignore[arg-type]
-    assert tables.producers.groups == []
-    assert tables.producers.close_channel(one) == []  # type: ignore[arg-type]
-
-
 def test_with_an_access_key_only_connections_of_that_account_are_chosen(tables: Tables) -> None:
     """And those of peers that need no account."""
     channels = [_Channel() for _ in range(3)]

@@ -14,7 +14,7 @@ import trio.testing
 
 from rocketpy.broker.metadata import registration_body
 from rocketpy.broker.metadata.registration import RegistrationService
-from rocketpy.errors import LocalProtocolError, RemotingConnectError
+from rocketpy.errors import RemotingConnectError
 from rocketpy.nameserver.routes.broker_table import BrokerRegistration
 from rocketpy.nameserver.routes.route_info import RouteInfoManager
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
@@ -22,7 +22,6 @@ from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import PERM_READ_WRITE, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
-from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.registration import (
     QueryDataVersionRequestHeader,
@@ -62,7 +61,6 @@ class Nameservers:
         self.timeouts.append(timeout_s)
         request.opaque = len(self.asked)
         self.asked.append((address, request))
-        encode_frame(request)
         if address in self.unreachable:
             raise RemotingConnectError(f"cannot connect to {address}: refused")
         if address in self.refusing:
@@ -199,22 +197,6 @@ async def test_a_registration_that_broke_off_is_made_again_whole(
     assert nameservers.routes.data_version_of(BROKER) == tables.topics.data_version
 
 
-async def test_a_registration_that_cannot_be_sent_is_logged_and_ends_nothing(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def refuse(*_: object) -> bytes:
-        raise LocalProtocolError("frame: expected at most 16777216 bytes, found 19101722")
-
-    monkeypatch.setattr("tests.broker.metadata.test_registration.encode_frame", refuse)
-    nameservers = Nameservers()
-    service = service_of(tables, nameservers)
-    await service.register_all()
-    await service.register_all()
-    assert service.statistics().failed_count == 2
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    await service.unregister_all()
-
-
 async def test_an_unexpected_failure_is_contained_in_the_round_with_one_nameserver(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -292,16 +274,6 @@ async def test_the_period_is_a_setting(
     tables, nameservers = tables_with(register_name_server_period=20_000), Nameservers()
     await nursery.start(service_of(tables, nameservers).run)
     await trio.sleep(61)
-    assert nameservers.codes(NS1) == [REGISTER] * 4
-
-
-async def test_it_registers_before_it_says_started_then_periodically(
-    tables: Tables, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    nameservers = Nameservers()
-    await nursery.start(service_of(tables, nameservers).run)
-    assert nameservers.codes(NS1) == [REGISTER]
-    await trio.sleep(91)
     assert nameservers.codes(NS1) == [REGISTER] * 4
 
 

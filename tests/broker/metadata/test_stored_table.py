@@ -16,7 +16,7 @@ from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.clock import ManualClock
-from rocketpy.errors import DiskFullError, RemoteProtocolError, StartError
+from rocketpy.errors import RemoteProtocolError, StartError
 from rocketpy.runner import run_inline
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.testing.sim.disk import ProcessDied, SimDisk
@@ -213,19 +213,6 @@ async def test_a_change_during_a_write_is_written_by_the_next(tmp_path: Path) ->
     assert runner.calls == 2
     assert not table.has_changes
     assert table_at(tmp_path / "t.json", {}).load(plain) == {"a": 2}
-
-
-async def test_after_a_full_disk_the_change_is_still_due(tmp_path: Path) -> None:
-    runner = Runner()
-    table = table_at(tmp_path / "t.json", {"a": 1}, runner)
-    table.changed()
-    runner.failure = DiskFullError(path="t.json", wanted_bytes=10, free_bytes=0)
-    with pytest.raises(DiskFullError):
-        await table.persist()
-    assert table.has_changes
-    runner.failure = None
-    await table.persist()
-    assert table_at(tmp_path / "t.json", {}).load(plain) == {"a": 1}
 
 
 async def test_who_waits_for_changes_sees_each_count_once(tmp_path: Path) -> None:

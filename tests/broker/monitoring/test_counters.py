@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.broker.monitoring.counters import HEAD_SIZE, GroupGetCounter, TopicPutCounter, last_record
+from rocketpy.broker.monitoring.counters import HEAD_SIZE, GroupGetCounter, last_record
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import encode_message
 
@@ -26,26 +26,10 @@ def record(physical_offset: int = 0, store_timestamp: int = 0, *, born: int = 4,
     )
 
 
-def test_what_was_put_is_taken_once() -> None:
-    counter = TopicPutCounter("T")
-    counter.count += 2
-    counter.size_bytes += 300
-    counter.clear()
-    assert (counter.count, counter.size_bytes) == (0, 0)
-
-
 def counter_after(body: bytes, begin: int, log_end: int, pulled_ms: int) -> GroupGetCounter:
     counter = GroupGetCounter("G", "T", 1)
     counter.last_head, counter.log_end, counter.pulled_ms = body[begin : begin + HEAD_SIZE], log_end, pulled_ms
     return counter
-
-
-def test_messages_of_a_group_are_drained_once_and_its_lag_stays() -> None:
-    counter = counter_after(record(500, 9_400), 0, 600, 9_500)
-    counter.pull_count = counter.message_count = counter.size_bytes = 5
-    counter.clear()
-    assert (counter.pull_count, counter.message_count, counter.size_bytes) == (0, 0, 0)
-    assert counter.fall() == (100, 100)
 
 
 @pytest.mark.parametrize("born", [4, 6])

@@ -81,31 +81,29 @@ async def test_figures_come_every_minute(
 
 
 @pytest.mark.parametrize(
-    ("level", "water_marks", "minutes"), [(logging.INFO, 71, 2), (logging.WARNING, 0, 0)], ids=["kept", "not kept"]
+    ("level", "store_level", "water_marks", "minutes"),
+    [
+        (logging.INFO, logging.INFO, 71, 2),
+        (logging.INFO, logging.WARNING, 71, 0),
+        (logging.WARNING, logging.WARNING, 0, 0),
+    ],
+    ids=["kept", "of the store not kept", "not kept"],
 )
 async def test_lines_of_a_disabled_log_are_not_formatted(
     caplog: pytest.LogCaptureFixture,
     autojump_clock: trio.testing.MockClock,
     level: int,
+    store_level: int,
     water_marks: int,
     minutes: int,
 ) -> None:
     """Not only not written: working it out costs too."""
-    for name in ("rocketpy.broker", "rocketpy.broker.watermark", "rocketpy.store"):
+    for name in ("rocketpy.broker", "rocketpy.broker.watermark"):
         caplog.set_level(level, logger=name)
+    caplog.set_level(store_level, logger="rocketpy.store")
     store, sends = Store(), WaitingSends()
     await lines_of(80.5, caplog, store, sends)
     assert (sends.counted_count, store.figures.made_count) == (water_marks, minutes)
-
-
-async def test_figures_that_the_log_of_the_store_does_not_keep_are_not_made(
-    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
-) -> None:
-    caplog.set_level(logging.INFO, logger="rocketpy.broker.watermark")
-    caplog.set_level(logging.WARNING, logger="rocketpy.store")
-    store = Store()
-    await lines_of(80.5, caplog, store)
-    assert store.figures.made_count == 0
 
 
 async def test_where_no_water_marks_are_kept_no_line_comes_by_itself(

@@ -93,21 +93,6 @@ async def test_on_a_slave_the_task_serves_and_sends(nursery: trio.Nursery, consu
     assert consumer.transport.flushed > 0
 
 
-async def test_a_pull_ends_when_its_time_is_up_and_not_five_seconds_later(
-    service: PullRequestHoldService, consumer: Consumer, autojump_clock: trio.testing.MockClock
-) -> None:
-    hold(service, consumer.pull(1, suspend_s=3.0))
-    hold(service, consumer.pull(2, suspend_s=10.0))
-    await trio.sleep(2.9)
-    assert consumer.answered == []
-    await trio.sleep(0.7)
-    assert consumer.answered == [(1, True)]
-    await trio.sleep(10)
-    assert consumer.answered == [(1, True), (2, True)]
-    assert service.statistics().timed_out_count == 2
-    assert service.statistics().held == 0
-
-
 async def test_pulls_of_a_closed_connection_are_dropped(
     service: PullRequestHoldService, consumer: Consumer, autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -187,19 +172,6 @@ async def test_a_pull_that_fails_ends_alone(
     assert service.statistics().held == 0
     (record,) = [record for record in caplog.records if record.exc_info is not None]
     assert record.getMessage().startswith("the pull of 10.1.2.3:4567 that was held failed unexpectedly")
-
-
-async def test_a_pull_that_fails_when_its_time_is_up_ends_alone(
-    service: PullRequestHoldService, consumer: Consumer, autojump_clock: trio.testing.MockClock
-) -> None:
-    consumer.failing = {2}
-    for opaque in (1, 2, 3):
-        hold(service, consumer.pull(opaque, suspend_s=1.0))
-    await trio.sleep(2)
-    assert consumer.answered == [(1, True), (3, True)]
-    hold(service, consumer.pull(4, suspend_s=1.0))
-    await trio.sleep(2)
-    assert consumer.answered[2:] == [(4, True)], "the service lives"
 
 
 async def test_a_connection_whose_sending_fails_does_not_end_the_others(

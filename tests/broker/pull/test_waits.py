@@ -172,6 +172,7 @@ async def test_a_held_pull_ends_when_its_time_is_up(
         assert (answer.code, answer.remark) == (ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE")
         assert offsets(answer) == (0, 0, 0)
         assert connection.deferred_count == 0
+        assert (broker.hold.statistics().timed_out_count, broker.hold.statistics().held) == (1, 0)
         nursery.cancel_scope.cancel()
 
 

@@ -114,23 +114,6 @@ async def test_the_directory_of_another_group_is_never_cut(tmp_path: Path) -> No
         assert (tmp_path / "other" / "commitlog" / "00000000000000000000").read_bytes() == before
 
 
-async def test_a_master_that_only_the_configured_address_names_is_compared_too(tmp_path: Path) -> None:
-    """Its address for requests is one below that for replication."""
-    async with open_cluster(tmp_path) as cluster:
-        master, slave = await a_pair(cluster)
-        await slave.stop()
-        await master.stop()
-        cluster.namesrv_addr, known = "127.0.0.1:1", cluster.namesrv_addr
-        port = broker_port()
-        master = await cluster.start(port=port)
-        cluster.namesrv_addr = known
-        await send_all(cluster, master, b"more", 3)
-        slave = await cluster.start(SLAVE, 1, ha_master_address=f"127.0.0.1:{port + 1}")
-        await cluster.until_slave_has_all(master, slave)
-        assert (await cluster.figures(slave))["haMasterServerAddr"] == ""
-        assert cluster.log_of(slave) == cluster.log_of(master)
-
-
 async def test_an_empty_slave_says_what_it_will_not_get(tmp_path: Path) -> None:
     async with open_cluster(tmp_path) as cluster:
         master = await cluster.start()

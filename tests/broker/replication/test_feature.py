@@ -16,7 +16,6 @@ from rocketpy.store.ha.protocol import encode_report
 from rocketpy.testing.fixture.network import ReservedPort
 from tests.blackbox.ports import broker_port
 from tests.broker.replication.cluster import Cluster, Running, open_cluster
-from tests.broker.test_app import pull
 from tests.patience import PATIENCE_SECONDS
 
 SYNC, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
@@ -112,20 +111,6 @@ async def test_a_master_without_work_waits_for_no_slave_when_it_stops(
             await master.stop()
 
 
-@pytest.mark.parametrize("role", [BrokerRole.ASYNC_MASTER, SYNC])
-async def test_a_slave_that_was_killed_gets_what_it_has_missed(tmp_path: Path, role: BrokerRole) -> None:
-    async with open_cluster(tmp_path) as cluster:
-        master = await cluster.start(role)
-        slave = await cluster.start(SLAVE, 1)
-        await cluster.send(master, b"before")
-        await check_equal(cluster, master, slave)
-        await slave.kill()
-        for number in range(200):
-            await cluster.send(master, b"meanwhile %d" % number * 50)
-        slave = await cluster.start(SLAVE, 1)
-        await check_equal(cluster, master, slave)
-
-
 async def test_a_master_that_comes_back_on_another_port_is_found_by_the_nameserver(tmp_path: Path) -> None:
     async with open_cluster(tmp_path) as cluster:
         master, slave = await cluster.start(), await cluster.start(SLAVE, 1)
@@ -157,38 +142,6 @@ async def test_a_slave_of_a_slave_follows_by_its_configured_address(tmp_path: Pa
         assert "haSlaveLagBytes" in await cluster.figures(slave)
 
 
-async def test_a_promoted_slave_leads_and_its_old_master_follows(tmp_path: Path) -> None:
-    """Promotion is another role in the file, and a restart."""
-    async with open_cluster(tmp_path) as cluster:
-        old, new = await cluster.start(SYNC), await cluster.start(SLAVE, 1)
-        await cluster.until(new, haState="following")
-        assert await cluster.send(old, b"before") == ResponseCode.SUCCESS
-        await check_equal(cluster, old, new)
-        await old.kill()
-        await new.stop()
-        new = await cluster.start(SYNC, where="1")
-        assert await cluster.send(new, b"alone") == ResponseCode.SLAVE_NOT_AVAILABLE
-        old = await cluster.start(SLAVE, 1, where="0")
-        await check_equal(cluster, new, old)
-        assert await cluster.send(new, b"after") == ResponseCode.SUCCESS
-        await check_equal(cluster, new, old)
-        assert await cluster.addresses() == {0: new.at.address, 1: old.at.address}
-
-
-async def test_consumers_read_from_the_slave_once_it_has_the_topic(tmp_path: Path) -> None:
-    async with open_cluster(tmp_path) as cluster:
-        master, slave = await cluster.start(), await cluster.start(SLAVE, 1)
-        await cluster.send(master, b"a message")
-        await check_equal(cluster, master, slave)
-        expected = (await cluster.client.request(master.at.address, pull())).body
-        with trio.fail_after(PATIENCE_SECONDS):
-            while (answer := await cluster.client.request(slave.at.address, pull())).code != ResponseCode.SUCCESS:
-                assert answer.code == ResponseCode.TOPIC_NOT_EXIST, answer.remark
-                await trio.sleep(0.05)
-        assert answer.body == expected
-        assert b"a message" in (answer.body or b"")
-
-
 async def test_a_port_where_nothing_listens_is_an_alarm(tmp_path: Path) -> None:
     async with open_cluster(tmp_path) as cluster:
         master = await cluster.start()
@@ -211,29 +164,6 @@ def reserved_or_none(port: int) -> ReservedPort | None:
         return ReservedPort(port)
     except OSError:
         return None
-
-
-@pytest.mark.parametrize("truncates", [False, True])
-async def test_a_slave_with_messages_of_its_own_stops_or_cuts_them(tmp_path: Path, truncates: bool) -> None:
-    """It was started as a master meanwhile."""
-    async with open_cluster(tmp_path) as cluster:
-        master, slave = await cluster.start(), await cluster.start(SLAVE, 1)
-        await cluster.send(master, b"common")
-        await check_equal(cluster, master, slave)
-        await slave.stop()
-        await master.stop()
-        other = await cluster.start(where="1")
-        await cluster.send(other, b"of the slave alone")
-        await other.stop()
-        master = await cluster.start()
-        await cluster.send(master, b"of the master")
-        slave = await cluster.start(SLAVE, 1, ha_truncate_diverged_log=truncates, port=broker_port())
-        if truncates:
-            await check_equal(cluster, master, slave)
-        else:
-            figures = await cluster.until(slave, haState="stopped")
-            assert "their last common record is at 0" in figures["haAlarm"]
-            assert b"of the slave alone" in b"".join(cluster.log_of(slave).values())
 
 
 # ---- hostile peers --------------------------------------------------------------------------------------------------
@@ -301,16 +231,6 @@ async def test_a_port_for_slaves_in_use_ends_the_start_before_anything_is_writte
         assert isinstance(error, StartError)
         assert f"127.0.0.1, port {port + 1}: another process uses it (the port for slaves" in str(error)
         assert not (tmp_path / "0").exists()
-
-
-async def test_the_port_for_slaves_is_one_above(tmp_path: Path) -> None:
-    async with open_cluster(tmp_path) as cluster:
-        port = broker_port()
-        master = await cluster.start(port=port)
-        assert master.at.ha_port == port + 1
-        slave = await cluster.start(SLAVE, 1)
-        await cluster.send(master)
-        await check_equal(cluster, master, slave)
 
 
 @pytest.mark.parametrize(("role", "broker_id"), [(BrokerRole.ASYNC_MASTER, 0), (SLAVE, 1)])

@@ -150,29 +150,6 @@ async def test_a_slave_takes_topics_and_offsets(tmp_path: Path) -> None:
         assert "slaveOffsetsKept" not in await pair.figures(pair.master)
 
 
-async def test_a_master_that_returns_has_what_was_committed_to_its_slave(tmp_path: Path) -> None:
-    """Before it serves anyone: the first request that it answers sees it."""
-    async with running_pair(tmp_path) as pair:
-        await pair.until_offset(pair.slave, 3)
-        await pair.stop_master()
-        await pair.commit(pair.slave, 7)
-        await pair.start_master()
-        assert await pair.offset(pair.master) == "7"
-        assert await pair.offset(pair.slave) == "7"
-
-
-async def test_a_reset_is_not_undone_by_a_slave_that_has_not_seen_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running_pair(tmp_path) as pair:
-        await pair.until_offset(pair.slave, 3)
-        monkeypatch.setattr(slave_synchronize, "PERIOD_SECONDS", 3600.0)
-        await pair.commit(pair.master, 1)
-        await pair.stop_master()
-        await pair.start_master()
-        assert await pair.offset(pair.master) == "1"
-
-
 async def test_with_accounts_a_slave_is_served_only_if_it_signs(tmp_path: Path) -> None:
     """RocketMQ's slave cannot, and needs a place in its master's white list. The logs are compared again, too."""
     await trio.Path(tmp_path / "plain_acl.yml").write_text(ACCOUNTS)

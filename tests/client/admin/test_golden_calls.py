@@ -1,4 +1,4 @@
-"""What our calls send is, field by field, what Java's send for the same call; what Java's servers answered is read.
+"""What our calls send is, field by field, what Java's send for the same call; what Java answered is what they return.
 
 Each recorded exchange stands alone: a scripted server answers with the recorded answer, and the call gets its arguments
 from the recorded request. Left out are GET_ROUTEINFO_BY_TOPIC, which :mod:`tests.client.test_name_servers` has, and the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import cache
+from typing import Any
 
 import attrs
 import pytest
@@ -19,8 +20,11 @@ from rocketpy.client.client import open_admin_client
 from rocketpy.errors import BrokerError, ClientError
 from rocketpy.properties_text import read_properties
 from rocketpy.protocol.bodies.acl import PlainAccessConfig
-from rocketpy.protocol.bodies.codec import decode_body
+from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
+from rocketpy.protocol.bodies.offset import GetConsumerStatusBody, QueryCorrectionOffsetBody, ResetOffsetBody
+from rocketpy.protocol.bodies.route import KVTable
+from rocketpy.protocol.bodies.stats import QueryConsumeTimeSpanBody
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
@@ -258,6 +262,16 @@ CALLS: dict[RequestCode, Callable[[Call], Awaitable[object]]] = {
 }
 """Every request code of ``DefaultMQAdminExt`` and ``MQAdminImpl`` but that of routes."""
 
+BODY_OF: dict[RequestCode, Callable[[Any], object]] = {
+    RequestCode.GET_BROKER_RUNTIME_INFO: KVTable,
+    RequestCode.GET_KVLIST_BY_NAMESPACE: KVTable,
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: lambda table: GetConsumerStatusBody(consumer_table=table),
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: ResetOffsetBody,
+    RequestCode.QUERY_CONSUME_TIME_SPAN: QueryConsumeTimeSpanBody,
+    RequestCode.QUERY_CORRECTION_OFFSET: QueryCorrectionOffsetBody,
+}
+"""The body of which a call returns the only field."""
+
 NO_ERROR_HERE = {
     (RequestCode.GET_KV_CONFIG, ResponseCode.QUERY_NOT_FOUND),
     (RequestCode.GET_KVLIST_BY_NAMESPACE, ResponseCode.QUERY_NOT_FOUND),
@@ -338,8 +352,9 @@ async def test_a_call_sends_what_java_sends_and_reads_what_java_answered(code: R
         expected = dict(exchange.fields)
         call = Call(admin, expected, exchange.request.body or b"", cluster.broker.address)
         failure: BrokerError | ClientError | None = None
+        result: object = None
         try:
-            await CALLS[code](call)
+            result = await CALLS[code](call)
         except (BrokerError, ClientError) as raised:
             failure = raised
         asked = cluster.broker.asked(code) or cluster.name_server.asked(code)
@@ -349,12 +364,31 @@ async def test_a_call_sends_what_java_sends_and_reads_what_java_answered(code: R
     assert as_value(asked[0].body) == as_value(exchange.request.body)
     if exchange.java.code == ResponseCode.SUCCESS:
         assert failure is None or _finds_nothing(code, failure)
+        assert_read(code, result, exchange.java, cluster)
     elif (code, exchange.java.code) in NO_ERROR_HERE:
-        assert failure is None
+        assert (failure, bool(result)) == (None, False)
     else:
         assert failure is not None
         is_not_found = (code, exchange.java.code) == (RequestCode.QUERY_MESSAGE, ResponseCode.QUERY_NOT_FOUND)
         assert failure.response_code == (ResponseCode.NO_MESSAGE if is_not_found else exchange.java.code)
+
+
+def assert_read(code: RequestCode, result: Any, java: RemotingCommand, cluster: FakeCluster) -> None:
+    """A result has all of the answer: its body, its field, or the address of the server that has answered."""
+    if isinstance(result, dict) and list(result) == [cluster.address]:
+        result = result[cluster.address]
+    body = java.body or b""
+    if code in (RequestCode.GET_BROKER_CONFIG, RequestCode.GET_NAMESRV_CONFIG):
+        assert result == _settings(body)
+    elif code in BODY_OF or (attrs.has(type(result)) and body.startswith(b"{")):
+        assert as_value(encode_body(BODY_OF.get(code, lambda body: body)(result))) == as_value(body)
+    elif isinstance(result, list) and body:
+        (names,) = (each for each in loads(body).values() if isinstance(each, list))
+        assert result == sorted(names)
+    elif isinstance(result, list):
+        assert result == [cluster.broker.address]
+    elif isinstance(result, int | str):
+        assert [str(result)] == list((java.ext_fields or {}).values())
 
 
 def _finds_nothing(code: RequestCode, failure: BrokerError | ClientError) -> bool:

@@ -1,28 +1,14 @@
-"""Nameservers as operators see them."""
+"""The order list of a topic, and calls that go to every nameserver."""
 
 from __future__ import annotations
 
 import pytest
 
 from rocketpy.client.client import open_admin_client
-from rocketpy.errors import BrokerError, BrokersError, RemotingConnectError
+from rocketpy.errors import BrokersError, RemotingConnectError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from tests.client.admin.conftest import BROKER, RealScene, T
+from tests.client.admin.conftest import RealScene, T
 from tests.client.fake_cluster import FakeCluster, open_fake_cluster
-
-
-async def test_keys_are_put_read_listed_and_deleted(real: RealScene) -> None:
-    name_servers = real.admin.name_servers
-    assert name_servers.addresses == [real.cluster.address]
-    assert await name_servers.kv("ns", "k") is None
-    assert await name_servers.kv_list("ns") == {}
-    await name_servers.put_kv("ns", "k", "v")
-    await name_servers.put_kv("ns", "other", "w")
-    assert await name_servers.kv("ns", "k") == "v"
-    assert await name_servers.kv_list("ns") == {"k": "v", "other": "w"}
-    await name_servers.delete_kv("ns", "k")
-    await name_servers.delete_kv("ns", "k")
-    assert await name_servers.kv_list("ns") == {"other": "w"}
 
 
 async def test_the_order_list_of_a_topic_as_a_whole_and_broker_by_broker(real: RealScene) -> None:
@@ -38,33 +24,6 @@ async def test_the_order_list_of_a_topic_as_a_whole_and_broker_by_broker(real: R
     assert await name_servers.order_conf(T) == "broker-b:3"
 
 
-async def test_the_write_permission_of_a_broker(real: RealScene) -> None:
-    name_servers = real.admin.name_servers
-    (count,) = (await name_servers.wipe_write_perm(BROKER)).values()
-    assert count > 0
-    route = await real.admin.route(T)
-    assert route is not None
-    assert route.queue_datas[0].perm == 4
-    assert await name_servers.add_write_perm(BROKER) == {real.cluster.address: count}
-    route = await real.admin.route(T)
-    assert route is not None
-    assert route.queue_datas[0].perm == 6
-    assert await name_servers.wipe_write_perm("elsewhere", addresses=[real.cluster.address]) == {
-        real.cluster.address: 0
-    }
-
-
-async def test_settings_of_nameservers(real: RealScene) -> None:
-    name_servers = real.admin.name_servers
-    await name_servers.update_config({"orderMessageEnable": "true"})
-    await name_servers.update_config({})
-    shown = await name_servers.config()
-    assert shown[real.cluster.address]["orderMessageEnable"] == "true"
-    assert list(await name_servers.config([real.cluster.address])) == [real.cluster.address]
-    with pytest.raises(BrokerError):
-        await name_servers.update_config({"kvConfigPath": "/elsewhere"})
-
-
 async def test_every_nameserver_is_told_and_those_that_fail_are_named(cluster: FakeCluster) -> None:
     code = RequestCode.PUT_KV_CONFIG
     async with open_fake_cluster() as other:
@@ -78,6 +37,10 @@ async def test_every_nameserver_is_told_and_those_that_fail_are_named(cluster: F
                 await admin.name_servers.put_kv("ns", "k", "v")
             assert list(caught.value.failures) == [cluster.address]
             assert len(other.name_server.asked(code)) == 2
+            other.name_server.answer(RequestCode.GET_NAMESRV_CONFIG, b"a=1")
+            assert await admin.name_servers.config([other.address]) == {other.address: {"a": "1"}}
+            await admin.name_servers.update_config({})  # nothing to send
+            assert sorted(admin.name_servers.addresses) == sorted([cluster.address, other.address])
     async with open_admin_client("127.0.0.1:1") as admin:
         with pytest.raises(RemotingConnectError):
             await admin.name_servers.put_kv("ns", "k", "v")

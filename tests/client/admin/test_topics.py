@@ -11,7 +11,7 @@ from rocketpy.errors import BrokerError, BrokersError, ClientError
 from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.message import Message, MessageQueue
+from rocketpy.protocol.message import MessageQueue
 from tests.client.admin.conftest import BROKER, CLUSTER, RealScene, T
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
@@ -35,16 +35,6 @@ async def test_a_topic_is_created_shown_changed_and_deleted(real: RealScene) -> 
     assert "New" not in (await topics.configs(real.broker)).topic_config_table
 
 
-async def test_a_topic_like_another_one(real: RealScene) -> None:
-    assert await real.admin.topics.create_like(T, "Unit", queue_nums=5, topic_sys_flag=1) == [real.broker]
-    found = await real.admin.topics.config(real.broker, "Unit")
-    assert found is not None
-    assert (found.read_queue_nums, found.write_queue_nums, found.topic_sys_flag) == (5, 5, 1)
-    assert await real.admin.topics.unit_names() == ["Unit"]
-    assert await real.admin.topics.unit_subscribed_names() == []
-    assert await real.admin.topics.unit_subscribed_names(outside_unit=True) == []
-
-
 async def test_retry_topics_of_units_are_shown_on_demand(real: RealScene) -> None:
     for topic in ("%RETRY%unit", "Subscribed"):
         await real.admin.topics.update(real.broker, TopicConfig(topic, topic_sys_flag=3))
@@ -60,19 +50,6 @@ async def test_system_topics_and_those_of_users(real: RealScene) -> None:
     assert {CLUSTER, BROKER} <= set(await topics.system_names())
     assert set((await topics.user_configs(real.broker)).topic_config_table) == {T}
     assert set((await topics.user_configs(real.broker, with_retry=True)).topic_config_table) == {T, "%RETRY%g"}
-
-
-async def test_stats_and_consumers_of_a_topic(real: RealScene) -> None:
-    await real.send(Message(T, b"1"), Message(T, b"2"))
-    table = (await real.admin.topics.stats(T)).offset_table
-    assert {queue.queue_id: (each.min_offset, each.max_offset) for queue, each in table.items()} == {
-        0: (0, 2),
-        1: (0, 0),
-    }
-    assert table[MessageQueue(T, BROKER, 0)].last_update_timestamp > 0
-    assert await real.admin.topics.consumer_groups(T) == []
-    await real.admin.offsets.commit(real.broker, "g", MessageQueue(T, BROKER, 0), 1)
-    assert await real.admin.topics.consumer_groups(T) == ["g"]
 
 
 async def test_what_no_broker_has_is_named(real: RealScene) -> None:

@@ -2,81 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 import trio
 from trio.testing import MockClock
 
 from rocketpy.client.consumer.batch import MessageBatch
-from rocketpy.client.consumer.concurrently import ConcurrentConsumption, ConcurrentHandler
-from rocketpy.client.consumer.config import ConsumerConfig
-from rocketpy.client.consumer.consumer_stats import ConsumerStats
-from rocketpy.client.consumer.offsets.offset_store import OffsetTable
-from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus
-from rocketpy.clock import SystemClock
 from rocketpy.protocol.bodies.heartbeat import MessageModel
-from rocketpy.protocol.message import MessageExt, MessageQueue
-from tests.client.consumer.scripted_send_back import ScriptedSendBack
+from tests.client.consumer.consumption import Concurrent
 
-QUEUE = MessageQueue("T", "b", 0)
 LATER = ConsumeConcurrentlyStatus.RECONSUME_LATER
 
 
-class World:
-    """One queue and what handles its messages."""
-
-    def __init__(self, nursery: trio.Nursery, config: ConsumerConfig) -> None:
-        self.nursery = nursery
-        self.send_back = ScriptedSendBack()
-        self.offsets = OffsetTable()
-        self.process_queue = ProcessQueue(QUEUE)
-        self.seen: list[list[int]] = []
-        self.consumption = ConcurrentConsumption(
-            config=config,
-            send_back=self.send_back,
-            offsets=self.offsets,
-            retry_topic="%RETRY%g",
-            stats=ConsumerStats(),
-            clock=SystemClock(),
-            nursery=nursery,
-        )
-
-    def deliver(self, *offsets: int, **properties: str) -> None:
-        messages = [MessageExt("T", b"x", dict(properties), queue_offset=each) for each in offsets]
-        self.consumption.deliver(self.process_queue, self.process_queue.put(messages), 0.1)
-
-    def note(self, batch: MessageBatch) -> None:
-        self.seen.append([each.queue_offset for each in batch])
-
-    async def run(self, handler: ConcurrentHandler, *, seconds: float = 1.0, tasks: int = 1) -> None:
-        with trio.move_on_after(seconds):
-            await self.consumption.run(handler, tasks)
-
-    @property
-    def committed(self) -> int | None:
-        return self.offsets.get(QUEUE)
-
-
-BATCHES = ConsumerConfig(consume_message_batch_max_size=3)
-
-
 @pytest.fixture
-async def nursery_of_world() -> AsyncIterator[trio.Nursery]:
-    async with trio.open_nursery() as nursery:
-        yield nursery
-        nursery.cancel_scope.cancel()
+def world(nursery: trio.Nursery, autojump_clock: MockClock) -> Concurrent:
+    """A queue whose messages come in batches of three."""
+    return Concurrent(nursery, consume_message_batch_max_size=3)
 
 
-@pytest.fixture
-def world(nursery_of_world: trio.Nursery, autojump_clock: MockClock) -> World:
-    return World(nursery_of_world, BATCHES)
-
-
-async def test_what_a_handler_has_finished_is_acknowledged(world: World, autojump_clock: MockClock) -> None:
+async def test_what_a_handler_has_finished_is_acknowledged(world: Concurrent, autojump_clock: MockClock) -> None:
     async def handler(batch: MessageBatch) -> None:
-        world.note(batch)
+        await world.note(batch)
         assert all("CONSUME_START_TIME" in each.properties for each in batch)
 
     world.deliver(0, 1, 2, 3)
@@ -87,7 +33,7 @@ async def test_what_a_handler_has_finished_is_acknowledged(world: World, autojum
 
 
 async def test_the_offset_does_not_pass_a_message_that_is_still_handled(
-    world: World, autojump_clock: MockClock
+    world: Concurrent, autojump_clock: MockClock
 ) -> None:
     async def handler(batch: MessageBatch) -> None:
         if batch.messages[0].queue_offset == 0:
@@ -101,7 +47,7 @@ async def test_the_offset_does_not_pass_a_message_that_is_still_handled(
 
 
 @pytest.mark.parametrize("level", [0, 4])
-async def test_a_batch_that_fails_goes_back(world: World, level: int, autojump_clock: MockClock) -> None:
+async def test_a_batch_that_fails_goes_back(world: Concurrent, level: int, autojump_clock: MockClock) -> None:
     async def handler(batch: MessageBatch) -> ConsumeConcurrentlyStatus:
         batch.delay_level = level
         return LATER
@@ -113,10 +59,10 @@ async def test_a_batch_that_fails_goes_back(world: World, level: int, autojump_c
 
 
 async def test_a_handler_that_raises_has_failed_and_others_go_on(
-    world: World, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+    world: Concurrent, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:
     async def handler(batch: MessageBatch) -> None:
-        world.note(batch)
+        await world.note(batch)
         assert batch.messages[0].queue_offset != 0, "no"
 
     world.deliver(0)
@@ -125,22 +71,38 @@ async def test_a_handler_that_raises_has_failed_and_others_go_on(
     assert world.seen == [[0], [1]]
     assert world.send_back.sent == [(0, 0)]
     assert world.committed == 2
-    assert "its 1 messages are redelivered" in caplog.text
+    (record,) = caplog.records
+    assert "its 1 messages are redelivered" in record.getMessage()
+    assert record.exc_info is not None
 
 
-async def test_only_messages_after_the_ack_index_go_back(world: World, autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize(
+    ("ack_index", "sent_back"), [(0, [1, 2]), (-1, [0, 1, 2]), (-2, [0, 1, 2]), (-100, [0, 1, 2]), (2, []), (99, [])]
+)
+async def test_only_messages_after_the_ack_index_go_back(
+    world: Concurrent, ack_index: int, sent_back: list[int], autojump_clock: MockClock
+) -> None:
     async def handler(batch: MessageBatch) -> ConsumeConcurrentlyStatus:
-        batch.ack_index = 0
+        batch.ack_index = ack_index
         return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
 
     world.deliver(0, 1, 2)
     await world.run(handler)
-    assert world.send_back.sent == [(1, 0), (2, 0)]
+    assert world.send_back.sent == [(each, 0) for each in sent_back]
     assert world.committed == 3
 
 
+async def test_a_result_of_another_kind_is_a_failure(world: Concurrent, autojump_clock: MockClock) -> None:
+    async def handler(batch: MessageBatch) -> ConsumeConcurrentlyStatus:
+        return True  # type: ignore[return-value]
+
+    world.deliver(0)
+    await world.run(handler)
+    assert world.send_back.sent == [(0, 0)]
+
+
 async def test_messages_that_nobody_takes_back_are_tried_again_here_after_five_seconds(
-    world: World, autojump_clock: MockClock
+    world: Concurrent, autojump_clock: MockClock
 ) -> None:
     times: list[float] = []
 
@@ -157,12 +119,12 @@ async def test_messages_that_nobody_takes_back_are_tried_again_here_after_five_s
 
 
 async def test_a_handler_that_never_ends_is_cancelled_and_its_messages_go_back(
-    nursery_of_world: trio.Nursery, autojump_clock: MockClock
+    nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    world = World(nursery_of_world, ConsumerConfig(consume_timeout=2))
+    world = Concurrent(nursery, consume_timeout=2)
 
     async def handler(batch: MessageBatch) -> None:
-        world.note(batch)
+        await world.note(batch)
         if len(world.seen) == 1:
             await trio.sleep_forever()
 
@@ -177,22 +139,19 @@ async def test_a_handler_that_never_ends_is_cancelled_and_its_messages_go_back(
     assert world.committed == 2
 
 
-async def test_a_handler_that_is_cancelled_returns_its_batch(world: World, autojump_clock: MockClock) -> None:
+async def test_a_handler_that_is_cancelled_returns_its_batch(world: Concurrent, autojump_clock: MockClock) -> None:
     async def never(batch: MessageBatch) -> None:
         await trio.sleep_forever()
-
-    async def handler(batch: MessageBatch) -> None:
-        world.note(batch)
 
     world.deliver(0, 1)
     await world.run(never)
     assert world.committed is None
-    await world.run(handler)
+    await world.run(world.note)
     assert world.seen == [[0, 1]]
     assert world.committed == 2
 
 
-async def test_results_of_a_queue_that_is_given_up_do_not_count(world: World, autojump_clock: MockClock) -> None:
+async def test_results_of_a_queue_that_is_given_up_do_not_count(world: Concurrent, autojump_clock: MockClock) -> None:
     async def handler(batch: MessageBatch) -> ConsumeConcurrentlyStatus:
         world.process_queue.is_dropped = True
         world.process_queue.clear()
@@ -205,9 +164,9 @@ async def test_results_of_a_queue_that_is_given_up_do_not_count(world: World, au
 
 
 async def test_a_broadcasting_consumer_loses_what_fails(
-    nursery_of_world: trio.Nursery, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+    nursery: trio.Nursery, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = World(nursery_of_world, ConsumerConfig(message_model=MessageModel.BROADCASTING))
+    world = Concurrent(nursery, message_model=MessageModel.BROADCASTING)
 
     async def handler(batch: MessageBatch) -> ConsumeConcurrentlyStatus:
         return LATER
@@ -218,7 +177,7 @@ async def test_a_broadcasting_consumer_loses_what_fails(
     assert "is lost" in caplog.text
 
 
-async def test_a_batch_in_hand_is_settled_once(world: World, autojump_clock: MockClock) -> None:
+async def test_a_batch_in_hand_is_settled_once(world: Concurrent, autojump_clock: MockClock) -> None:
     world.deliver(0, 1, 2)
     batch = await world.consumption.next_in_hand()
     await batch.retry_later(messages=batch.messages[:1])
@@ -229,7 +188,7 @@ async def test_a_batch_in_hand_is_settled_once(world: World, autojump_clock: Moc
     assert world.send_back.sent == [(0, 0)]
 
 
-async def test_a_batch_that_stays_in_hand_too_long_goes_back(world: World, autojump_clock: MockClock) -> None:
+async def test_a_batch_that_stays_in_hand_too_long_goes_back(world: Concurrent, autojump_clock: MockClock) -> None:
     world.deliver(0, 1)
     batch = await world.consumption.next_in_hand()
     with trio.move_on_after(17 * 60):
@@ -240,7 +199,7 @@ async def test_a_batch_that_stays_in_hand_too_long_goes_back(world: World, autoj
 
 
 async def test_all_that_fails_and_cannot_go_back_ends_the_batch_but_not_its_messages(
-    world: World, autojump_clock: MockClock
+    world: Concurrent, autojump_clock: MockClock
 ) -> None:
     world.send_back.is_refusing = True
     world.deliver(0)
@@ -252,12 +211,9 @@ async def test_all_that_fails_and_cannot_go_back_ends_the_batch_but_not_its_mess
     assert again.messages[0].reconsume_times == 1
 
 
-async def test_handlers_end_when_the_consumer_has_left(world: World, autojump_clock: MockClock) -> None:
-    async def handler(batch: MessageBatch) -> None:
-        world.note(batch)
-
+async def test_handlers_end_when_the_consumer_has_left(world: Concurrent, autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(world.consumption.run, handler, 3)
+        nursery.start_soon(world.consumption.run, world.note, 3)
         await trio.sleep(1)
         world.consumption.close()
     world.deliver(0)

@@ -1,24 +1,11 @@
-"""The defaults of consumers are RocketMQ's."""
+"""What settings of consumers are refused, and how often a message is retried."""
 
 from __future__ import annotations
 
 import pytest
 
-from rocketpy.client.consumer.config import ConsumerConfig, PullConfig
+from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.errors import ClientError
-
-
-def test_the_defaults_are_rocketmqs() -> None:
-    assert PullConfig().consumer_pull_timeout == 10_000
-
-
-def test_the_defaults_are_those_of_java() -> None:
-    config = ConsumerConfig()
-    assert (config.pull_batch_size, config.consume_message_batch_max_size) == (32, 1)
-    assert (config.pull_threshold_for_queue, config.pull_threshold_size_for_queue) == (1000, 100)
-    assert (config.consume_concurrently_max_span, config.consume_timeout) == (2000, 15)
-    assert config.allocate_message_queue_strategy.name == "AVG"
-    assert not config.is_broadcasting
 
 
 @pytest.mark.parametrize(

@@ -10,24 +10,14 @@ from trio.testing import MockClock
 
 from rocketpy.client.client import Client, open_client
 from rocketpy.client.consumer.batch import MessageBatch
-from rocketpy.client.consumer.concurrently import ConcurrentConsumption
-from rocketpy.client.consumer.config import ConsumerConfig
-from rocketpy.client.consumer.consume_hooks import ConsumeHooks
-from rocketpy.client.consumer.consumer_stats import ConsumerStats
-from rocketpy.client.consumer.group.queue_locks import QueueLocks
-from rocketpy.client.consumer.offsets.offset_store import OffsetTable
-from rocketpy.client.consumer.orderly import OrderlyConsumption
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.client.hooks import ConsumeMessageContext, ConsumeReturnType
-from rocketpy.clock import SystemClock
-from rocketpy.protocol.message import MessageExt, MessageQueue
 from tests.client.conftest import FIRST, TOPIC
-from tests.client.consumer.scripted_send_back import ScriptedSendBack
+from tests.client.consumer.consumption import QUEUE, Concurrent, Orderly, hooks_of, messages_at
 from tests.client.fake_cluster import FakeCluster
 from tests.patience import until
 
-QUEUE = MessageQueue("T", "b", 0)
 LATER = ConsumeConcurrentlyStatus.RECONSUME_LATER
 SUCCESS = ConsumeConcurrentlyStatus.CONSUME_SUCCESS
 SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
@@ -61,54 +51,16 @@ class Recorder:
         return [(each.return_type.name, each.status, each.is_success) for each in self.after]
 
 
-def hooks_of(hook: Recorder) -> ConsumeHooks:
-    return ConsumeHooks(group="g", namespace="", hooks=[hook])
-
-
-def messages(count: int) -> list[MessageExt]:
-    return [MessageExt("T", b"x", queue_offset=each) for each in range(count)]
-
-
 async def consume_concurrently(
-    hook: Recorder, handler: Callable[[MessageBatch], Awaitable[ConsumeConcurrentlyStatus | None]], seconds: float
-) -> ConcurrentConsumption:
-    async with trio.open_nursery() as nursery:
-        consumption = ConcurrentConsumption(
-            config=ConsumerConfig(consume_message_batch_max_size=2, consume_timeout=0.5),
-            send_back=ScriptedSendBack(),
-            offsets=OffsetTable(),
-            retry_topic="%RETRY%g",
-            stats=ConsumerStats(),
-            clock=SystemClock(),
-            nursery=nursery,
-            hooks=hooks_of(hook),
-        )
-        process_queue = ProcessQueue(QUEUE)
-        consumption.deliver(process_queue, process_queue.put(messages(2)), 0.1)
-        with trio.move_on_after(seconds):
-            await consumption.run(handler, 1)
-        nursery.cancel_scope.cancel()
-    return consumption
-
-
-async def consume_orderly(
-    hook: Recorder, handler: Callable[[MessageBatch], Awaitable[ConsumeOrderlyStatus | None]], seconds: float
+    nursery: trio.Nursery,
+    hook: Recorder,
+    handler: Callable[[MessageBatch], Awaitable[ConsumeConcurrentlyStatus | None]],
+    seconds: float,
 ) -> None:
-    locks = QueueLocks(requests=None, clock=SystemClock(), is_needed=False)  # type: ignore[arg-type]
-    consumption = OrderlyConsumption(
-        config=ConsumerConfig(consume_message_batch_max_size=2, consume_timeout=0.5, auto_commit=False),
-        send_back=ScriptedSendBack(),
-        offsets=OffsetTable(),
-        locks=locks,
-        retry_topic="%RETRY%g",
-        stats=ConsumerStats(),
-        clock=SystemClock(),
-        hooks=hooks_of(hook),
-    )
-    process_queue = ProcessQueue(QUEUE)
-    process_queue.put(messages(2))
-    with trio.move_on_after(seconds):
-        await consumption.run(handler, 1, lambda: [process_queue])
+    """Handle a batch of two messages."""
+    world = Concurrent(nursery, hook, consume_message_batch_max_size=2, consume_timeout=0.5)
+    world.deliver(0, 1)
+    await world.run(handler, seconds=seconds)
 
 
 async def succeed(batch: MessageBatch) -> None:
@@ -160,10 +112,14 @@ async def ignore_the_limit(batch: MessageBatch) -> None:
     ],
 )
 async def test_the_end_of_a_concurrent_handler(
-    handler: Callable[[MessageBatch], Awaitable[None]], seconds: float, end: End, autojump_clock: MockClock
+    handler: Callable[[MessageBatch], Awaitable[None]],
+    seconds: float,
+    end: End,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
 ) -> None:
     hook = Recorder()
-    await consume_concurrently(hook, handler, seconds)
+    await consume_concurrently(nursery, hook, handler, seconds)
     assert hook.ends == [end]
     (context,) = hook.before
     assert (context.consumer_group, context.message_queue, len(context.messages)) == ("g", QUEUE, 2)
@@ -205,13 +161,16 @@ async def test_the_end_of_an_orderly_handler(
     autojump_clock: MockClock,
 ) -> None:
     hook = Recorder()
-    await consume_orderly(hook, handler, seconds)
+    world = Orderly(hooks=[hook], consume_message_batch_max_size=2, consume_timeout=0.5, auto_commit=False)
+    world.handle = handler  # type: ignore[method-assign]
+    world.deliver(0, 1)
+    await world.run(seconds, tasks=1)
     assert hook.ends == [end]
     assert len(hook.before) == 1
 
 
 async def test_a_hook_that_fails_is_logged_and_changes_nothing(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+    nursery: trio.Nursery, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     handled: list[int] = []
 
@@ -219,7 +178,7 @@ async def test_a_hook_that_fails_is_logged_and_changes_nothing(
         handled.append(len(batch))
 
     hook = Recorder(fails=True)
-    await consume_concurrently(hook, handler, 1)
+    await consume_concurrently(nursery, hook, handler, 1)
     assert (handled, hook.ends) == ([2], [("SUCCESS", "CONSUME_SUCCESS", True)])
     assert [each.getMessage().partition(" failed")[0] for each in caplog.records] == [
         "consumeMessageHook recorder, before a batch,",
@@ -230,7 +189,7 @@ async def test_a_hook_that_fails_is_logged_and_changes_nothing(
 async def test_a_batch_in_the_hand_of_a_program_ends_with_the_consumer(autojump_clock: MockClock) -> None:
     hook = Recorder()
     hooks = hooks_of(hook)
-    hooks.before(MessageBatch(messages(1), ProcessQueue(QUEUE)))
+    hooks.before(MessageBatch(messages_at([0]), ProcessQueue(QUEUE)))
     hooks.end_all(LATER)
     assert hook.ends == [("RETURNNULL", "RECONSUME_LATER", False)]
     assert hook.after[0].return_type is ConsumeReturnType.RETURNNULL

@@ -13,7 +13,6 @@ import trio.lowlevel
 import trio.testing
 
 from rocketpy.client.client import Client, open_client
-from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
@@ -159,13 +158,6 @@ async def test_a_queue_that_another_member_has_locked_is_taken_when_it_is_free(
         await until(lambda: 2 in seen)
 
 
-async def test_members_share_the_queues_of_a_topic(cluster: FakeCluster, client: Client) -> None:
-    cluster.broker.other_members = ["0.0.0.0@before"]
-    async with client.consumer("g", TOPIC) as consumer:
-        found = [each for each in await consumer.wait_assigned() if each.topic == TOPIC]
-    assert [each.queue_id for each in found] == [2, 3]
-
-
 async def test_heartbeats_say_what_is_consumed_before_anything_is_pulled(cluster: FakeCluster, client: Client) -> None:
     async with client.consumer("g", subscriptions={TOPIC: "A || B"}) as consumer:
         await consumer.wait_assigned()
@@ -299,22 +291,6 @@ async def test_leaving_is_bounded_when_no_broker_answers(cluster: FakeCluster, c
         cluster.broker.be_silent(RequestCode.UNREGISTER_CLIENT)
         begun = trio.current_time()
     assert trio.current_time() - begun < 20
-
-
-async def test_handlers_end_with_the_block_of_the_consumer(cluster: FakeCluster) -> None:
-    async def handler(batch: MessageBatch) -> None:
-        pass
-
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with (
-            open_client(cluster.address, config=ClientConfig()) as client,
-            trio.open_nursery() as nursery,
-            client.consumer("g", TOPIC) as consumer,
-        ):
-            await nursery.start(consumer.run, handler)
-            iterator = consumer.batches()
-    with pytest.raises(StopAsyncIteration):
-        await anext(iterator)
 
 
 @pytest.mark.parametrize("silent", [RequestCode.HEART_BEAT, RequestCode.QUERY_CONSUMER_OFFSET])

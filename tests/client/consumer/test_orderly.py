@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -10,87 +9,15 @@ import trio
 from trio.testing import MockClock
 
 from rocketpy.client.consumer.batch import MessageBatch
-from rocketpy.client.consumer.config import ConsumerConfig
-from rocketpy.client.consumer.consumer_stats import ConsumerStats
-from rocketpy.client.consumer.group.queue_locks import QueueLocks
-from rocketpy.client.consumer.offsets.offset_store import OffsetTable
-from rocketpy.client.consumer.orderly import OrderlyConsumption
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.statuses import ConsumeOrderlyStatus
-from rocketpy.clock import SystemClock
-from rocketpy.protocol.message import MessageExt, MessageQueue
-from tests.client.consumer.scripted_send_back import ScriptedSendBack
+from tests.client.consumer.consumption import QUEUE, Orderly
 
-QUEUE, OTHER = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)
 SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
-Result = ConsumeOrderlyStatus | Exception | None
-
-
-class World:
-    """Two queues and what handles their messages; ``results`` come in turn, then everything succeeds."""
-
-    def __init__(self, *results: Result, **settings: object) -> None:
-        self.results = list(results)
-        self.send_back = ScriptedSendBack()
-        self.offsets = OffsetTable()
-        self.locks = QueueLocks(requests=None, clock=SystemClock(), is_needed=True)  # type: ignore[arg-type]
-        self.process_queues = [ProcessQueue(QUEUE), ProcessQueue(OTHER)]
-        for each in self.process_queues:
-            self.locks.note_locked(each)
-        self.seen: list[tuple[float, list[int]]] = []
-        self.left = 0
-        self.suspend_ms = -1
-        self.consumption = OrderlyConsumption(
-            config=ConsumerConfig(**settings),  # type: ignore[arg-type]
-            send_back=self.send_back,
-            offsets=self.offsets,
-            locks=self.locks,
-            retry_topic="%RETRY%g",
-            stats=ConsumerStats(),
-            clock=SystemClock(),
-        )
-        self.consumption.on_left = self.note_left
-
-    @property
-    def queue(self) -> ProcessQueue:
-        return self.process_queues[0]
-
-    @property
-    def handled(self) -> list[list[int]]:
-        return [offsets for _, offsets in self.seen]
-
-    def note_left(self) -> None:
-        self.left += 1
-
-    def deliver(self, *offsets: int, queue: int = 0) -> None:
-        process_queue = self.process_queues[queue]
-        messages = [MessageExt("T", b"x", queue_offset=each) for each in offsets]
-        self.consumption.deliver(process_queue, process_queue.put(messages), 0.0)
-
-    async def handle(self, batch: MessageBatch) -> ConsumeOrderlyStatus | None:
-        self.seen.append((trio.current_time(), [each.queue_offset for each in batch]))
-        batch.suspend_ms = self.suspend_ms
-        result = self.results.pop(0) if self.results else None
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    async def run(self, seconds: float, then: Callable[[], object] = lambda: None, *, tasks: int = 20) -> None:
-        """Run for a while; do something after half of it."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.consumption.run, self.handle, tasks, lambda: self.process_queues)
-            await trio.sleep(seconds / 2)
-            then()
-            await trio.sleep(seconds / 2)
-            nursery.cancel_scope.cancel()
-
-    @property
-    def committed(self) -> int | None:
-        return self.offsets.get(QUEUE)
 
 
 async def test_messages_come_in_order_before_and_after_the_handler_began(autojump_clock: MockClock) -> None:
-    world = World()
+    world = Orderly()
     world.deliver(0, 1)
     await world.run(1, lambda: world.deliver(2))
     assert world.handled == [[0], [1], [2]]
@@ -98,7 +25,7 @@ async def test_messages_come_in_order_before_and_after_the_handler_began(autojum
 
 
 async def test_a_queue_that_is_suspended_goes_on_with_the_same_message(autojump_clock: MockClock) -> None:
-    world = World(None, SUSPEND, ValueError("why"), consume_message_batch_max_size=2)
+    world = Orderly(None, SUSPEND, ValueError("why"), consume_message_batch_max_size=2)
     world.deliver(0, 1, 2, 3, 4)
     await world.run(4.8)
     assert world.handled == [[0, 1], [2, 3], [2, 3], [2, 3], [4]]
@@ -109,7 +36,7 @@ async def test_a_queue_that_is_suspended_goes_on_with_the_same_message(autojump_
 
 @pytest.mark.parametrize(("suspend_ms", "pause"), [(-1, 1.0), (1, 0.01), (500, 0.5), (90_000, 30.0)])
 async def test_a_suspension_is_bounded(suspend_ms: int, pause: float, autojump_clock: MockClock) -> None:
-    world = World(SUSPEND)
+    world = Orderly(SUSPEND)
     world.suspend_ms = suspend_ms
     for each in world.process_queues:
         each.locked_at += 1000
@@ -119,7 +46,7 @@ async def test_a_suspension_is_bounded(suspend_ms: int, pause: float, autojump_c
 
 
 async def test_a_message_without_retries_left_makes_way_for_the_next(autojump_clock: MockClock) -> None:
-    world = World(SUSPEND, SUSPEND, SUSPEND, max_reconsume_times=2)
+    world = Orderly(SUSPEND, SUSPEND, SUSPEND, max_reconsume_times=2)
     world.deliver(0, 1)
     await world.run(10)
     assert world.handled == [[0], [0], [0], [1]]
@@ -128,7 +55,7 @@ async def test_a_message_without_retries_left_makes_way_for_the_next(autojump_cl
 
 
 async def test_a_message_that_nobody_takes_keeps_its_queue(autojump_clock: MockClock) -> None:
-    world = World(*[SUSPEND] * 4, max_reconsume_times=0)
+    world = Orderly(*[SUSPEND] * 4, max_reconsume_times=0)
     world.send_back.is_refusing = True
     world.deliver(0, 1)
     await world.run(3.5)
@@ -136,9 +63,16 @@ async def test_a_message_that_nobody_takes_keeps_its_queue(autojump_clock: MockC
     assert world.committed is None
 
 
+async def test_a_result_of_another_kind_is_a_failure(autojump_clock: MockClock) -> None:
+    world = Orderly("SUCCESS")  # type: ignore[arg-type]
+    world.deliver(0, 1)
+    await world.run(5)
+    assert world.handled == [[0], [0], [1]]
+
+
 async def test_without_auto_commit_the_handler_says_when(autojump_clock: MockClock) -> None:
     status = ConsumeOrderlyStatus
-    world = World(status.SUCCESS, status.SUCCESS, status.COMMIT, status.SUCCESS, status.ROLLBACK, auto_commit=False)
+    world = Orderly(status.SUCCESS, status.SUCCESS, status.COMMIT, status.SUCCESS, status.ROLLBACK, auto_commit=False)
     world.deliver(0, 1, 2, 3, 4)
     await world.run(0.5)
     assert world.handled == [[0], [1], [2], [3], [4]]
@@ -151,7 +85,7 @@ async def test_without_auto_commit_the_handler_says_when(autojump_clock: MockClo
 async def test_with_auto_commit_the_other_two_are_successes(
     caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ) -> None:
-    world = World(ConsumeOrderlyStatus.ROLLBACK, ConsumeOrderlyStatus.COMMIT)
+    world = Orderly(ConsumeOrderlyStatus.ROLLBACK, ConsumeOrderlyStatus.COMMIT)
     world.deliver(0, 1)
     await world.run(1)
     assert (world.handled, world.committed) == ([[0], [1]], 2)
@@ -159,7 +93,7 @@ async def test_with_auto_commit_the_other_two_are_successes(
 
 
 async def test_no_handler_is_called_while_the_lock_is_not_trusted(autojump_clock: MockClock) -> None:
-    world = World()
+    world = Orderly()
     world.queue.is_locked = False
     world.deliver(0)
     world.deliver(7, queue=1)
@@ -170,7 +104,7 @@ async def test_no_handler_is_called_while_the_lock_is_not_trusted(autojump_clock
 
 
 async def test_a_handler_that_is_cancelled_returns_its_messages(autojump_clock: MockClock) -> None:
-    world = World()
+    world = Orderly()
     original = world.handle
 
     async def never(batch: MessageBatch) -> None:
@@ -186,7 +120,7 @@ async def test_a_handler_that_is_cancelled_returns_its_messages(autojump_clock: 
 
 
 async def test_a_queue_that_is_given_up_ends_with_the_handler_whose_result_counts(autojump_clock: MockClock) -> None:
-    world = World()
+    world = Orderly()
     idle_at: list[float] = []
 
     async def slow(batch: MessageBatch) -> None:
@@ -212,7 +146,7 @@ async def test_a_queue_that_is_given_up_ends_with_the_handler_whose_result_count
 async def test_the_result_of_a_dropped_queue_does_not_count_and_the_next_assignment_waits_for_it(
     autojump_clock: MockClock,
 ) -> None:
-    world = World()
+    world = Orderly()
     running: list[int] = []
 
     async def slow(batch: MessageBatch) -> None:
@@ -236,7 +170,7 @@ async def test_the_result_of_a_dropped_queue_does_not_count_and_the_next_assignm
 
 
 async def test_no_more_handlers_than_tasks_run_at_once(autojump_clock: MockClock) -> None:
-    world = World()
+    world = Orderly()
     running = 0
 
     async def slow(batch: MessageBatch) -> None:
@@ -255,7 +189,7 @@ async def test_no_more_handlers_than_tasks_run_at_once(autojump_clock: MockClock
 
 
 async def test_it_ends_when_the_consumer_has_left(autojump_clock: MockClock) -> None:
-    world = World()
+    world = Orderly()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(world.consumption.run, world.handle, 1, lambda: world.process_queues)
         await trio.sleep(1)

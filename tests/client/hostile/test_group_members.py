@@ -1,4 +1,4 @@
-"""Brokers that answer the pulls of a group with garbage, half an answer, byte by byte or an unknown code.
+"""Brokers that answer the pulls of a group with half an answer or byte by byte.
 
 A member goes on asking, and has acknowledged nothing that was not handled. With honest answers it works again.
 """
@@ -74,18 +74,7 @@ def trickle(connection: Connection, answer: RemotingCommand, nursery: trio.Nurse
     nursery.start_soon(send_slowly)
 
 
-def unknown(connection: Connection, answer: RemotingCommand, nursery: trio.Nursery) -> RemotingCommand:
-    """Answer with a code that does not exist."""
-    answer.code = 12345
-    return answer
-
-
-def garbage(connection: Connection, answer: RemotingCommand, nursery: trio.Nursery) -> bytes:
-    """Send what is no frame."""
-    return b"\x00\x00\x00\x08\x00\x00\x00\x04{no}"
-
-
-WAYS: dict[str, WrongAnswer] = {"vanish": vanish, "trickle": trickle, "unknown": unknown, "garbage": garbage}
+WAYS: dict[str, WrongAnswer] = {"vanish": vanish, "trickle": trickle}
 
 
 def misbehave(world: World, nursery: trio.Nursery, way: str) -> None:

@@ -13,12 +13,10 @@ from trio.testing import MockClock
 from rocketpy.client.client import Client, open_client
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
-from rocketpy.client.consumer.config import ConsumerConfig
-from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
+from rocketpy.client.consumer.statuses import ConsumeOrderlyStatus
 from rocketpy.client.producer.producer import Producer
 from rocketpy.client.producer.transaction import LocalTransactionState, Transaction
 from rocketpy.errors import RemotingError
-from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.headers.send import CheckTransactionStateRequestHeader
@@ -29,7 +27,6 @@ from tests.client.fake_cluster import FakeBroker, Scripted
 from tests.client.hostile.conftest import World, consuming
 
 DAY_MS = 24 * 3600 * 1000
-NONSENSE = (True, 0, "CONSUME_SUCCESS", [], {}, object(), LocalTransactionState.COMMIT_MESSAGE)
 
 
 def fill(broker: FakeBroker, count: int = 4) -> None:
@@ -39,63 +36,6 @@ def fill(broker: FakeBroker, count: int = 4) -> None:
 
 class MyError(BaseException):
     """What ``except Exception`` does not catch."""
-
-
-@pytest.mark.parametrize(
-    "returned", [*NONSENSE, ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT]
-)
-async def test_nonsense_of_a_concurrent_handler_is_no_acknowledgement(
-    world: World, autojump_clock: MockClock, returned: object, caplog: pytest.LogCaptureFixture, client: Client
-) -> None:
-    broker = world.cluster.broker
-    fill(broker)
-
-    async def handler(batch: MessageBatch) -> object:
-        return returned if batch.messages[0].body == b"0" else None
-
-    async with consuming(client, handler):
-        await trio.sleep(5)
-    assert [each.offset for each in broker.sent_back] == [0], "the message comes again"
-    assert broker.progress["g", TOPIC, 1] == 2
-    assert "expected ConsumeConcurrentlyStatus or None" in caplog.text
-
-
-@pytest.mark.parametrize("returned", [*NONSENSE, ConsumeConcurrentlyStatus.CONSUME_SUCCESS])
-async def test_nonsense_of_an_orderly_handler_is_no_acknowledgement(
-    world: World, autojump_clock: MockClock, returned: object, caplog: pytest.LogCaptureFixture, client: Client
-) -> None:
-    broker = world.cluster.broker
-    fill(broker)
-    handled: list[bytes] = []
-
-    async def handler(batch: MessageBatch) -> object:
-        handled.append(batch.messages[0].body)
-        return returned if batch.messages[0].body == b"0" and len(handled) < 6 else None
-
-    async with consuming(client, handler, is_orderly=True):
-        await trio.sleep(30)
-    assert handled.count(b"0") >= 2, "it is handled again, before any later one"
-    assert handled.index(b"2") > max(index for index, body in enumerate(handled) if body == b"0")
-    assert broker.progress["g", TOPIC, 0] == broker.progress["g", TOPIC, 1] == 2
-    assert "expected ConsumeOrderlyStatus or None" in caplog.text
-
-
-@pytest.mark.parametrize("ack_index", [-1, -2, -100, 99])
-async def test_an_index_outside_the_batch_counts_for_none_or_all(
-    world: World, autojump_clock: MockClock, ack_index: int, client: Client
-) -> None:
-    broker = world.cluster.broker
-    fill(broker, 6)
-
-    async def handler(batch: MessageBatch) -> None:
-        batch.ack_index = ack_index
-
-    config = ConsumerConfig(
-        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, consume_message_batch_max_size=3
-    )
-    async with consuming(client, handler, config=config):
-        await trio.sleep(5)
-    assert len(broker.sent_back) == (0 if ack_index == 99 else 6)
 
 
 async def test_an_orderly_handler_that_never_ends_stops_its_queue_only(
@@ -216,7 +156,7 @@ def verdicts(server: Scripted) -> list[str]:
     return [(each.ext_fields or {})["commitOrRollback"] for each in server.asked(RequestCode.END_TRANSACTION)]
 
 
-@pytest.mark.parametrize("returned", [None, *NONSENSE[:-1], 8, ConsumeOrderlyStatus.COMMIT])
+@pytest.mark.parametrize("returned", [None, True, 8, "COMMIT_MESSAGE", object(), ConsumeOrderlyStatus.COMMIT])
 async def test_nonsense_of_a_local_transaction_or_a_check_is_unknown(
     world: World, autojump_clock: MockClock, returned: object, client: Client
 ) -> None:

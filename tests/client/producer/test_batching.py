@@ -11,7 +11,6 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
@@ -23,7 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from trio.testing import MockClock
 
-from rocketpy.client.client import open_client, open_producer, open_pull_consumer
+from rocketpy.client.client import open_producer
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.producer import batching
 from rocketpy.client.producer.batching import BatchingProducer
@@ -37,15 +36,14 @@ from rocketpy.client.producer.send_window import SendWindow
 from rocketpy.client.results import SendResult, SendStatus
 from rocketpy.client.services.timeouts import Expiring
 from rocketpy.clock import ManualClock
-from rocketpy.errors import BrokerError, ClientError, RemotingSendRequestError, RemotingTooMuchRequestError
+from rocketpy.errors import ClientError, RemotingSendRequestError, RemotingTooMuchRequestError
 from rocketpy.protocol.batch import decode_batch_body
-from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.message import Message, MessageQueue
 from tests.client.cancelled_everywhere import cancelled_everywhere
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
-from tests.client.real_cluster import open_real_cluster
-from tests.patience import PATIENCE_SECONDS, until, until_blocked
+from tests.patience import until, until_blocked
 
 BATCH = RequestCode.SEND_BATCH_MESSAGE
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
@@ -166,14 +164,6 @@ async def test_a_selector_of_a_topic_without_route_fails_in_time(cluster: FakeCl
             await batches.send(Message(TOPIC, b"x"), queue=queue_by_hash(1))
 
 
-async def test_a_refusal_is_that_of_each_message(cluster: FakeCluster) -> None:
-    cluster.broker.refuse(BATCH, ResponseCode.SYSTEM_BUSY, "busy")
-    async with batching_of(cluster) as batches:
-        for pending in [batches.send_nowait(Message(TOPIC, b"x")) for _ in range(3)]:
-            with pytest.raises(BrokerError, match="busy"):
-                await pending
-
-
 async def test_what_no_batch_can_hold_is_refused_and_takes_no_room(cluster: FakeCluster) -> None:
     async with open_producer(cluster.address, producer=ONE_AT_A_TIME) as producer:
         async with producer.batching() as batches:
@@ -230,24 +220,6 @@ async def test_the_block_cancelled_anywhere_sends_what_it_has_collected(cluster:
         async for _ in cancelled_everywhere(scene):
             await pending[-1]
     assert len(cluster.broker.bodies(TOPIC)) == len(pending) > 1
-
-
-async def test_against_a_real_broker(tmp_path: Path) -> None:
-    async with open_real_cluster(tmp_path) as real:
-        async with open_client(real.address) as client:
-            await client.admin().create_topic(TOPIC, queue_nums=1)
-            async with client.producer("p") as producer, producer.batching() as batches:
-                pending = [await batches.send_soon(Message(TOPIC, b"%d" % n), queue=QUEUE) for n in range(3000)]
-                results = [await each for each in pending]
-        assert [each.queue_offset for each in results] == list(range(3000))
-        async with open_pull_consumer(real.address, group="g") as consumer:
-            found = []
-            with trio.fail_after(PATIENCE_SECONDS):
-                while len(found) < 3000:
-                    found += (await consumer.pull(QUEUE, len(found))).messages
-    assert [each.body for each in found] == [b"%d" % n for n in range(3000)]
-    assert [each.msg_id for each in found] == [each.msg_id for each in results]
-    assert [each.offset_msg_id for each in found] == [each.offset_msg_id for each in results]
 
 
 # ---- the machine ---------------------------------------------------------------------------------------------------

@@ -7,8 +7,6 @@ import sys
 from contextlib import suppress
 
 import pytest
-import trio
-import trio.testing
 
 from rocketpy.client.client import open_producer
 from rocketpy.client.producer.config import RETRY_RESPONSE_CODES, ProducerConfig
@@ -18,9 +16,7 @@ from rocketpy.errors import (
     BrokerError,
     ClientError,
     LocalProtocolError,
-    RemotingConnectError,
 )
-from rocketpy.protocol.bodies.route import BrokerData, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.compression import CompressionType, compression_type
 from rocketpy.protocol.headers.codec import read_header
@@ -288,14 +284,6 @@ async def test_repeating_keeps_the_unique_key(two_brokers: FakeCluster) -> None:
     assert len(set(sent)) == 1
 
 
-async def test_no_reachable_broker_is_a_connect_error(cluster: FakeCluster, producer: Producer) -> None:
-    cluster.name_server.routes[TOPIC] = TopicRouteData(
-        queue_datas=cluster.route(1).queue_datas, broker_datas=[BrokerData("cluster", "broker-a", {0: "127.0.0.1:1"})]
-    )
-    with pytest.raises(RemotingConnectError, match=r"127\.0\.0\.1:1"):
-        await producer.send(Message(TOPIC, b"x"))
-
-
 async def test_a_chosen_queue_gets_it_or_none(two_brokers: FakeCluster) -> None:
     first, second = two_brokers.brokers
     queue = MessageQueue(TOPIC, "broker-b", 1)
@@ -312,12 +300,3 @@ async def test_a_chosen_queue_gets_it_or_none(two_brokers: FakeCluster) -> None:
             await producer.send(Message(TOPIC, b"x"), queue=MessageQueue(TOPIC, "elsewhere", 0))
     assert first.asked(SEND) == []
     assert len(second.asked(SEND)) == 4
-
-
-async def test_sends_of_many_tasks_share_one_connection(cluster: FakeCluster, producer: Producer) -> None:
-    async with trio.open_nursery() as nursery:
-        for number in range(100):
-            nursery.start_soon(producer.send, Message(TOPIC, b"%d" % number))
-    assert sorted(map(int, cluster.broker.bodies(TOPIC))) == list(range(100))
-    assert cluster.broker.server is not None
-    assert cluster.broker.server.statistics().accepted_count == 1

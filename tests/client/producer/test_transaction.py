@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-import trio
 
-from rocketpy.client.client import open_client, open_pull_consumer
+from rocketpy.client.client import open_client
 from rocketpy.client.hooks import EndTransactionContext
 from rocketpy.client.producer.transaction import Transaction, TransactionProducer
 from rocketpy.client.results import LocalTransactionState, SendStatus
@@ -25,8 +23,7 @@ from rocketpy.protocol.message import Message, MessageExt, MessageQueue
 from rocketpy.protocol.stored_message import encode_message
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeBroker, FakeCluster
-from tests.client.real_cluster import open_real_cluster
-from tests.patience import PATIENCE_MS, PATIENCE_SECONDS, until
+from tests.patience import until
 
 COMMIT, ROLLBACK, UNKNOW = (
     LocalTransactionState.COMMIT_MESSAGE,
@@ -254,33 +251,3 @@ async def test_a_hook_sees_each_verdict_and_cannot_stop_it(
     assert (answered.message.body, answered.broker_address) == (b"half", cluster.broker.address)
     assert answered.transaction_state is LocalTransactionState.ROLLBACK_MESSAGE
     assert caplog.text.count("endTransactionHook ends failed unexpectedly") == 2 * fails
-
-
-async def test_against_a_real_broker(tmp_path: Path) -> None:
-    """Committed at once, rolled back, and left open: the broker asks about that one, and commits it."""
-    async with open_real_cluster(tmp_path, transaction_check_interval=300, transaction_time_out=PATIENCE_MS) as real:
-        asked: list[bytes] = []
-
-        async def check(message: MessageExt) -> LocalTransactionState:
-            asked.append(message.body)
-            return COMMIT
-
-        async with open_client(real.address) as client:
-            await client.admin().create_topic(TOPIC, queue_nums=1)
-            async with client.transaction_producer("g", check=check) as producer:
-                async with producer.transaction(Message(TOPIC, b"committed")) as transaction:
-                    await transaction.commit()
-                async with producer.transaction(Message(TOPIC, b"rolled back")) as transaction:
-                    await transaction.rollback()
-                # Not before: on a busy machine the others would be asked about, too.
-                await client.admin().brokers.update_config(real.broker_address, {"transactionTimeOut": "100"})
-                async with producer.transaction(Message(TOPIC, b"left open")):
-                    pass
-                found: list[bytes] = []
-                async with open_pull_consumer(real.address, group="c") as consumer:
-                    with trio.fail_after(PATIENCE_SECONDS):
-                        while len(found) < 2:
-                            pulled = await consumer.pull(MessageQueue(TOPIC, "broker-a", 0), len(found))
-                            found += [each.body for each in pulled.messages]
-    assert found == [b"committed", b"left open"]
-    assert set(asked) == {b"left open"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -35,40 +35,44 @@ async def opened() -> AsyncIterator[Any]:
         yield opened
 
 
-def test_each_kind_of_member_is_made_for_asyncio() -> None:
+def in_asyncio(test: Callable[[Any], Awaitable[None]]) -> Callable[[], None]:
+    """Run a test in a loop of asyncio, with a role of a client."""
+
     async def main() -> None:
         async with opened() as role:
-            assert await role.double(4, more=1) == 9
-            assert role.name == "role"
-            assert role.plain() > 0
-            assert [each async for each in role] == [1, 2, 3]
-            assert [each async for each in role.count(3)] == [0, 1, 2]
-            async with aclosing(role.count(3)) as numbers:
-                assert await anext(numbers) == 0
-            assert role.events == ["counted"] * 2, "an iterator that is left early is closed, too"
-            await role.soon()
-            async with role.opened("x") as inner:
-                assert await inner.double(1) == 2
-            assert role.events[2:] == ["open x", "close x"]
-            assert await role.same(role)
-            assert "double" in dir(role)
-            assert not hasattr(role, "nothing")
+            await test(role)
 
-    run(main())
+    return lambda: run(main())
 
 
-def test_what_a_program_sets_is_set_in_the_object() -> None:
-    async def main() -> None:
-        async with opened() as role:
-            role.level = 3
-            assert role.level == 3
-            assert await role.read_level() == 3
-            assert role
-            for name in ("nothing", "double"):
-                with pytest.raises(AttributeError, match=f"no attribute '{name}' to set"):
-                    setattr(role, name, 1)
+@in_asyncio
+async def test_each_kind_of_member_is_made_for_asyncio(role: Any) -> None:
+    assert await role.double(4, more=1) == 9
+    assert role.name == "role"
+    assert role.plain() > 0
+    assert [each async for each in role] == [1, 2, 3]
+    assert [each async for each in role.count(3)] == [0, 1, 2]
+    async with aclosing(role.count(3)) as numbers:
+        assert await anext(numbers) == 0
+    assert role.events == ["counted"] * 2, "an iterator that is left early is closed, too"
+    await role.soon()
+    async with role.opened("x") as inner:
+        assert await inner.double(1) == 2
+    assert role.events[2:] == ["open x", "close x"]
+    assert await role.same(role)
+    assert "double" in dir(role)
+    assert not hasattr(role, "nothing")
 
-    run(main())
+
+@in_asyncio
+async def test_what_a_program_sets_is_set_in_the_object(role: Any) -> None:
+    role.level = 3
+    assert role.level == 3
+    assert await role.read_level() == 3
+    assert role
+    for name in ("nothing", "double"):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}' to set"):
+            setattr(role, name, 1)
 
 
 def test_exceptions_of_calls_and_blocks_are_the_same_objects() -> None:
@@ -92,25 +96,22 @@ def test_exceptions_of_calls_and_blocks_are_the_same_objects() -> None:
     run(main())
 
 
-def test_a_cancelled_task_goes_on_when_its_call_has_ended() -> None:
-    async def main() -> None:
-        async with opened() as role:
-            task = asyncio.ensure_future(role.hang())
-            while not role.events:
-                await asyncio.sleep(0.001)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert role.events == ["begun", "ended"]
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(None) as limit:
-                    expiring = asyncio.ensure_future(expire(limit, role))
-                    await role.hang()
-            await expiring
-            assert role.events == ["begun", "ended"] * 2
-            assert await role.double(1) == 2
-
-    run(main())
+@in_asyncio
+async def test_a_cancelled_task_goes_on_when_its_call_has_ended(role: Any) -> None:
+    task = asyncio.ensure_future(role.hang())
+    while not role.events:
+        await asyncio.sleep(0.001)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert role.events == ["begun", "ended"]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(None) as limit:
+            expiring = asyncio.ensure_future(expire(limit, role))
+            await role.hang()
+    await expiring
+    assert role.events == ["begun", "ended"] * 2
+    assert await role.double(1) == 2
 
 
 async def expire(limit: asyncio.Timeout, role: Any) -> None:
@@ -120,20 +121,17 @@ async def expire(limit: asyncio.Timeout, role: Any) -> None:
     limit.reschedule(asyncio.get_running_loop().time())
 
 
-def test_a_call_that_is_cancelled_twice_is_still_waited_for() -> None:
-    async def main() -> None:
-        async with opened() as role:
-            task = asyncio.ensure_future(role.hang())
-            while not role.events:
-                await asyncio.sleep(0.001)
-            task.cancel()
-            await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert role.events == ["begun", "ended"]
-
-    run(main())
+@in_asyncio
+async def test_a_call_that_is_cancelled_twice_is_still_waited_for(role: Any) -> None:
+    task = asyncio.ensure_future(role.hang())
+    while not role.events:
+        await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert role.events == ["begun", "ended"]
 
 
 def test_a_cancelled_block_is_left_in_order() -> None:
@@ -176,37 +174,31 @@ def test_use_after_the_end_is_a_clear_error() -> None:
     run(main())
 
 
-def test_a_call_with_a_nursery_of_its_own_ends_as_others_do() -> None:
-    async def main() -> None:
-        async with opened() as role:
-            for fails in (False, True):
-                async with role.opened("x") as inner:
-                    hanging = asyncio.ensure_future(inner.hang_in_nursery(fails=fails))
-                    await until(lambda: inner.events)
-                # Not raised here: a cancellation of Trio would end with the block of the client.
-                (raised,) = await asyncio.gather(hanging, return_exceptions=True)
-                if fails:
-                    assert isinstance(raised, ExceptionGroup)
-                    assert [str(each) for each in raised.exceptions] == ["while it was cancelled"]
-                else:
-                    assert isinstance(raised, LocalProtocolError)
-                    assert "was closed while the call was in progress" in str(raised)
-            assert await role.double(1) == 2
-
-    run(main())
+@in_asyncio
+async def test_a_call_with_a_nursery_of_its_own_ends_as_others_do(role: Any) -> None:
+    for fails in (False, True):
+        async with role.opened("x") as inner:
+            hanging = asyncio.ensure_future(inner.hang_in_nursery(fails=fails))
+            await until(lambda: inner.events)
+        # Not raised here: a cancellation of Trio would end with the block of the client.
+        (raised,) = await asyncio.gather(hanging, return_exceptions=True)
+        if fails:
+            assert isinstance(raised, ExceptionGroup)
+            assert [str(each) for each in raised.exceptions] == ["while it was cancelled"]
+        else:
+            assert isinstance(raised, LocalProtocolError)
+            assert "was closed while the call was in progress" in str(raised)
+    assert await role.double(1) == 2
 
 
-def test_a_role_that_fails_ends_calls_and_raises_at_the_end_of_its_block() -> None:
-    async def main() -> None:
-        async with opened() as role:
-            with pytest.raises(BaseExceptionGroup) as caught:
-                async with role.broken() as inner:
-                    with pytest.raises(LocalProtocolError):
-                        await inner.hang()
-            assert caught.group_contains(ZeroDivisionError, match="of a service")
-            assert await role.double(1) == 2
-
-    run(main())
+@in_asyncio
+async def test_a_role_that_fails_ends_calls_and_raises_at_the_end_of_its_block(role: Any) -> None:
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with role.broken() as inner:
+            with pytest.raises(LocalProtocolError):
+                await inner.hang()
+    assert caught.group_contains(ZeroDivisionError, match="of a service")
+    assert await role.double(1) == 2
 
 
 def test_a_handler_runs_in_asyncio_and_is_cancelled_with_the_call() -> None:
@@ -259,58 +251,49 @@ def test_several_clients_live_in_one_loop_and_leave_no_thread() -> None:
         assert time.monotonic() < deadline
 
 
-def test_a_client_belongs_to_its_loop() -> None:
-    async def main() -> None:
-        async with opened() as role:
+@in_asyncio
+async def test_a_client_belongs_to_its_loop(role: Any) -> None:
 
-            def other() -> None:
-                with pytest.raises(LocalProtocolError, match="belongs to another event loop"):
-                    asyncio.run(role.double(1))
+    def other() -> None:
+        with pytest.raises(LocalProtocolError, match="belongs to another event loop"):
+            asyncio.run(role.double(1))
 
-            await asyncio.to_thread(other)
-
-    run(main())
+    await asyncio.to_thread(other)
 
 
-def test_a_call_that_is_begun_without_a_task_ends_as_others_do() -> None:
-    async def main() -> None:
-        async with opened() as role:
-            assert await role.later() == "in a task"
-            assert await role.later(3, add=4) == 7
-            with pytest.raises(ZeroDivisionError, match="before"):
-                await role.later(-1)
-            for number in (20, 30):
-                task = asyncio.ensure_future(role.later(number))
-                await until(lambda: role.begun)
-                role.finish()
-                assert await task == number
-            task = asyncio.ensure_future(role.later(200))
-            await until(lambda: role.begun)
-            role.finish()
-            with pytest.raises(ZeroDivisionError, match="after"):
-                await task
-
-    run(main())
+@in_asyncio
+async def test_a_call_that_is_begun_without_a_task_ends_as_others_do(role: Any) -> None:
+    assert await role.later() == "in a task"
+    assert await role.later(3, add=4) == 7
+    with pytest.raises(ZeroDivisionError, match="before"):
+        await role.later(-1)
+    for number in (20, 30):
+        task = asyncio.ensure_future(role.later(number))
+        await until(lambda: role.begun)
+        role.finish()
+        assert await task == number
+    task = asyncio.ensure_future(role.later(200))
+    await until(lambda: role.begun)
+    role.finish()
+    with pytest.raises(ZeroDivisionError, match="after"):
+        await task
 
 
-def test_a_begun_call_is_abandoned_by_a_cancellation_and_by_the_end_of_its_block() -> None:
-    async def main() -> None:
-        async with opened() as role:
-            task = asyncio.ensure_future(role.later(20))
-            await until(lambda: role.begun)
-            (begun,) = role.begun
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert begun.was_abandoned
-            async with role.opened("x") as inner:
-                task = asyncio.ensure_future(inner.later(20))
-                await until(lambda: inner.begun)
-            with pytest.raises(LocalProtocolError, match="was closed while the call was in progress"):
-                await task
-            assert inner.begun[0].was_abandoned  # a value, which is read after the end
-
-    run(main())
+@in_asyncio
+async def test_a_begun_call_is_abandoned_by_a_cancellation_and_by_the_end_of_its_block(role: Any) -> None:
+    task = asyncio.ensure_future(role.later(20))
+    await until(lambda: role.begun)
+    (begun,) = role.begun
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert begun.was_abandoned
+    async with role.opened("x") as inner:
+        task = asyncio.ensure_future(inner.later(20))
+        await until(lambda: inner.begun)
+    with pytest.raises(LocalProtocolError, match="was closed while the call was in progress"):
+        await task
+    assert inner.begun[0].was_abandoned  # a value, which is read after the end
 
 
 async def until(condition: Callable[[], object]) -> None:

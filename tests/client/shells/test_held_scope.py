@@ -53,16 +53,6 @@ async def test_entering_that_is_cancelled_leaves_nothing(nursery: trio.Nursery) 
     assert events == ["ended"]
 
 
-async def test_a_scope_that_cannot_be_entered_raises_its_own_exception(nursery: trio.Nursery) -> None:
-    @asynccontextmanager
-    async def opening() -> AsyncIterator[None]:
-        raise ZeroDivisionError("planted")
-        yield
-
-    with pytest.raises(ZeroDivisionError, match="planted"):
-        await HeldScope(opening).enter(CallTasks(nursery))
-
-
 async def test_the_end_of_everything_ends_a_held_scope() -> None:
     @asynccontextmanager
     async def opening() -> AsyncIterator[None]:

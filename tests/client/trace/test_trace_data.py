@@ -10,10 +10,8 @@ import pytest
 from rocketpy.client.hooks import ConsumeReturnType, MessageType
 from rocketpy.client.results import LocalTransactionState
 from rocketpy.client.trace.trace_data import (
-    EndTransactionTrace,
     PubTrace,
     SubAfterTrace,
-    SubBeforeTrace,
     TraceRecord,
     keys_of,
     read_traces,
@@ -22,76 +20,11 @@ from rocketpy.client.trace.trace_data import (
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.properties import decode_properties
 from tests.client.recorded_frames import GOLDEN, recorded_frames
+from tests.client.trace.records import ID, ID2, REQUEST_ID, after, before, end, pub
 
 VECTORS = {
     row["name"]: row for row in map(json.loads, (GOLDEN / "traces.jsonl").read_text(encoding="utf-8").splitlines())
 }
-
-ID, ID2 = "7F00000100002A139F5500000000000A", "7F00000100002A139F5500000000000B"
-OFFSET_ID, REQUEST_ID = "7F00000100002A9F0000000000001234", "7F00000100002A139F5500000000F00D"
-SENT_AT = 1795252097054
-
-
-def pub(**changes: object) -> PubTrace:
-    values: dict[str, object] = {
-        "timestamp_ms": SENT_AT,
-        "region_id": "DefaultRegion",
-        "group": "g",
-        "topic": "T",
-        "msg_id": ID,
-        "tags": "TagA",
-        "keys": "k1 k2",
-        "store_host": "127.0.0.1:10911",
-        "body_length": 14,
-        "cost_time_ms": 15,
-        "message_type": MessageType.NORMAL_MSG,
-        "offset_msg_id": OFFSET_ID,
-        "is_success": True,
-    }
-    return PubTrace(**(values | changes))  # type: ignore[arg-type]
-
-
-def before(msg_id: str = ID, retry_times: int = 3, keys: str | None = "k1", region: str | None = "DefaultRegion"):
-    return SubBeforeTrace(
-        timestamp_ms=SENT_AT,
-        region_id=region,
-        group="g",
-        request_id=REQUEST_ID,
-        msg_id=msg_id,
-        retry_times=retry_times,
-        keys=keys,
-    )
-
-
-def after(return_type: ConsumeReturnType, cost: int = 6, msg_id: str = ID, keys: str | None = "k1") -> SubAfterTrace:
-    return SubAfterTrace(
-        request_id=REQUEST_ID,
-        msg_id=msg_id,
-        cost_time_ms=cost,
-        is_success=return_type is ConsumeReturnType.SUCCESS,
-        keys=keys,
-        return_type=return_type,
-        timestamp_ms=1795252097060,
-        group="g",
-    )
-
-
-def end(state: LocalTransactionState) -> EndTransactionTrace:
-    return EndTransactionTrace(
-        timestamp_ms=SENT_AT,
-        region_id="DefaultRegion",
-        group="g",
-        topic="T",
-        msg_id=ID,
-        tags="TagA",
-        keys="k",
-        store_host="127.0.0.1:10911",
-        message_type=MessageType.TRANS_MSG_COMMIT,
-        transaction_id=ID,
-        transaction_state=state,
-        from_transaction_check=state is LocalTransactionState.UNKNOW,
-    )
-
 
 RECORDS: dict[str, list[TraceRecord]] = {
     "pub": [pub()],
@@ -119,10 +52,10 @@ RECORDS: dict[str, list[TraceRecord]] = {
             message_type=MessageType.DELAY_MSG,
         )
     ],
-    "sub_before": [before(), before(ID2, 0, None)],
-    "sub_before_no_region": [before(region=None)],
+    "sub_before": [before(), before(msg_id=ID2, retry_times=0, keys=None)],
+    "sub_before_no_region": [before(region_id=None)],
     **{f"sub_after_{each.name}": [after(each)] for each in ConsumeReturnType},
-    "sub_after_two": [after(ConsumeReturnType.SUCCESS, 3), after(ConsumeReturnType.SUCCESS, 3, ID2, None)],
+    "sub_after_two": [after(cost_time_ms=3), after(cost_time_ms=3, msg_id=ID2, keys=None)],
     **{f"end_{each.name}": [end(each)] for each in LocalTransactionState},
 }
 

@@ -9,7 +9,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from rocketpy.client.hooks import ConsumeReturnType
 from rocketpy.client.results import SendResult, SendStatus
 from rocketpy.client.trace.trace_data import SubAfterTrace, read_traces
 from rocketpy.client.trace.trace_dispatcher import (
@@ -29,6 +28,7 @@ from rocketpy.protocol.message import Message, MessageQueue
 from tests.client.cancelled_everywhere import cancelled_everywhere
 from tests.client.fake_cluster import FakeCluster
 from tests.client.opened import opened
+from tests.client.trace.records import after
 from tests.patience import until
 
 TOPIC = "RMQ_SYS_TRACE_TOPIC"
@@ -60,16 +60,7 @@ class Sender:
 
 
 def record(number: int, *, keys: str | None = None) -> SubAfterTrace:
-    return SubAfterTrace(
-        request_id="r",
-        msg_id=f"id{number}",
-        cost_time_ms=0,
-        is_success=True,
-        keys=keys,
-        return_type=ConsumeReturnType.SUCCESS,
-        timestamp_ms=1,
-        group="g",
-    )
+    return after(msg_id=f"id{number}", keys=keys)
 
 
 @asynccontextmanager

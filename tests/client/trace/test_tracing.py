@@ -15,7 +15,7 @@ from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.lite_pull.config import LitePullConfig
-from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
+from rocketpy.client.consumer.statuses import ConsumeOrderlyStatus
 from rocketpy.client.hooks import ConsumeReturnType, MessageType
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.results import LocalTransactionState
@@ -118,18 +118,7 @@ async def test_a_transaction_is_traced_with_its_verdict(client: Client) -> None:
 Run = Callable[[Client, list[str]], Awaitable[None]]
 
 
-async def consume_concurrently(client: Client, handled: list[str]) -> None:
-    async def handler(batch: MessageBatch) -> ConsumeConcurrentlyStatus | None:
-        handled.extend(each.msg_id for each in batch)
-        scope.cancel()
-        return None
-
-    with trio.CancelScope() as scope:
-        async with client.consumer("c", "T", config=CONSUMER) as consumer:
-            await consumer.run(handler)
-
-
-async def consume_orderly(client: Client, handled: list[str]) -> None:
+async def consume_in_order(client: Client, handled: list[str]) -> None:
     async def handler(batch: MessageBatch) -> ConsumeOrderlyStatus | None:
         handled.extend(each.msg_id for each in batch)
         scope.cancel()
@@ -140,16 +129,15 @@ async def consume_orderly(client: Client, handled: list[str]) -> None:
             await consumer.run_orderly(handler)
 
 
-async def consume_in_a_loop(client: Client, handled: list[str]) -> None:
-    async with client.consumer("c", "T", config=CONSUMER) as consumer:
-        async for batch in consumer:
-            handled.extend(each.msg_id for each in batch)
-            await batch.done()
-            return
+async def poll(client: Client, handled: list[str]) -> None:
+    config = LitePullConfig(enable_msg_trace=True, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+    async with client.lite_pull_consumer("c", "T", config=config) as consumer:
+        while not handled:
+            handled.extend(each.msg_id for each in await consumer.poll())
 
 
-@pytest.mark.parametrize("consume", [consume_concurrently, consume_orderly, consume_in_a_loop])
-async def test_each_style_of_consumption_is_traced(client: Client, consume: Run) -> None:
+@pytest.mark.parametrize("consume", [consume_in_order, poll])
+async def test_what_is_handled_or_polled_is_traced(client: Client, consume: Run) -> None:
     """Also when the program is cancelled as soon as its handler has run."""
     async with client.producer("p") as producer:
         sent = await producer.send(Message("T", b"x", {"KEYS": "k"}))
@@ -162,19 +150,6 @@ async def test_each_style_of_consumption_is_traced(client: Client, consume: Run)
     assert (before.group, before.keys, before.retry_times, before.region_id) == ("c", "k", 0, None)
     assert (after.request_id, after.group, after.is_success) == (before.request_id, "c", True)
     assert after.return_type is ConsumeReturnType.SUCCESS
-
-
-async def test_what_a_poll_returns_is_traced(client: Client) -> None:
-    async with client.producer("p") as producer:
-        sent = await producer.send(Message("T", b"x", {"KEYS": "k"}))
-    config = LitePullConfig(enable_msg_trace=True, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-    async with client.lite_pull_consumer("c", "T", config=config) as consumer:
-        while not await consumer.poll():
-            pass
-    before, after = records(await trace(client.admin().messages, sent.msg_id, 2))
-    assert isinstance(before, SubBeforeTrace)
-    assert isinstance(after, SubAfterTrace)
-    assert (after.request_id, after.is_success, before.keys, before.group) == (before.request_id, True, "k", "c")
 
 
 async def test_a_topic_of_its_own_and_a_namespace(real: RealCluster) -> None:

@@ -71,24 +71,12 @@ def test_queries_for_unknown_brokers_find_nothing(table: Table) -> None:
     assert list(table.brokers_of_cluster("d")) == []
 
 
-def test_a_slave_gets_the_addresses_of_its_master(table: Table) -> None:
-    assert register(table, addr=SLAVE, broker_id=1).master_addr is None
-    register(table)
-    result = register(table, addr=SLAVE, broker_id=1)
-    assert (result.master_addr, result.ha_server_addr) == (MASTER, "10.0.0.1:10912")
-
-
 def test_topics_are_taken_of_a_master_with_another_data_version(table: Table) -> None:
     assert register(table, counter=1).takes_topics
     assert not register(table, counter=1).takes_topics
     assert register(table, counter=2).takes_topics
     assert register(table, counter=1).takes_topics
     assert not register(table, addr=SLAVE, broker_id=1).takes_topics
-
-
-def test_topics_are_taken_of_a_slave_that_becomes_master_with_the_version_it_had(table: Table) -> None:
-    assert not register(table, addr=SLAVE, broker_id=1, counter=7).takes_topics
-    assert register(table, addr=SLAVE, broker_id=0, counter=7).takes_topics
 
 
 def test_a_slave_promoted_to_master_has_one_id_only(table: Table) -> None:

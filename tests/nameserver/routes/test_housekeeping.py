@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import trio
 import trio.testing
 
-from rocketpy.nameserver.routes.broker_table import BrokerRegistration
 from rocketpy.nameserver.routes.housekeeping import BrokerHousekeepingService, HousekeepingStatistics
 from rocketpy.nameserver.routes.route_info import RouteInfoManager
-from rocketpy.protocol.bodies.topic import DataVersion
+from tests.nameserver.routes.brokers import registration
 
 if TYPE_CHECKING:
     from conftest import NameserverOnBytes
@@ -19,19 +18,7 @@ if TYPE_CHECKING:
 
 
 def register(route_info: RouteInfoManager[Connection], connection: Connection, addr: str, now: float) -> None:
-    route_info.register_broker(
-        BrokerRegistration(
-            cluster_name="c",
-            broker_addr=addr,
-            broker_name=addr,
-            broker_id=0,
-            ha_server_addr=None,
-            data_version=DataVersion(timestamp=1, counter=1),
-            filter_servers=None,
-        ),
-        connection=connection,
-        now=now,
-    )
+    route_info.register_broker(registration(addr=addr, name=addr), connection=connection, now=now)
 
 
 async def test_the_first_scan_is_after_5_seconds_and_then_every_10(

@@ -17,9 +17,11 @@ from rocketpy.protocol.bodies.topic import (
 )
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.compression import DECOMPRESSED_SIZE_MAX
+from rocketpy.protocol.frame import encode_frame
 from tests.nameserver.namesrv_requests import (
     BROKER,
     MASTER,
+    REGISTERED,
     SLAVE,
     asked,
     filled,
@@ -44,15 +46,8 @@ async def test_a_registration_without_a_body_brings_no_topics(nameserver: Namese
     command = registration()
     command.body = None
     await good(nameserver, command)
-    reply = await asked(
-        nameserver,
-        RequestCode.QUERY_DATA_VERSION,
-        encode_body(DataVersion(timestamp=0, counter=0)),
-        brokerName="broker-a",
-        brokerAddr=MASTER,
-        clusterName="cluster",
-        brokerId="0",
-    )
+    no_topics = encode_body(DataVersion(timestamp=0, counter=0))
+    reply = await asked(nameserver, RequestCode.QUERY_DATA_VERSION, no_topics, **REGISTERED)
     assert reply.ext_fields == {"changed": "false"}
 
 
@@ -79,7 +74,6 @@ async def test_a_registration_of_a_broker_before_3_0_11_is_topics_only(nameserve
 
 async def test_a_wrong_crc_refuses_the_registration(nameserver: NameserverOnBytes) -> None:
     reply = await nameserver.ask(registration(TopicConfig("t"), bodyCrc32="5"))
-    assert reply is not None
     assert reply.code == ResponseCode.SYSTEM_ERROR
     assert reply.remark is not None
     assert reply.remark.startswith("crc32 not match: bodyCrc32 is 5, the body has ")
@@ -87,17 +81,16 @@ async def test_a_wrong_crc_refuses_the_registration(nameserver: NameserverOnByte
 
 
 async def test_a_broker_that_asks_with_the_known_version_stays_alive(nameserver: NameserverOnBytes) -> None:
-    names = {"brokerName": "broker-a", "brokerAddr": MASTER, "clusterName": "cluster", "brokerId": "0"}
     known = encode_body(DataVersion(timestamp=5, counter=1))
-    reply = await asked(nameserver, RequestCode.QUERY_DATA_VERSION, known, **names)
+    reply = await asked(nameserver, RequestCode.QUERY_DATA_VERSION, known, **REGISTERED)
     assert (reply.ext_fields, reply.body) == ({"changed": "true"}, None)
     connection = nameserver.connect()
     await nameserver.ask(registration(), connection)
     nameserver.now = 100.0
     other = encode_body(DataVersion(timestamp=5, counter=2))
-    reply = await asked(nameserver, RequestCode.QUERY_DATA_VERSION, other, **names)
+    reply = await asked(nameserver, RequestCode.QUERY_DATA_VERSION, other, **REGISTERED)
     assert (reply.ext_fields, reply.body) == ({"changed": "true"}, known)
-    reply = await asked(nameserver, RequestCode.QUERY_DATA_VERSION, known, **names)
+    reply = await asked(nameserver, RequestCode.QUERY_DATA_VERSION, known, **REGISTERED)
     assert (reply.ext_fields, reply.body) == ({"changed": "false"}, known)
     nameserver.now = 220.0
     nameserver.housekeeping.scan_not_active_brokers()
@@ -111,9 +104,8 @@ async def test_a_question_without_a_version_is_refused(nameserver: NameserverOnB
 
 async def test_an_unregistered_broker_is_gone(nameserver: NameserverOnBytes) -> None:
     await good(nameserver, registration(TopicConfig("t")))
-    names = {"brokerName": "broker-a", "brokerAddr": MASTER, "clusterName": "cluster", "brokerId": "0"}
     for _ in range(2):
-        await good(nameserver, request(RequestCode.UNREGISTER_BROKER, **names))
+        await good(nameserver, request(RequestCode.UNREGISTER_BROKER, **REGISTERED))
     reply = await asked(nameserver, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="t")
     assert reply.code == ResponseCode.TOPIC_NOT_EXIST
     assert reply.remark == f"No topic route info in name server for the topic: t{FAQ_SUFFIX}"
@@ -122,7 +114,7 @@ async def test_an_unregistered_broker_is_gone(nameserver: NameserverOnBytes) -> 
 async def test_a_oneway_registration_counts_and_is_not_answered(nameserver: NameserverOnBytes) -> None:
     command = registration(TopicConfig("t"))
     command.flag = 2
-    assert await nameserver.ask(command) is None
+    assert await nameserver.ask_frame(encode_frame(command)) is None
     assert await topics_by(nameserver, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == ["t"]
 
 
@@ -154,7 +146,6 @@ async def test_a_truncated_registration_is_refused_and_changes_nothing(
     command = registration(compressed=compressed)
     command.body = body
     reply = await nameserver.ask(command)
-    assert reply is not None
     assert (reply.code, nameserver.everything()) == (ResponseCode.SYSTEM_ERROR, before)
     assert (reply.remark or "").startswith("body: ")
 
@@ -167,6 +158,5 @@ async def test_a_compressed_registration_that_unpacks_without_end_is_refused(nam
     count = DECOMPRESSED_SIZE_MAX // len(zeros) + 1
     command.body = b"".join([*(deflate.compress(zeros) for _ in range(count)), deflate.flush()])
     reply = await nameserver.ask(command)
-    assert reply is not None
     assert f"expected at most {DECOMPRESSED_SIZE_MAX} bytes out of ZLIB" in (reply.remark or "")
     assert (reply.code, nameserver.everything()) == (ResponseCode.SYSTEM_ERROR, before)

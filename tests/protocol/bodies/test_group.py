@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketpy.protocol.bodies.codec import decode_body, encode_text
-from rocketpy.protocol.bodies.group import ConsumerOffsetSerializeWrapper, SubscriptionGroupConfig
+from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 
 
 def test_a_group_with_a_name_only_has_javas_defaults() -> None:
@@ -12,9 +12,3 @@ def test_a_group_with_a_name_only_has_javas_defaults() -> None:
         '{"brokerId":0,"consumeBroadcastEnable":true,"consumeEnable":true,"consumeFromMinEnable":true,"groupName":"G",'
         '"notifyConsumerIdsChangedEnable":true,"retryMaxTimes":16,"retryQueueNums":1,"whichBrokerWhenConsumeSlowly":1}'
     )
-
-
-def test_offsets_are_keyed_by_number_quoted_or_not() -> None:
-    offsets = ConsumerOffsetSerializeWrapper({"T@G": {0: 5, 1: 6}})
-    assert decode_body('{"offsetTable":{"T@G":{0:5,"1":6}}}', ConsumerOffsetSerializeWrapper) == offsets
-    assert encode_text(offsets) == '{"offsetTable":{"T@G":{0:5,1:6}}}'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
-from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from rocketpy.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from tests.recorded import BODIES
 
 
@@ -40,8 +40,3 @@ def test_a_route_without_filter_servers_is_read() -> None:
         BrokerData("DefaultCluster", "broker-0", {0: "127.0.0.1:10911", 1: "127.0.0.1:10921"})
     ]
     assert route.queue_datas == [QueueData("broker-0", 4, 4, 6, 0)]
-
-
-def test_a_cluster_has_bare_integer_keys() -> None:
-    cluster = ClusterInfo({"b": BrokerData("c", "b", {0: "x"})}, {"c": ["b"]})
-    assert b'"brokerAddrs":{0:"x"}' in encode_body(cluster)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,63 +20,62 @@ int32 = st.integers(-(2**31), 2**31 - 1)
 texts = st.text(max_size=12)
 
 
+HEADERS = st.builds(
+    SendMessageRequestHeaderV2,
+    producer_group=names,
+    topic=names,
+    default_topic=names,
+    default_topic_queue_nums=st.just(4),
+    queue_id=int32,
+    sys_flag=int32,
+    born_timestamp=st.integers(0, 2**62),
+    flag=int32,
+    reconsume_times=st.just(0),
+    unit_mode=st.booleans(),
+    batch=st.booleans(),
+    broker_name=texts,
+)
+
+
 @given(
     code=st.sampled_from(
         [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2]
     ),
-    group=names,
-    topic=names,
-    template=names,
-    broker=texts,
-    queue_id=int32,
-    sys_flag=int32,
-    flag=int32,
-    born=st.integers(0, 2**62),
+    header=HEADERS,
     properties=st.dictionaries(texts, texts, max_size=4),
     body=st.binary(min_size=1, max_size=40),
-    unit_mode=st.booleans(),
-    batch=st.booleans(),
     opaque=st.integers(0, 2**31 - 1),
     oneway=st.booleans(),
 )
 def test_the_bytes_are_those_of_the_general_path(
     code: RequestCode,
-    group: str,
-    topic: str,
-    template: str,
-    broker: str,
-    queue_id: int,
-    sys_flag: int,
-    flag: int,
-    born: int,
+    header: SendMessageRequestHeaderV2,
     properties: dict[str, str],
     body: bytes,
-    unit_mode: bool,
-    batch: bool,
     opaque: int,
     oneway: bool,
 ) -> None:
-    header = SendMessageRequestHeaderV2(
-        producer_group=group,
-        topic=topic,
-        default_topic=template,
-        default_topic_queue_nums=4,
-        queue_id=queue_id,
-        sys_flag=sys_flag,
-        born_timestamp=born,
-        flag=flag,
-        properties=encode_properties(properties),
-        reconsume_times=0,
-        unit_mode=unit_mode,
-        batch=batch,
-        broker_name=broker,
-    )
+    header = attrs.evolve(header, properties=encode_properties(properties))
     general = make_request(code, header, body, oneway=oneway)
     general.opaque = opaque
-    frames = SendFrames(producer_group=group, default_topic=template, default_topic_queue_nums=4, unit_mode=unit_mode)
     escaped, size = escape_properties(properties)
-    fields = frames.fields(code, topic, escaped, body, sys_flag=sys_flag, born_timestamp=born, flag=flag, batch=batch)
-    assert fields.frame(queue_id, broker, opaque, flag=2 if oneway else 0) == encode_frame(general)
+    fields = SendFrames(
+        producer_group=header.producer_group,
+        default_topic=header.default_topic,
+        default_topic_queue_nums=4,
+        unit_mode=bool(header.unit_mode),
+    ).fields(
+        code,
+        header.topic,
+        escaped,
+        body,
+        sys_flag=header.sys_flag,
+        born_timestamp=header.born_timestamp,
+        flag=header.flag,
+        batch=bool(header.batch),
+    )
+    frame = fields.frame(header.queue_id, header.broker_name or "", opaque, flag=2 if oneway else 0)
+    assert frame == encode_frame(general)
     assert size == len(encode_properties(properties).encode("utf-8", "replace"))
 
 

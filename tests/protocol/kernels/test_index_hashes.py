@@ -53,14 +53,6 @@ def test_each_key_has_the_hash_of_java_and_what_its_message_has(
     assert count_keys(encoded, 1) == sum(len(keys) for _, keys, _, _ in work[1:])
 
 
-def test_the_one_hash_without_a_negative_counts_as_0() -> None:
-    """Java's ``abs`` leaves it negative, and RocketMQ takes 0 then."""
-    text = "polygenelubricants"
-    assert java_hash(text) == -(2**31)
-    packed, _ = hash_work([("", [text.encode()], 5, 6)], 1, lambda topic: 0, hash_other)
-    assert packed == struct.pack(">iqq", 0, 5, 6)
-
-
 @pytest.mark.parametrize(
     ("unsigned", "expected"),
     [(0x7FFF_FFFF, 0x7FFF_FFFF), (0x8000_0000, 0), (0x8000_0001, 0x7FFF_FFFF), (0xFFFF_FFFF, 1)],

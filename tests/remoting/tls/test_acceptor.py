@@ -6,15 +6,12 @@ import logging
 import shutil
 import socket
 import ssl
-from collections.abc import AsyncIterator
 from pathlib import Path
 from unittest import mock
 
 import pytest
 import trio
 import trio.testing
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from rocketpy.errors import RemotingConnectError, RemotingError
 from rocketpy.protocol.command import make_request
@@ -27,7 +24,7 @@ from rocketpy.remoting.tls.acceptor import TlsAcceptor
 from rocketpy.remoting.tls.contexts import ServerTls
 from tests.patience import until, until_blocked
 from tests.remoting.certificate_files import client_config, crt, key, server_config
-from tests.remoting.conftest import DEFER, ECHO, Program, Running, bound_server
+from tests.remoting.conftest import DEFER, ECHO, Running
 from tests.remoting.test_server import Peer, ask, connect
 
 WITH_TLS = NettyClientConfig(use_tls=True)
@@ -41,18 +38,6 @@ def tls_config() -> TlsServerConfig:
 @pytest.fixture
 def server_tls(tls_config: TlsServerConfig) -> ServerTls:
     return ServerTls(tls_config)
-
-
-@pytest.fixture
-async def running(use_hub: bool, server_config: NettyServerConfig, server_tls: ServerTls) -> AsyncIterator[Running]:
-    program = Program()
-    server = await bound_server(
-        program.dispatcher, config=server_config, on_close=program.on_close, tls=server_tls, use_hub=use_hub
-    )
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server.run)
-        yield Running(program, server, f"127.0.0.1:{server.port}")
-        nursery.cancel_scope.cancel()
 
 
 async def echo(running: Running, config: NettyClientConfig, tls: TlsClientConfig | None = None) -> bytes | None:
@@ -192,10 +177,6 @@ class TestMutual:
             await echo(running, WITH_TLS, client_config())
         await until(lambda: "PEER_DID_NOT_RETURN_A_CERTIFICATE" in caplog.text)
 
-    async def test_a_client_refuses_a_server_that_it_does_not_trust(self, running: Running) -> None:
-        with pytest.raises(RemotingConnectError, match=r"the TLS handshake failed: .*certificate verify failed"):
-            await echo(running, WITH_TLS, client_config(trust_cert_path=crt("stranger")))
-
 
 class TestReload:
     """A certificate that is replaced while connections are open counts for the next ones."""
@@ -214,7 +195,7 @@ class TestReload:
         await peer.send(ask(ECHO, 1))
         assert (await peer.answer()).opaque == 1
         assert await echo(running, WITH_TLS, client_config(trust_cert_path=crt("stranger"))) == b"hello"
-        with pytest.raises(RemotingConnectError):
+        with pytest.raises(RemotingConnectError, match=r"the TLS handshake failed: .*certificate verify failed"):
             await echo(running, WITH_TLS, client_config())
 
 
@@ -307,33 +288,6 @@ class TestSlowPeers:
         assert running.server.statistics().refused_count == 1
 
 
-@given(garbage=st.binary(max_size=200), cuts=st.lists(st.integers(0, 200), max_size=3))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_garbage_after_the_first_byte_ends_only_its_own_connection(
-    use_hub: bool, garbage: bytes, cuts: list[int]
-) -> None:
-    async def attack() -> None:
-        program = Program()
-        server = await bound_server(program.dispatcher, tls=ServerTls(server_config()), use_hub=use_hub)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(server.run)
-            running = Running(program, server, f"127.0.0.1:{server.port}")
-            peer = await connect(running)
-            pieces = b"\x16" + garbage
-            for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(pieces)], strict=True):
-                try:
-                    await peer.stream.send_all(pieces[start:end])
-                except trio.BrokenResourceError:
-                    break
-            await peer.stream.aclose()
-            await until(lambda: server.statistics().tls_refused_count == 1)
-            assert not server.connections
-            assert await echo(running, WITH_TLS) == b"hello"
-            nursery.cancel_scope.cancel()
-
-    trio.run(attack)
-
-
 def client_hello() -> bytes:
     """The first record that a TLS client sends."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -363,12 +317,5 @@ async def test_garbage_after_the_handshake_ends_only_its_own_connection(running:
     peer = await connect_tls(running)
     raw = peer.stream.transport_stream  # type: ignore[attr-defined]
     await raw.send_all(b"this is no TLS record at all, and never was")
-    await until(lambda: not running.server.connections)
-    assert await echo(running, WITH_TLS) == b"hello"
-
-
-async def test_bytes_that_are_no_frames_inside_tls_end_only_their_own_connection(running: Running) -> None:
-    peer = await connect_tls(running)
-    await peer.stream.send_all(b"GET / HTTP/1.1\r\n\r\n")
     await until(lambda: not running.server.connections)
     assert await echo(running, WITH_TLS) == b"hello"

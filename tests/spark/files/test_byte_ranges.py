@@ -48,13 +48,6 @@ def whole(store: BuiltStore, number: int = 0) -> ByteRange:
     return ByteRange(file, 0, own[-1] - file.base_offset if file.is_last else file.size)
 
 
-@pytest.mark.parametrize("piece_size", [1, 100, 333, 4096])
-def test_a_file_is_read_in_pieces_of_any_size(piece_size: int, tmp_path: Path) -> None:
-    store = build_store(tmp_path / "store", SPECS)
-    parts = [whole(store, 0), whole(store, 1)]
-    assert offsets(reader(store, piece_size=piece_size), *parts) == store.offsets
-
-
 def test_a_piece_holds_whole_records_and_no_more_bytes_than_asked_for(tmp_path: Path) -> None:
     store = build_store(tmp_path / "store", SPECS)
     sizes = {len(content) for _, content in store.records}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import pickle
 import subprocess
@@ -28,9 +26,8 @@ from rocketpy.spark.schema import SPARK_SCHEMA, spark_schema
 from rocketpy.store.layout import UNIT, UNIT_SIZE
 from tests.patience import PATIENCE_SECONDS
 from tests.spark.files.built_store import BuiltStore, Spec, build_store
-from tests.store.golden_store import unpack_store
+from tests.store.golden_store import expected, unpack_store
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 STORES = ["store-clean", "store-crash", "store-torn", "store-ipv6", "store-ext", "store-multi", "store-empty"]
 HEAD = 88
 
@@ -38,10 +35,8 @@ HEAD = 88
 def golden_store(name: str, directory: Path) -> tuple[Path, list[dict[str, object]]]:
     """Unpack a store that Java wrote; return it with what Java's own reader says of each record."""
     unpack_store(name, directory)
-    with gzip.open(GOLDEN / f"expected-{name}.jsonl.gz", "rt") as lines:
-        records = [record for record in map(json.loads, lines) if record["type"] == "record"]
     [commit_log] = directory.rglob("commitlog")
-    return commit_log.parent, records
+    return commit_log.parent, expected(name).get("record", [])
 
 
 def open_reader(path: Path, schema: StructType | None = None, **options: str) -> DataSourceReader:

@@ -26,7 +26,6 @@ from rocketpy.spark.live import reader as module
 from rocketpy.spark.live.access import ClusterAccess
 from rocketpy.spark.live.parts import QueueSpan
 from rocketpy.spark.live.planning import QueuePart
-from rocketpy.spark.live.pulls import PULLS_IN_FLIGHT_MAX
 from rocketpy.spark.live.reader import LiveReader, read_part
 from rocketpy.spark.live.settings import PullSettings, settings_of
 from rocketpy.spark.options.option import Mode
@@ -34,7 +33,6 @@ from rocketpy.spark.options.parsing import parse
 from rocketpy.spark.schema import ARROW_SCHEMA, SPARK_SCHEMA, projection, spark_schema
 from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
-from tests.patience import wait_until
 from tests.spark.live.fake_cluster import Answer, FakeBroker, record, served
 
 NARROW_ROWS = spark_schema(["queue_offset", "body"])
@@ -154,37 +152,6 @@ def test_a_broker_that_restarts_in_the_middle_of_a_part_costs_no_row_and_doubles
         found += [body for batch in batches for body in batch.column("body").to_pylist()]
         restarting.result()
         assert found == bodies
-
-
-@pytest.mark.parametrize("allowed", [True, False])
-def test_messages_that_a_broker_deletes_while_they_are_read_are_named_or_left_out(
-    allowed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One message to an answer, so that no more of them are on the way than pulls may be."""
-    monkeypatch.setattr(module, "BATCH_SIZE", 1)
-    chance = random.Random(1)
-    bodies = [chance.randbytes(30_000) for _ in range(60)]
-    settings = {"fileReservedTime": 1, "mappedFileSizeCommitLog": 1 << 18, "cleanResourceInterval": 100}
-    with broker_with(bodies, **settings) as broker:
-        reader = reader_of(broker, NARROW_ROWS, failOnDataLoss=str(not allowed), pullBatchSize="1")
-        [partition] = reader.partitions()
-        batches = reader.read(partition)
-        found = next(batches).column("queue_offset").to_pylist()
-        broker.advance(4000)
-        with blocking.open_admin_client(broker.name_server) as admin:
-            admin.cleaning.delete_expired_commit_logs(address=broker.address)
-            earliest = 56  # eight messages to a file; files go one by one, and the last one stays
-            assert earliest > PULLS_IN_FLIGHT_MAX
-            wait_until(lambda: admin.offsets.min_offset(MessageQueue("T", "broker-a", 0)) == earliest)
-        if not allowed:
-            words = rf"queue 0 offset \d+ are no longer there, the broker goes on at {earliest}: .*failOnDataLoss=false"
-            with pytest.raises(ClientError, match=words):
-                list(batches)
-            return
-        found += [offset for batch in batches for offset in batch.column("queue_offset").to_pylist()]
-        assert found == sorted(set(found))
-        assert found[-(60 - earliest) :] == list(range(earliest, 60))
-        assert len(found) < 60
 
 
 # ---- brokers that do what a test wants ------------------------------------------------------------------------------

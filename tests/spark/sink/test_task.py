@@ -97,21 +97,6 @@ def test_a_large_record_batch_is_encoded_in_parts() -> None:
     assert list(slices(batch.slice(0, 0))) == []
 
 
-def test_a_repeated_task_has_the_same_keys(rocketmq: BrokerInThread) -> None:
-    columns = columns_of(body=[b"%d" % number for number in range(50)])
-    for mode in ("property", "uniqueKey"):
-        topic = rocketmq.topic(f"Twice{mode}")
-        for _ in range(2):
-            written(rocketmq, columns, topic=topic, rowKey=mode)
-        name = "SPARK_ROW_KEY" if mode == "property" else "UNIQ_KEY"
-        bodies: dict[str, set[bytes]] = {}
-        for each in rocketmq.messages(topic):
-            bodies.setdefault(each.properties[name], set()).add(each.body)
-        assert len(rocketmq.messages(topic)) == 100
-        assert len(bodies) == 50
-        assert all(len(each) == 1 for each in bodies.values())
-
-
 def test_a_namespace_is_put_before_the_topic(rocketmq: BrokerInThread) -> None:
     rocketmq.topic("NS%Spaced")
     commit = written(rocketmq, columns_of(body=[b"x"], queue_id=[1]), topic="Spaced", namespace="NS")

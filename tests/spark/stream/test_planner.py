@@ -74,18 +74,6 @@ def test_without_news_the_start_is_returned_as_it_came(cluster: FakeCluster) -> 
     assert plan.latest_offset(end, is_limited=True) is end
 
 
-def test_a_queue_that_appears_begins_at_its_earliest_offset(cluster: FakeCluster) -> None:
-    plan = planner(cluster, starting_positions=latest)
-    first = plan.latest_offset(START, is_limited=True)
-    cluster.bounds[B0] = QueueBounds(3, 8)
-    cluster.now += 11
-    second = plan.latest_offset(first, is_limited=True)
-    assert reads(first, second) == [QueueSpan(B0, 3, 8)]
-    cluster.bounds[B0] = QueueBounds(3, 9)
-    third = plan.latest_offset(second, is_limited=True)
-    assert reads(second, third) == [QueueSpan(B0, 8, 9)]
-
-
 def test_a_limit_bounds_each_batch_unless_spark_wants_everything(cluster: FakeCluster) -> None:
     plan = planner(cluster, offsets_max=3)
     first = plan.latest_offset(START, is_limited=True)
@@ -181,18 +169,6 @@ def test_a_queue_of_the_checkpoint_that_is_in_no_route_is_a_loss(
     assert after[1].latest_offset(first, is_limited=True) is first
     assert after[1].latest_offset(first, is_limited=True) is first
     assert len(caplog.records) == 1
-
-
-def test_queues_of_a_broker_that_is_away_stand_still(cluster: FakeCluster) -> None:
-    cluster.bounds[B0] = QueueBounds(0, 3)
-    plan = planner(cluster)
-    first = plan.latest_offset(START, is_limited=True)
-    cluster.down = {"a"}
-    cluster.bounds |= {A0: QueueBounds(2, 20), B0: QueueBounds(0, 4)}
-    second = plan.latest_offset(first, is_limited=True)
-    assert reads(first, second) == [QueueSpan(B0, 3, 4)]
-    cluster.down = set()
-    assert reads(second, plan.latest_offset(second, is_limited=True)) == [QueueSpan(A0, 10, 20)]
 
 
 class Query(RuleBasedStateMachine):

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMinRows
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from rocketpy.client import Message, blocking
@@ -60,19 +60,6 @@ def bodies(reader: RocketMQStreamReader, start: dict[str, object], end: dict[str
             yield from (body.decode() for body in batch.column("body").to_pylist())
 
 
-def test_batch_after_batch_reads_what_has_come(broker: BrokerInThread) -> None:
-    reader = open_reader(broker)
-    first = reader.initialOffset()
-    send(broker, "a", "b")
-    second = latest(reader, first)
-    assert list(bodies(reader, first, second)) == ["a", "b"]
-    send(broker, "c", queue_id=1)
-    third = latest(reader, second)
-    assert list(bodies(reader, second, third)) == ["c"]
-    assert latest(reader, third) == third
-    assert list(reader.partitions(third, third)) == []
-
-
 def test_a_query_of_new_messages_begins_where_it_was_started_even_if_its_first_batch_is_run_again(
     broker: BrokerInThread,
 ) -> None:
@@ -88,16 +75,6 @@ def test_a_query_of_new_messages_begins_where_it_was_started_even_if_its_first_b
     assert list(bodies(again, again.initialOffset(), end)) == []
     assert list(bodies(again, end, after)) == ["b"]
     assert list(bodies(again, after, latest(again, after))) == ["c"]
-
-
-def test_limits_of_the_options_hold_unless_spark_wants_everything(broker: BrokerInThread) -> None:
-    send(broker, *"abcdef")
-    reader = open_reader(broker, maxOffsetsPerTrigger="2")
-    limit = reader.getDefaultReadLimit()
-    assert limit == ReadMaxRows(2)
-    first = latest(reader, reader.initialOffset(), limit)
-    assert list(bodies(reader, reader.initialOffset(), first)) == ["a", "b"]
-    assert list(bodies(reader, first, latest(reader, first))) == ["c", "d", "e", "f"]
 
 
 def test_a_minimum_alone_is_a_limit_too(broker: BrokerInThread) -> None:
@@ -166,14 +143,6 @@ def test_a_batch_whose_queue_is_gone_is_named(broker: BrokerInThread) -> None:
     again = open_reader(broker)
     with pytest.raises(ClientError, match=r"topic T is not known|batch of offsets 0 to 1, and no route"):
         again.partitions(again.initialOffset(), end)
-
-
-def test_the_progress_has_the_ends_of_the_queues(broker: BrokerInThread) -> None:
-    send(broker, "a", "b", "c")
-    reader = open_reader(broker, maxOffsetsPerTrigger="2")
-    assert reader.reportLatestOffset() is None
-    latest(reader, reader.initialOffset(), reader.getDefaultReadLimit())
-    assert reader.reportLatestOffset() == {"version": 1, "queues": {"T": {"broker-a": {"0": 3, "1": 0}}}}
 
 
 def test_a_stopped_reader_has_no_connections(broker: BrokerInThread) -> None:

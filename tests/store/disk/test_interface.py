@@ -116,14 +116,6 @@ class TestFile:
         file.sync()
         file.close()
 
-    def test_sync_returns(self, disk: Disk, root: str) -> None:
-        file = disk.open(f"{root}/f", create=True)
-        file.write(0, b"abc")
-        file.sync()
-        file.sync()
-        assert file.read(0, 3) == b"abc"
-        file.close()
-
     def test_a_removed_file_stays_readable_while_it_is_open(self, disk: Disk, root: str) -> None:
         file = disk.open(f"{root}/f", create=True)
         file.write(0, b"abc")

@@ -77,20 +77,9 @@ def test_directories_are_synced_up_to_the_first_that_was_there(
 
 
 def test_failures_of_the_system_are_named(disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = disk.open(f"{root}/f", create=True)
-    for name in ("listdir", "pread", "preadv", "ftruncate"):
-        monkeypatch.setattr(os, name, _failing(errno.EIO))
-    for call in (
-        lambda: disk.list_directory(f"{root}/f"),
-        lambda: file.read(7, 3),
-        lambda: file.read_nowait(7, 3),
-        lambda: file.truncate(3),
-    ):
-        with pytest.raises(StoreError, match=f"Input/output error.*{root}/f"):
-            call()
-    with pytest.raises(StoreError, match="cannot map the file"):
-        file.exchange_words([0], [1])
-    file.close()
+    monkeypatch.setattr(os, "listdir", _failing(errno.EIO))
+    with pytest.raises(StoreError, match=f"Input/output error.*{root}/f"):
+        disk.list_directory(f"{root}/f")
     monkeypatch.setattr(os, "open", _failing(errno.EIO))
     with pytest.raises(StartError, match=f"cannot lock {root}/lock: Input/output error"):
         disk.lock(f"{root}/lock")

@@ -57,32 +57,21 @@ def test_a_write_that_the_system_cuts_short_goes_on(file: OsFile, monkeypatch: p
     assert file.read(0, 60) == CONTENT[:5] + b"x" * 50 + CONTENT[55:60]
 
 
-@pytest.mark.parametrize("step", [1, 40, 99])
-def test_a_read_without_waiting_that_the_system_cuts_short_goes_on(
-    file: OsFile, monkeypatch: pytest.MonkeyPatch, step: int
+@pytest.mark.parametrize("call", ["as it is", "cut short", "not told", errno.EINVAL, errno.EOPNOTSUPP])
+@pytest.mark.parametrize("head", [b"", b"head"])
+def test_a_read_without_waiting_brings_all_whatever_way_the_system_reads(
+    file: OsFile, monkeypatch: pytest.MonkeyPatch, call: str | int, head: bytes
 ) -> None:
-    preadv = os.preadv
-
-    def short(descriptor: int, buffers: list[bytearray], position: int, flags: int) -> int:
-        return preadv(descriptor, [memoryview(buffers[0])[:step]], position, flags)
-
-    file.read(0, SIZE)
-    monkeypatch.setattr(os, "preadv", short)
-    assert file.read_nowait(3, 100) == CONTENT[3:103]
-    assert file.read_nowait(SIZE - 10, 100) == CONTENT[-10:]
-
-
-@pytest.mark.parametrize("call", ["as it is", "cut short", "not told", "not supported"])
-def test_a_head_goes_before_whatever_way_it_is_read(file: OsFile, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     preadv = os.preadv
     if call == "cut short":
         monkeypatch.setattr(os, "preadv", lambda fd, to, at, _: preadv(fd, [memoryview(to[0])[:7]], at))
     elif call == "not told":
         monkeypatch.setattr(os_file, "RWF_NOWAIT", 0)
-    elif call == "not supported":
-        monkeypatch.setattr(os, "preadv", fails_with(errno.EINVAL))
-    assert file.read_nowait(3, 100, b"head") == b"head" + CONTENT[3:103]
-    assert file.read_nowait(SIZE - 10, 100, b"head") == b"head" + CONTENT[-10:]
+        monkeypatch.setattr(os, "preadv", fails_with(errno.EIO))
+    elif isinstance(call, int):
+        monkeypatch.setattr(os, "preadv", fails_with(call))
+    assert file.read_nowait(3, 100, head) == head + CONTENT[3:103]
+    assert file.read_nowait(SIZE - 10, 100, head) == head + CONTENT[-10:]
 
 
 def test_what_is_in_memory_in_part_only_is_cold(file: OsFile, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,20 +86,6 @@ def test_what_is_in_memory_in_part_only_is_cold(file: OsFile, monkeypatch: pytes
     monkeypatch.setattr(os, "preadv", half)
     assert file.read_nowait(0, 100) is None
     assert calls == [0, 50]
-
-
-@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL])
-def test_a_file_system_that_cannot_tell_is_read_waiting(
-    file: OsFile, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    monkeypatch.setattr(os, "preadv", fails_with(code))
-    assert file.read_nowait(0, 100) == CONTENT[:100]
-
-
-def test_a_system_without_such_reads_is_read_waiting(file: OsFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os_file, "RWF_NOWAIT", 0)
-    monkeypatch.setattr(os, "preadv", fails_with(errno.EIO))
-    assert file.read_nowait(0, 100) == CONTENT[:100]
 
 
 # ---- failures -------------------------------------------------------------------------------------------------------

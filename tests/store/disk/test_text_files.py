@@ -28,13 +28,6 @@ def test_a_directory_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> Non
         persist_small_file(OsDisk(), str(tmp_path / "a" / "c.txt"), "text")
 
 
-def test_the_predecessor_stays_beside_it(tmp_path: Path) -> None:
-    path = tmp_path / "c.txt"
-    persist_small_file(OsDisk(), str(path), "one")
-    persist_small_file(OsDisk(), str(path), "two")
-    assert (path.read_text(), (tmp_path / "c.txt.bak").read_text()) == ("two", "one")
-
-
 def test_properties_keep_comments_order_and_other_keys(tmp_path: Path) -> None:
     path = tmp_path / "b.conf"
     path.write_bytes("# f\u00fcr alle\nb = 1\n\na=2\n".encode("iso-8859-1"))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from rocketpy.errors import StoreError
 from rocketpy.store.disk.interface import DiskFile
-from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.files.mapped_file import MappedFile, OpenFiles
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Place
@@ -103,26 +100,6 @@ def test_a_retired_file_hands_over_its_descriptor_after_the_last_release(place: 
     assert len(open_files) == 0
     for each in to_close:
         each.close()
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
-def test_the_system_gets_the_descriptor_back_with_the_last_release(tmp_path: Path) -> None:
-    _, (mapped_file,) = files_of(Place(OsDisk(), str(tmp_path)), 1, 3)
-    mapped_file.hold()
-    mapped_file.remove(OsDisk())
-    assert open_deleted_files(tmp_path) == 1
-    mapped_file.release()
-    assert open_deleted_files(tmp_path) == 0
-
-
-def open_deleted_files(directory: Path) -> int:
-    """Count this process's descriptors of files that were there and have no name any more."""
-    targets = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if exists(name)]
-    return sum(target.startswith(str(directory)) and target.endswith(" (deleted)") for target in targets)
-
-
-def exists(name: str) -> bool:
-    return os.path.lexists(f"/proc/self/fd/{name}")
 
 
 def test_close_all_closes_held_files_too(place: Place) -> None:

@@ -253,6 +253,7 @@ async def test_a_log_without_a_record_begins_anew_where_the_next_piece_says(plac
     """Its first piece found a file, and no space for more; meanwhile the master has rolled to the next file."""
     async with opened_as(SLAVE, place) as slave:
         slave.appender.add_file()
+        await wait_until(lambda: len(place.disk.list_directory(place.commit_log)) == 2)  # the next one is prepared
         log = log_of(slave)
         assert log.is_empty
         begin = 3 * FILE_SIZE

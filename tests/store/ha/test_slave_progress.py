@@ -74,13 +74,6 @@ def test_the_end_of_its_log_is_what_was_asked_for_until_something_is_acknowledge
     assert slave.reached_offset == 3500
 
 
-def test_what_lies_before_the_request_is_not_covered() -> None:
-    slave = a_slave()
-    slave.report(3000, **LOG)
-    assert not slave.has(2500)
-    assert not slave.has(3000)
-
-
 @pytest.mark.parametrize("offset", [-1, -(2**63)])
 def test_a_negative_request_is_refused(offset: int) -> None:
     with pytest.raises(RemoteProtocolError, match=f"expected an offset from 0, found {offset}"):

@@ -190,27 +190,6 @@ def test_a_log_may_be_cut_within_its_first_file_only_after_a_record() -> None:
     assert load_order(world.disk, "/store") is None
 
 
-def test_what_is_stored_next_takes_the_place_of_what_was_cut() -> None:
-    world, sent = a_store()
-    ordered(world, sent, 10)
-    world.open()
-    assert world.stop()
-    world.config = MASTER
-    world.open()
-    more = []
-    for number in range(10, 20):
-        message = world.put(f"Topic{number % 2}", 0, b"other%d" % number, keys=["other"])
-        assert isinstance(message, Sent)
-        more.append(message)
-        world.end_burst()
-    assert more[0].physical_offset == sent[10].physical_offset
-    assert [each.queue_offset for each in more[:2]] == [5, 5]
-    assert world.stop()
-    found = world.open()
-    assert found.log == [*sent[:10], *more]
-    world.kill()
-
-
 # ---- deaths ---------------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,6 @@ import trio
 import trio.testing
 
 from rocketpy.errors import StoreError
-from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.index.catch_up import WINDOW_SIZE, IndexCatchUp, ReputMessageService
 from rocketpy.store.index.feed import IndexWork
 from rocketpy.store.index.hash import hash_index_key
@@ -180,7 +179,7 @@ async def test_files_that_are_deleted_meanwhile_are_skipped(is_cold: bool) -> No
     assert await catch_up.step()
     read = len(taken(index))
     for _ in range(2):
-        mapped_file = commit_log.take_first(_close)
+        mapped_file = commit_log.take_first(lambda file: file.close())
         disk.unlink(mapped_file.path)
     if is_cold:
         for mapped_file in commit_log.files:
@@ -190,10 +189,6 @@ async def test_files_that_are_deleted_meanwhile_are_skipped(is_cold: bool) -> No
     left = [place for place in given if place >= commit_log.min_offset]
     assert [offset for _, offset, _ in taken(index)] == given[:read] + left
     assert 0 < read < len(given) - len(left)
-
-
-def _close(file: DiskFile) -> None:
-    file.close()
 
 
 @attrs.define(eq=False)

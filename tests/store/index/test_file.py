@@ -42,12 +42,8 @@ def new_file(disk: Disk, previous: IndexHeader | None = None) -> IndexFile:
     return create_index_file(disk, PATH, PATH + ".staged", LAYOUT, previous)
 
 
-def content_of(disk: Disk) -> bytes:
-    file = disk.open(PATH, read_only=True)
-    try:
-        return file.read(0, file.size())
-    finally:
-        file.close()
+def content_of(disk: SimDisk) -> bytes:
+    return disk.peek("/")["index"]
 
 
 def select(

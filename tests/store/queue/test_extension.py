@@ -24,11 +24,11 @@ from rocketpy.store.queue.extension import (
     read_ext_unit,
 )
 from rocketpy.store.queue.table import ConsumeQueueTable
-from rocketpy.store.recovery.queue_recovery import QueueRecoveries
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.golden_store import expected, unpack_store
+from tests.store.one_queue import recoveries_of, table_at
 from tests.store.opened_store import opened, send
-from tests.store.parts import Parts, Place, flush_queues
+from tests.store.parts import QUEUE_FILE_SIZE, Parts, Place, flush_queues
 from tests.store.queue_deletion import delete_expired_files
 
 FILE_SIZE = 256
@@ -40,24 +40,18 @@ def ext_location(place: Place, *, is_written: bool = True, file_size: int = FILE
     return ExtLocation(f"{place.root}/consumequeue_ext", file_size, is_written)
 
 
-def table_at(place: Place, *, is_written: bool = True, load: bool = False, is_clean: bool = True) -> ConsumeQueueTable:
-    table = ConsumeQueueTable(
-        path=place.consume_queue,
-        disk=place.disk,
-        open_files=OpenFiles(disk=place.disk, open_max=16),
-        file_size=400,
-        ext_location=ext_location(place, is_written=is_written),
-    )
-    if load:
-        for _ in table.load():
-            pass
-        for recovery in recoveries_of(table, place):
-            recovery.recover(is_clean=is_clean, file_size=400)
+def loaded(place: Place, *, is_written: bool = True, is_clean: bool = True) -> ConsumeQueueTable:
+    """The queues that are on the disk, recovered."""
+    table = table_at(place, ext_location=ext_location(place, is_written=is_written))
+    for _ in table.load():
+        pass
+    for recovery in recoveries_of(table, place):
+        recovery.recover(is_clean=is_clean, file_size=QUEUE_FILE_SIZE)
     return table
 
 
-def recoveries_of(table: ConsumeQueueTable, place: Place) -> QueueRecoveries:
-    return QueueRecoveries(table, disk=place.disk, before_clearing=lambda: None)
+def new_table(place: Place) -> ConsumeQueueTable:
+    return table_at(place, ext_location=ext_location(place))
 
 
 def append(queue: ConsumeQueue, count: int, *, bit_map: bytes | None = BITS) -> list[int]:
@@ -102,7 +96,7 @@ def test_units_that_lead_nowhere_are_cleared_durably() -> None:
     """One that came back would be taken for that of another message, stored in the same millisecond."""
     disk = SimDisk()
     place = Place(disk, "/store")
-    queue = table_at(place).find("T", 0)
+    queue = new_table(place).find("T", 0)
     fields = append(queue, 3)
     assert queue.ext is not None
     (mapped_file,) = queue.ext.files
@@ -144,7 +138,7 @@ def test_java_units_are_read_and_written_byte_for_byte(line: dict[str, Any], tmp
     place = Place(OsDisk(), str(root))
     units = [CqExtUnit(each["tagsCode"], each["msgStoreTime"], bytes.fromhex(each["bitMap"])) for each in line["units"]]
 
-    table = table_at(place, is_written=False, load=True)
+    table = loaded(place, is_written=False)
     assert seen(table.find(line["topic"], line["queueId"])) == units
 
     before = {
@@ -155,13 +149,8 @@ def test_java_units_are_read_and_written_byte_for_byte(line: dict[str, Any], tmp
     java_fields = [unit[2] for each in _units_of(line) for unit in each["units"]]
     for directory in ("consumequeue", "consumequeue_ext"):
         shutil.rmtree(root / directory)
-    queue = ConsumeQueueTable(
-        path=place.consume_queue,
-        disk=place.disk,
-        open_files=OpenFiles(disk=place.disk, open_max=16),
-        file_size=6000,
-        ext_location=ext_location(place, file_size=4096),
-    ).find(line["topic"], line["queueId"])
+    table = table_at(place, file_size=6000, ext_location=ext_location(place, file_size=4096))
+    queue = table.find(line["topic"], line["queueId"])
     fields = []
     for unit in units:
         fields.append(queue.extended_tags_code(unit.tags_code, unit.store_timestamp_ms, unit.bit_map or None))
@@ -179,7 +168,7 @@ def _units_of(line: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_addresses_are_offsets_with_the_sign_bit(place: Place) -> None:
-    queue = table_at(place).find("T", 0)
+    queue = new_table(place).find("T", 0)
     assert append(queue, 3) == [MIN_ADDRESS, MIN_ADDRESS + 34, MIN_ADDRESS + 68]
     assert seen(queue) == wanted(3)
     assert queue.ext_unit(7) is None
@@ -187,19 +176,9 @@ def test_addresses_are_offsets_with_the_sign_bit(place: Place) -> None:
     assert queue.ext_unit(MIN_ADDRESS + 10_000) is None
 
 
-def test_units_are_not_in_the_file_before_the_burst_ends(place: Place) -> None:
-    queue = table_at(place).find("T", 0)
-    append(queue, 1)
-    queue.make_room(1)
-    address = queue.extended_tags_code(5, 6, None)
-    assert queue.ext_unit(address) is None
-    queue.write_units()
-    assert queue.ext_unit(address) == CqExtUnit(5, 6)
-
-
 def test_no_unit_crosses_a_file_and_four_bytes_stay_free(place: Place) -> None:
     """7 units of 34 bytes would leave 18 of 256 bytes, 8 would not fit; 252 of them leave exactly 4."""
-    queue = table_at(place).find("T", 0)
+    queue = new_table(place).find("T", 0)
     fields = append(queue, 8)
     assert fields[7] == MIN_ADDRESS + FILE_SIZE
     assert ext_files(place) == [f"{0:020d}", f"{FILE_SIZE:020d}"]
@@ -215,7 +194,7 @@ def test_no_unit_crosses_a_file_and_four_bytes_stay_free(place: Place) -> None:
 
 
 def test_what_cannot_be_stored_leaves_the_plain_tags_code(place: Place) -> None:
-    queue = table_at(place).find("T", 0)
+    queue = new_table(place).find("T", 0)
     append(queue, 1)
     assert queue.extended_tags_code(1, 2, bytes(EXT_UNIT_SIZE_MAX)) == 1, "too long for any file"
     assert queue.extended_tags_code(1, 2, bytes(FILE_SIZE)) == 1, "three files were too short"
@@ -250,14 +229,14 @@ def test_space_is_reserved_in_steps_and_a_full_disk_costs_the_extension_only() -
 def test_a_flush_of_a_queue_makes_its_extension_durable() -> None:
     disk = SimDisk()
     place = Place(disk, "/store")
-    table = table_at(place)
+    table = new_table(place)
     queue = table.find("T", 0)
     append(queue, 10)
     table.unflushed[queue] = None
     flush_queues(table)
     append(queue, 3)
     disk.lose_power(lambda count: 0)
-    again = table_at(place, load=True, is_clean=False).find("T", 0)
+    again = loaded(place, is_clean=False).find("T", 0)
     assert seen(again) == wanted(10)
 
 
@@ -265,16 +244,16 @@ def test_a_flush_of_a_queue_makes_its_extension_durable() -> None:
 
 
 def test_a_new_run_continues_after_the_last_address(place: Place) -> None:
-    append(table_at(place).find("T", 0), 9)
-    queue = table_at(place, load=True).find("T", 0)
+    append(new_table(place).find("T", 0), 9)
+    queue = loaded(place).find("T", 0)
     assert append(queue, 2) == [MIN_ADDRESS + FILE_SIZE + 68, MIN_ADDRESS + FILE_SIZE + 102]
     assert seen(queue) == wanted(11)
 
 
 def test_bytes_after_the_last_address_are_cleared(place: Place) -> None:
-    table = table_at(place)
+    table = new_table(place)
     append(table.find("T", 0), 12)
-    table = table_at(place, load=True, is_clean=False)
+    table = loaded(place, is_clean=False)
     queue = table.find("T", 0)
     recoveries_of(table, place).find("T", 0).truncate(3)
     assert ext_files(place) == [f"{0:020d}"]
@@ -286,11 +265,11 @@ def test_bytes_after_the_last_address_are_cleared(place: Place) -> None:
 @pytest.mark.parametrize("lost", ["first", "last", "all"])
 def test_no_address_is_given_twice_when_files_are_lost(place: Place, lost: str) -> None:
     """Else old units would lead to the tags of new messages."""
-    first = append(table_at(place).find("T", 0), 20)
+    first = append(new_table(place).find("T", 0), 20)
     files = ext_files(place)
     for name in {"first": files[:1], "last": files[-1:], "all": files}[lost]:
         place.disk.unlink(f"{place.root}/consumequeue_ext/T/0/{name}")
-    queue = table_at(place, load=True).find("T", 0)
+    queue = loaded(place).find("T", 0)
     second = append(queue, 3)
     assert not {*first} & {*second}
     found = seen(queue)
@@ -299,20 +278,20 @@ def test_no_address_is_given_twice_when_files_are_lost(place: Place, lost: str) 
 
 
 def test_no_address_is_given_twice_after_units_without_one(place: Place) -> None:
-    first = append(table_at(place).find("T", 0), 3)
-    append(table_at(place, is_written=False, load=True).find("T", 0), 3)
-    queue = table_at(place, load=True).find("T", 0)
+    first = append(new_table(place).find("T", 0), 3)
+    append(loaded(place, is_written=False).find("T", 0), 3)
+    queue = loaded(place).find("T", 0)
     second = append(queue, 2)
     assert not {*first} & {*second}
     assert seen(queue) == [*wanted(3), None, None, None, *wanted(8, first=6)]
     place.remove_tree(f"{place.root}/consumequeue_ext")
-    append(table_at(place, is_written=False, load=True).find("T", 0), 1)
-    third = append(table_at(place, load=True).find("T", 0), 2)
+    append(loaded(place, is_written=False).find("T", 0), 1)
+    third = append(loaded(place).find("T", 0), 2)
     assert not {*first, *second} & {*third}
 
 
 def test_files_are_deleted_when_the_queue_begins_after_them(place: Place) -> None:
-    queue = table_at(place).find("T", 0)
+    queue = new_table(place).find("T", 0)
     append(queue, 60)
     assert len(ext_files(place)) == 9
     assert delete_expired_files(queue, place.disk, 4000) == 7, "two of the queue, five of the extension"
@@ -322,7 +301,7 @@ def test_files_are_deleted_when_the_queue_begins_after_them(place: Place) -> Non
 
 
 def test_an_extension_without_a_queue_goes(place: Place) -> None:
-    append(table_at(place).find("T", 0), 10)
+    append(new_table(place).find("T", 0), 10)
     place.remove_tree(place.consume_queue)
     parts = parts_with_ext(place)
     assert ext_files(place) == []

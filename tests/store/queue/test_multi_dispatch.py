@@ -145,14 +145,6 @@ def test_a_message_that_is_to_wait_is_refused_for_a_light_queue_of_its_own_too()
     assert dispatch.refusal_of_waiting(b"REAL_TOPIC\x01T") is None
 
 
-def test_properties_that_the_offsets_make_too_long() -> None:
-    result = addressed(named("A", more="\x02X\x01x"))
-    room = PROPERTIES_SIZE_MAX - len(result.properties)
-    full = addressed(named("A", more="\x02X\x01" + "x" * (1 + room)))
-    assert len(full.properties) == PROPERTIES_SIZE_MAX
-    assert address(named("A", more="\x02X\x01" + "x" * (2 + room))) is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
-
-
 def test_light_queues_are_counted_only_when_there_are_many_topics() -> None:
     topics: dict[str, list[int]] = {f"%LMQ%{number}": [] for number in range(3)}
     limit = LmqLimit(topics=topics, count_max=3)

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.layout import UNIT
 from rocketpy.store.queue import table as consume_queue_table
 from rocketpy.store.queue.table import ConsumeQueueTable
-from rocketpy.store.recovery.queue_recovery import QueueRecoveries
 from rocketpy.testing.sim.disk import SimDisk
+from tests.store.one_queue import recoveries_of, table_at
 from tests.store.parts import Place, flush_queues
 
 
-def table_at(place: Place, *, load: bool = True, files_per_flush_max: int = 256) -> ConsumeQueueTable:
-    table = ConsumeQueueTable(
-        path=place.consume_queue,
-        disk=place.disk,
-        open_files=OpenFiles(disk=place.disk, open_max=16),
-        file_size=4000,
-        files_per_flush_max=files_per_flush_max,
-    )
-    if load:
-        assert sum(1 for _ in table.load()) == len(place.disk.list_directory(place.consume_queue))
-        for recovery in QueueRecoveries(table, disk=place.disk, before_clearing=lambda: None):
-            recovery.recover(is_clean=True, file_size=table.usual_file_size)
+def loaded(place: Place, *, files_per_flush_max: int = 256) -> ConsumeQueueTable:
+    """The queues that are on the disk, recovered."""
+    table = table_at(place, file_size=4000, files_per_flush_max=files_per_flush_max)
+    assert sum(1 for _ in table.load()) == len(place.disk.list_directory(place.consume_queue))
+    for recovery in recoveries_of(table, place):
+        recovery.recover(is_clean=True, file_size=table.usual_file_size)
     return table
 
 
@@ -38,13 +31,13 @@ def append(table: ConsumeQueueTable, topic: str, queue_id: int, count: int = 1) 
 
 
 def test_queues_are_found_on_disk(place: Place) -> None:
-    table = table_at(place)
+    table = loaded(place)
     append(table, "T", 0, 3)
     append(table, "T", 11)
     append(table, "%RETRY%g", 0)
     place.write(f"{place.consume_queue}/T/not a number/x", b"")
     place.write(f"{place.consume_queue}/T/5.staged", b"")
-    again = table_at(place)
+    again = loaded(place)
     assert {(queue.topic, queue.queue_id, queue.max_offset) for queue in again} == {
         ("T", 0, 3), ("T", 11, 1), ("%RETRY%g", 0, 1),
     }  # fmt: skip
@@ -54,27 +47,27 @@ def test_queues_are_found_on_disk(place: Place) -> None:
 @pytest.mark.parametrize("name", ["00", "01", "2147483648", "9" * 30, "-1", "+1", "\u0661"])
 def test_a_directory_with_another_spelling_of_a_queue_id_is_left_alone(place: Place, name: str) -> None:
     """Two names for one queue: the second replaced the first, whose files were deleted as it was found."""
-    table = table_at(place)
+    table = loaded(place)
     append(table, "T", 0, 3)
     append(table, "T", 1, 2)
     foreign = f"{place.consume_queue}/T/{name}/{0:020d}"
     place.write(foreign, b"foreign")
-    again = table_at(place)
+    again = loaded(place)
     assert {(queue.queue_id, queue.max_offset) for queue in again} == {(0, 3), (1, 2)}
     assert place.read(foreign) == b"foreign"
 
 
 def test_a_file_with_a_queue_id_for_a_name_does_not_end_the_start(place: Place) -> None:
-    table = table_at(place)
+    table = loaded(place)
     append(table, "T", 0, 3)
     place.write(f"{place.consume_queue}/T/7", b"foreign")
-    again = table_at(place)
+    again = loaded(place)
     assert [(queue.queue_id, queue.max_offset) for queue in again] == [(0, 3)]
     assert place.read(f"{place.consume_queue}/T/7") == b"foreign"
 
 
 def test_a_queue_is_made_at_first_use_and_only_looked_for_by_get(place: Place) -> None:
-    table = table_at(place)
+    table = loaded(place)
     assert table.get("T", 0) is None
     queue = table.find("T", 0)
     assert table.find("T", 0) is queue is table.get("T", 0)
@@ -85,19 +78,19 @@ def test_a_queue_is_made_at_first_use_and_only_looked_for_by_get(place: Place) -
 def test_a_flush_makes_units_and_their_files_durable() -> None:
     disk = SimDisk()
     place = Place(disk, "/store")
-    table = table_at(place)
+    table = loaded(place)
     append(table, "T", 0, 3)
     append(table, "Other", 7)
     assert flush_queues(table) == [2]
     assert [queue.flushed_offset for queue in table] == [3, 1]
     append(table, "T", 0)
     disk.lose_power(lambda count: 0)
-    again = table_at(place)
+    again = loaded(place)
     assert [(queue.topic, queue.max_offset) for queue in again] == [("Other", 1), ("T", 3)]
 
 
 def test_a_flush_holds_a_bounded_number_of_files(place: Place) -> None:
-    table = table_at(place, files_per_flush_max=4)
+    table = loaded(place, files_per_flush_max=4)
     for queue_id in range(10):
         append(table, "T", queue_id)
     first = table.begin_flush()
@@ -113,9 +106,7 @@ def test_a_flush_holds_a_bounded_number_of_files(place: Place) -> None:
 
 def test_a_flush_looks_at_a_bounded_number_of_queues(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consume_queue_table, "QUEUES_PER_FLUSH_MAX", 4)
-    table = ConsumeQueueTable(
-        path=place.consume_queue, disk=place.disk, open_files=OpenFiles(disk=place.disk, open_max=16), file_size=60_000
-    )
+    table = table_at(place, file_size=60_000)
     for queue_id in range(6):
         append(table, "T", queue_id, 1000 if queue_id == 5 else 1)
     assert table.begin_flush(least_pages=2) is None, "none of the first four has two pages"
@@ -129,9 +120,7 @@ def test_a_flush_looks_at_a_bounded_number_of_queues(place: Place, monkeypatch: 
 
 
 def test_queues_with_few_pages_wait_for_a_thorough_flush(place: Place) -> None:
-    table = ConsumeQueueTable(
-        path=place.consume_queue, disk=place.disk, open_files=OpenFiles(disk=place.disk, open_max=16), file_size=60_000
-    )
+    table = table_at(place, file_size=60_000)
     append(table, "T", 0, 1000)
     append(table, "T", 1, 10)
     flush_range = table.begin_flush(least_pages=2)
@@ -144,19 +133,19 @@ def test_queues_with_few_pages_wait_for_a_thorough_flush(place: Place) -> None:
 
 
 def test_the_usual_file_size_is_ours_unless_the_store_has_none_such(place: Place) -> None:
-    assert table_at(place).usual_file_size == 4000
+    assert loaded(place).usual_file_size == 4000
     place.write(place.queue_file("T", 0), bytes(600))
-    assert table_at(place).usual_file_size == 4000, "it may have been cut short"
+    assert loaded(place).usual_file_size == 4000, "it may have been cut short"
     place.write(place.queue_file("T", 0, 600), bytes(400))
-    assert table_at(place).usual_file_size == 600
+    assert loaded(place).usual_file_size == 600
     place.write(place.queue_file("T", 1), bytes(8000))
-    assert table_at(place).usual_file_size == 8000
-    append(table_at(place), "T", 2)
-    assert table_at(place).usual_file_size == 4000
+    assert loaded(place).usual_file_size == 8000
+    append(loaded(place), "T", 2)
+    assert loaded(place).usual_file_size == 4000
 
 
 def test_a_deletion_is_kept_as_long_as_the_log_has_such_records(place: Place) -> None:
-    table = table_at(place)
+    table = loaded(place)
     append(table, "T", 0, 3)
     append(table, "Other", 0)
     table.remove_topic("T", 300)
@@ -166,7 +155,7 @@ def test_a_deletion_is_kept_as_long_as_the_log_has_such_records(place: Place) ->
     append(table, "T", 1)
     table.remove_topic("T", 500)
     table.remove_topic("Never", 500)
-    again = table_at(place)
+    again = loaded(place)
     assert again.deleted_before == {"T": 500}
     assert [queue.topic for queue in again] == ["Other"]
     again.forget_deletions(499)
@@ -179,5 +168,5 @@ def test_a_deletion_is_kept_as_long_as_the_log_has_such_records(place: Place) ->
 def test_an_interrupted_deletion_keeps_the_later_place(place: Place) -> None:
     for physical_offset in (300, 500):
         place.write(f"{place.consume_queue}/T/deleted-before-{physical_offset:020d}", b"")
-    assert table_at(place).deleted_before == {"T": 500}
+    assert loaded(place).deleted_before == {"T": 500}
     assert len(place.disk.list_directory(f"{place.consume_queue}/T")) == 1

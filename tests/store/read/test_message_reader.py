@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import attrs
@@ -10,9 +11,9 @@ import pytest
 
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.stored_message import decode_messages
-from rocketpy.store.disk.interface import DiskFile
+from rocketpy.store.layout import UNIT, UNIT_SIZE
 from rocketpy.store.queue.extension import CqExtUnit
-from rocketpy.store.read.steps import Steps, read_now, read_nowait
+from rocketpy.store.read.steps import Steps, read_now
 from rocketpy.store.results import GetMessageResult, GetMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
 from tests.forged_record import body_posing_as_record
@@ -62,6 +63,20 @@ def test_statuses_and_where_to_go_on(place: Place) -> None:
     result = parts.get(4)
     assert (result.status, result.next_begin_offset, result.max_offset) == (GetMessageStatus.FOUND, 10, 10)
     assert bodies(result) == numbered(6, 4)
+
+
+def test_what_is_before_a_damaged_unit_is_served_and_the_unit_is_named(place: Place) -> None:
+    parts = Parts(place)
+    parts.put_all(numbered(6))
+    path, position = place.queue_file("TopicTest", 0), 3 * UNIT_SIZE
+    place.write(path, UNIT.pack(1 << 40, 100, 0), position)
+    assert bodies(parts.get(0)) == numbered(3)
+    refused = parts.get(3)
+    assert (refused.status, refused.body) == (GetMessageStatus.MESSAGE_WAS_REMOVING, b"")
+    assert refused.next_begin_offset == 3
+    assert "unit 3 of topic TopicTest, queue 0" in refused.damage
+    assert f"{path} at {position}" in refused.damage
+    assert bodies(parts.get(4)) == numbered(2, 4)
 
 
 def test_a_slave_does_not_correct_offsets(place: Place) -> None:
@@ -126,19 +141,6 @@ def test_the_fast_path_of_a_pull_returns_the_same(place: Place, is_interleaved: 
                 answered += 1
     assert answered > 250
     assert parts.reader.get_plain_nowait("Unknown", 0, 0, 32) is None
-
-
-@pytest.mark.parametrize("what", ["log", "queue"])
-def test_cold_bytes_are_not_waited_for(what: str) -> None:
-    disk = SimDisk()
-    place = Place(disk, "/store")
-    parts = Parts(place)
-    parts.put_all(numbered(5))
-    disk.evict(place.log_file() if what == "log" else place.queue_file("TopicTest", 0))
-    assert read_nowait(parts.reader.get_message("TopicTest", 0, 0, 32, None)) is None
-    assert parts.reader.get_plain_nowait("TopicTest", 0, 0, 32) is None
-    assert bodies(parts.get(0)) == numbered(5)
-    assert read_nowait(parts.reader.get_message("TopicTest", 0, 0, 32, None)) is not None
 
 
 def test_a_single_record_is_found_only_where_one_begins(place: Place) -> None:
@@ -243,7 +245,7 @@ def test_search_by_time_skips_what_is_no_longer_in_the_log(place: Place) -> None
 # ---- files that go while the disk is waited for -------------------------------------------------------------------
 
 
-def read_with_interruption(parts: Parts, steps: Steps[T], after: int, interrupt: Callable[[], None]) -> tuple[T, int]:
+def read_with_interruption(steps: Steps[T], after: int, interrupt: Callable[[], None]) -> tuple[T, int]:
     """Run a read as with a worker thread; something happens while it waits for its n-th answer."""
     count = 0
     try:
@@ -261,17 +263,16 @@ def read_with_interruption(parts: Parts, steps: Steps[T], after: int, interrupt:
         return done.value, count
 
 
-def lose_beginning(parts: Parts) -> None:
-    """Delete all files of the log but the last, and what the queue has of them."""
+def lose_files(parts: Parts, is_deletion: bool) -> None:
+    """Delete all files of the log but the last, and what the queue has of them; or else the whole topic."""
+    if not is_deletion:
+        parts.queues.remove_topic("TopicTest", parts.commit_log.wrote_offset)
+        return
     commit_log = parts.commit_log
     commit_log.flushed_offset = commit_log.wrote_offset
     while commit_log.first_to_go() is not None:
-        parts.place.disk.unlink(commit_log.take_first(_close).path)
+        parts.place.disk.unlink(commit_log.take_first(lambda file: file.close()).path)
     delete_expired_files(parts.queues.find("TopicTest", 0), parts.place.disk, commit_log.min_offset)
-
-
-def _close(file: DiskFile) -> None:
-    file.close()
 
 
 @pytest.mark.parametrize("is_deletion", [True, False])
@@ -282,14 +283,8 @@ def test_a_pull_goes_on_when_its_files_are_deleted(place: Place, is_deletion: bo
         parts = Parts(Place(place.disk, f"{place.root}/{after}"), limits=attrs.evolve(LIMITS, bytes_in_memory=2000))
         parts.put_all([body.ljust(600) for body in numbered(90)])
 
-        def interrupt(parts: Parts = parts) -> None:
-            if is_deletion:
-                lose_beginning(parts)
-            else:
-                parts.queues.remove_topic("TopicTest", parts.commit_log.wrote_offset)
-
         steps = parts.reader.get_message("TopicTest", 0, 3, 32, Filter(text=text))
-        result, count = read_with_interruption(parts, steps, after, interrupt)
+        result, count = read_with_interruption(steps, after, partial(lose_files, parts, is_deletion))
         found = bodies(result)
         wanted = [body.ljust(600) for body in numbered(17, 3) if text is None or text in body]
         assert found == wanted[: len(found)]
@@ -309,14 +304,8 @@ def test_a_search_by_time_goes_on_when_files_are_deleted(place: Place, is_deleti
             parts.put_all([body.ljust(600)])
             parts.clock.advance_ms(1000)
 
-        def interrupt(parts: Parts = parts) -> None:
-            if is_deletion:
-                lose_beginning(parts)
-            else:
-                parts.queues.remove_topic("TopicTest", parts.commit_log.wrote_offset)
-
         steps = parts.reader.offset_by_time("TopicTest", 0, began_ms + 85_000)
-        found, count = read_with_interruption(parts, steps, after, interrupt)
+        found, count = read_with_interruption(steps, after, partial(lose_files, parts, is_deletion))
         assert found == 85 or after < count, "else it may be any that is left, or 0"
         parts.kill()
         if count <= after:

@@ -140,44 +140,6 @@ def test_two_files_take_two_reads_and_so_does_going_back() -> None:
 # ---- what cannot be served ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("unit", "what"),
-    [
-        ((-1, 100, 0), "100 bytes at -1 of a log that ends at 1000"),
-        ((100, 0, 0), "0 bytes at 100 of a log that ends at 1000"),
-        ((100, -5, 0), "-5 bytes at 100 of a log that ends at 1000"),
-        ((950, 51, 0), "51 bytes at 950 of a log that ends at 1000"),
-        ((100, 50, 0), "50 bytes at 100 of the log, no record"),
-        ((0, 99, 0), "99 bytes at 0 of the log, no record"),
-        ((0, 10, 0), "10 bytes at 0 of the log, no record"),
-    ],
-)
-def test_a_unit_that_leads_to_no_record_ends_the_answer_and_says_so_to_who_asks_for_it(
-    unit: tuple[int, int, int], what: str
-) -> None:
-    log = Log({0: 100, 200: 100})
-    scan, _ = scan_all(log, [(0, 100, 0), unit, (200, 100, 0)], log_end=1000)
-    assert (served(scan), scan.next_offset, scan.damage) == ([0], 1, "")
-    assert scan.status is GetMessageStatus.FOUND
-    scan, _ = scan_all(log, [unit, (200, 100, 0)], log_end=1000)
-    assert (served(scan), scan.next_offset) == ([], 0)
-    assert (scan.status, scan.damage) == (
-        GetMessageStatus.MESSAGE_WAS_REMOVING, f"expected the position of a record, found {what}"
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("unit", [(99, 100, 0), (0, PRE_BLANK_SIZE, 0)])
-def test_expired_records_are_skipped(unit: tuple[int, int, int]) -> None:
-    log = Log({200: 100}, min_offset=100)
-    scan, _ = scan_all(log, [unit, (200, 100, 0)])
-    assert (served(scan), scan.next_offset, scan.damage) == ([200], 2, "")
-    scan, _ = scan_all(log, [unit])
-    assert (scan.status, scan.next_offset, scan.damage) == (GetMessageStatus.MESSAGE_WAS_REMOVING, 1, "")
-
-
-# ---- filters --------------------------------------------------------------------------------------------------------
-
-
 @attrs.frozen
 class Wanted:
     """Wants units of some tags codes, and of them, if records are asked about, those of some offsets."""
@@ -194,6 +156,49 @@ class Wanted:
 
     def is_matched_by_commit_log(self, record: bytes) -> bool:
         return self.places is not None and RECORD_HEAD_CHECK.unpack_from(record)[2] in self.places
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [None, Wanted(frozenset([0])), Wanted(frozenset([0]), frozenset([0, 200]))],
+    ids=["everything", "by tags", "by records"],
+)
+@pytest.mark.parametrize(
+    ("unit", "what"),
+    [
+        ((-1, 100, 0), "100 bytes at -1 of a log that ends at 1000"),
+        ((100, 0, 0), "0 bytes at 100 of a log that ends at 1000"),
+        ((100, -5, 0), "-5 bytes at 100 of a log that ends at 1000"),
+        ((950, 51, 0), "51 bytes at 950 of a log that ends at 1000"),
+        ((100, 50, 0), "50 bytes at 100 of the log, no record"),
+        ((0, 99, 0), "99 bytes at 0 of the log, no record"),
+        ((0, 10, 0), "10 bytes at 0 of the log, no record"),
+    ],
+)
+def test_a_unit_that_leads_to_no_record_ends_the_answer_and_says_so_to_who_asks_for_it(
+    unit: tuple[int, int, int], what: str, wanted: Wanted | None
+) -> None:
+    log = Log({0: 100, 200: 100})
+    scan, _ = scan_all(log, [(0, 100, 0), unit, (200, 100, 0)], log_end=1000, message_filter=wanted)
+    assert (served(scan), scan.next_offset, scan.damage) == ([0], 1, "")
+    assert scan.status is GetMessageStatus.FOUND
+    scan, _ = scan_all(log, [unit, (200, 100, 0)], log_end=1000, message_filter=wanted)
+    assert (served(scan), scan.next_offset) == ([], 0)
+    assert (scan.status, scan.damage) == (
+        GetMessageStatus.MESSAGE_WAS_REMOVING, f"expected the position of a record, found {what}"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", [(99, 100, 0), (0, PRE_BLANK_SIZE, 0)])
+def test_expired_records_are_skipped(unit: tuple[int, int, int]) -> None:
+    log = Log({200: 100}, min_offset=100)
+    scan, _ = scan_all(log, [unit, (200, 100, 0)])
+    assert (served(scan), scan.next_offset, scan.damage) == ([200], 2, "")
+    scan, _ = scan_all(log, [unit])
+    assert (scan.status, scan.next_offset, scan.damage) == (GetMessageStatus.MESSAGE_WAS_REMOVING, 1, "")
+
+
+# ---- filters --------------------------------------------------------------------------------------------------------
 
 
 def test_unwanted_tags_are_skipped_without_a_read() -> None:

@@ -5,21 +5,11 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.protocol.stored_message import CheckedMessage, RecordStatus
-from rocketpy.store.files.mapped_file import OpenFiles
 from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.recovery.dispatcher import LogDispatcher, QueueGap
 from rocketpy.store.recovery.queue_recovery import QueueRecoveries
+from tests.store.one_queue import recoveries_of, table_at
 from tests.store.parts import Place
-
-
-def table_at(place: Place) -> ConsumeQueueTable:
-    return ConsumeQueueTable(
-        path=place.consume_queue, disk=place.disk, open_files=OpenFiles(disk=place.disk, open_max=16), file_size=400
-    )
-
-
-def recoveries_of(table: ConsumeQueueTable, place: Place) -> QueueRecoveries:
-    return QueueRecoveries(table, disk=place.disk, before_clearing=lambda: None)
 
 
 def dispatcher_for(table: ConsumeQueueTable, place: Place, recoveries: QueueRecoveries | None = None) -> LogDispatcher:

@@ -12,10 +12,24 @@ from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import LOG_FILE_SIZE, Parts, Place
 
 HEAD = 88
+LARGE = 1 << 16
 
 
 def bodies_of(count: int, size: int = 40, first: int = 0) -> list[bytes]:
     return [f"{number:06d}".encode().ljust(size, b".") for number in range(first, first + count)]
+
+
+def killed_with(place: Place, count: int) -> list[int]:
+    """Leave a store of so many messages, in one file of the log, as a kill does; return their offsets."""
+    parts = Parts(place, log_file_size=LARGE)
+    physical_offsets = parts.put_all(bodies_of(count))
+    parts.kill()
+    return physical_offsets
+
+
+def recovered(place: Place, ends: DurableEnds | None = None, *, is_clean: bool = False) -> Parts:
+    """Recover such a store, whose checkpoint says what was durable."""
+    return Parts(place, is_clean=is_clean, log_file_size=LARGE, durable_ends=ends)
 
 
 def test_cut_at_every_byte_leaves_the_messages_before(place: Place) -> None:
@@ -41,68 +55,64 @@ def test_cut_at_every_byte_leaves_the_messages_before(place: Place) -> None:
 
 def test_what_recovery_cut_never_comes_back(place: Place) -> None:
     """RocketMQ: 100 equal records, number 50 damaged, restart, one send, kill, restart: all 100 are there again."""
-    parts = Parts(place, log_file_size=1 << 16)
-    offsets = parts.put_all(bodies_of(100))
-    parts.kill()
+    offsets = killed_with(place, 100)
     place.write(place.log_file(), b"\xff", offsets[50] + HEAD + 3)
 
-    again = Parts(place, is_clean=False, log_file_size=1 << 16)
+    again = recovered(place)
     assert again.bodies() == bodies_of(50)
     assert "CRC" in again.report.why
     again.put_all([b"new".ljust(40, b".")])
     again.kill()
-    last = Parts(place, is_clean=False, log_file_size=1 << 16)
+    last = recovered(place)
     assert last.bodies() == [*bodies_of(50), b"new".ljust(40, b".")]
 
 
 def test_what_was_durable_is_not_cut_but_reported_as_damaged(place: Place) -> None:
     """After a clean shutdown of RocketMQ's, which leaves no note, everything that the queues name was durable."""
-    parts = Parts(place, log_file_size=1 << 16)
+    parts = Parts(place, log_file_size=LARGE)
     offsets = parts.put_all(bodies_of(100))
     parts.close()
     place.write(place.log_file(), b"\xff", offsets[50] + HEAD + 3)
     before = place.files(place.root)
     with pytest.raises(DamagedStoreError, match=f"expected a record at offset {offsets[50]} .*CRC") as raised:
-        Parts(place, is_clean=True, log_file_size=1 << 16)
+        recovered(place, is_clean=True)
     assert (raised.value.path, raised.value.position) == (place.log_file(), offsets[50])
     assert place.files(place.root) == before
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_the_checkpoint_says_what_is_damage_and_what_is_a_torn_end(place: Place, is_clean: bool) -> None:
-    parts = Parts(place, log_file_size=1 << 16)
-    offsets = parts.put_all(bodies_of(100))
-    parts.kill()
+    offsets = killed_with(place, 100)
     ends = DurableEnds(log_flushed_offset=offsets[60], durable_offset=offsets[40], unit_count=40)
     place.write(place.log_file(), b"\xff", offsets[70] + HEAD + 3)
-    again = Parts(place, is_clean=is_clean, log_file_size=1 << 16, durable_ends=ends)
+    again = recovered(place, ends, is_clean=is_clean)
     assert again.bodies() == bodies_of(100)[:70]
     again.kill()
     place.write(place.log_file(), b"\xff", offsets[59] + HEAD + 3)
     with pytest.raises(DamagedStoreError, match=f"durable up to {offsets[60]}"):
-        Parts(place, is_clean=is_clean, log_file_size=1 << 16, durable_ends=ends)
+        recovered(place, ends, is_clean=is_clean)
 
 
 def test_a_walk_begins_where_everything_was_durable(place: Place) -> None:
-    parts = Parts(place, log_file_size=1 << 16)
+    parts = Parts(place, log_file_size=LARGE)
     offsets = parts.put_all(bodies_of(100))
     parts.put_all(bodies_of(3), "Other")
     parts.kill()
     ends = DurableEnds(log_flushed_offset=offsets[60], durable_offset=offsets[40], unit_count=40)
-    again = Parts(place, is_clean=False, log_file_size=1 << 16, durable_ends=ends)
+    again = recovered(place, ends)
     assert (again.report.scanned_from, again.report.record_count) == (offsets[40], 63)
     assert again.bodies() == bodies_of(100)
 
 
 def test_removed_queues_are_rebuilt_from_the_beginning(place: Place) -> None:
     """Also those without a message after the offset where the scan would begin."""
-    parts = Parts(place, log_file_size=1 << 16)
+    parts = Parts(place, log_file_size=LARGE)
     parts.put_all(bodies_of(3), "Quiet")
     offsets = parts.put_all(bodies_of(100))
     parts.kill()
     place.remove_tree(f"{place.consume_queue}/Quiet")
     ends = DurableEnds(log_flushed_offset=offsets[60], durable_offset=offsets[40], unit_count=43)
-    again = Parts(place, is_clean=False, log_file_size=1 << 16, durable_ends=ends)
+    again = recovered(place, ends)
     assert again.bodies("Quiet") == bodies_of(3)
     assert again.bodies() == bodies_of(100)
     assert again.report.scanned_from == 0
@@ -110,13 +120,13 @@ def test_removed_queues_are_rebuilt_from_the_beginning(place: Place) -> None:
 
 def test_a_queue_that_lost_durable_units_is_rebuilt_from_the_beginning(place: Place) -> None:
     """Else the next message would get an offset that another one has."""
-    parts = Parts(place, log_file_size=1 << 16)
+    parts = Parts(place, log_file_size=LARGE)
     parts.put_all(bodies_of(10), "Quiet")
     offsets = parts.put_all(bodies_of(100))
     parts.kill()
     place.write(place.queue_file("Quiet", 0), bytes(UNIT_SIZE), 9 * UNIT_SIZE)
     ends = DurableEnds(log_flushed_offset=offsets[60], durable_offset=offsets[40], unit_count=50)
-    again = Parts(place, is_clean=False, log_file_size=1 << 16, durable_ends=ends)
+    again = recovered(place, ends)
     assert again.bodies("Quiet") == bodies_of(10)
     assert again.bodies() == bodies_of(100)
     assert again.report.scanned_from == 0
@@ -125,12 +135,10 @@ def test_a_queue_that_lost_durable_units_is_rebuilt_from_the_beginning(place: Pl
 @pytest.mark.parametrize("damaged", range(10))
 def test_a_damaged_unit_in_the_middle_takes_no_sound_one_with_it(place: Place, damaged: int) -> None:
     """It points far past the end of the log, where a search for that end could rely on it."""
-    parts = Parts(place, log_file_size=1 << 16)
-    offsets = parts.put_all(bodies_of(30))
-    parts.kill()
+    offsets = killed_with(place, 30)
     place.write(place.queue_file("TopicTest", 0), UNIT.pack(1 << 60, 100, 0), damaged * UNIT_SIZE)
     ends = DurableEnds(log_flushed_offset=offsets[20], durable_offset=offsets[20], unit_count=20)
-    again = Parts(place, is_clean=False, log_file_size=1 << 16, durable_ends=ends)
+    again = recovered(place, ends)
     assert again.queues.find("TopicTest", 0).max_offset == 30
     assert again.get(damaged + 1).message_count > 0
 

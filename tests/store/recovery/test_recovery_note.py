@@ -159,12 +159,6 @@ def test_a_note_has_the_words_that_the_documentation_names(disk: SimDisk) -> Non
     assert words[:-1] == ["1", identity, "4711", "42", "20260131235959123", "1/7", "12", "4095"]
 
 
-def test_a_shorter_note_leaves_nothing_of_a_longer_one(disk: SimDisk) -> None:
-    note_file = written(disk)
-    note_file.write(None, None)
-    assert note_file.read(None) == RecoveryNote(disk.identity(PATH), None, None)
-
-
 def test_identities_that_are_too_long_make_a_note_that_nothing_believes() -> None:
     note = RecoveryNote("i" * 200, ENDS, INDEX)
     assert decode_note(encode_note(note)) == RecoveryNote("", None, None)

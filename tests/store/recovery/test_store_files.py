@@ -13,7 +13,7 @@ from rocketpy.store.config import FlushDiskType, MessageStoreConfig
 from rocketpy.store.environment import StoreEnvironment
 from rocketpy.store.recovery.store_files import StoreFiles
 from rocketpy.testing.sim.disk import SimDisk
-from tests.store.opened_store import config_for, opened, send
+from tests.store.opened_store import config_for, killed, opened, send
 from tests.store.parts import Place
 from tests.turns import run_in_turn
 
@@ -33,14 +33,10 @@ async def fill(place: Place, count: int = 3, **settings: object) -> None:
 
 async def crash(place: Place, count: int = 3, **settings: object) -> None:
     """A life of the store that a kill ends, before its first flush."""
-    assert isinstance(place.disk, SimDisk)
-    with pytest.RaisesGroup(KeyboardInterrupt):
-        async with opened(place, **settings) as store:
-            for number in range(count):
-                send(store, b"%d" % number, key=b"k%d" % number)
-            store.end_burst()
-            raise KeyboardInterrupt
-    place.disk.kill_process()
+    async with killed(place, **settings) as store:
+        for number in range(count):
+            send(store, b"%d" % number, key=b"k%d" % number)
+        store.end_burst()
 
 
 @contextmanager

@@ -94,7 +94,6 @@ def test_a_file_left_by_a_crash_is_used() -> None:
 async def test_take_waits_for_the_thread_that_is_at_it() -> None:
     disk = new_disk()
     begun = threading.Event()
-    reserve_again = threading.Event()
 
     def slow_make(function: Callable[..., T], *arguments: object) -> T:
         begun.set()
@@ -108,7 +107,6 @@ async def test_take_waits_for_the_thread_that_is_at_it() -> None:
         await nursery.start(service.run)
         service.prepare(FIRST, SIZE)
         await trio.to_thread.run_sync(begun.wait)
-        reserve_again.set()
         service.take(FIRST, SIZE)
         assert disk.list_directory("/log") == ["00000000000000000000"]
         assert disk.calls["reserve"] == 1

@@ -55,7 +55,7 @@ class World:
         self.disk.capacity_bytes = math.ceil(self.disk.used_bytes("/") / ratio)
 
 
-def new_world(*, hours: int = 6, pause_ms: int = 100, is_forcible: bool = True, is_synced: bool = True) -> World:
+def new_world(*, hours: int = 6, pause_ms: int = 100, is_forcible: bool = True) -> World:
     disk = SimDisk()
     place = Place(disk, "/store")
     clock = ManualClock(FOUR_MS - FILES * HOUR_MS)
@@ -63,8 +63,7 @@ def new_world(*, hours: int = 6, pause_ms: int = 100, is_forcible: bool = True, 
     for _ in range(FILES):
         parts.put_all([bytes(3800), bytes(3800)])
         clock.advance_ms(HOUR_MS)
-    if is_synced:
-        parts.flush()
+    parts.flush()
     close_files = CloseFilesService(run_blocking=run_in_turn)
     flags = RunningFlags()
     refusals: list[str | None] = []
@@ -127,11 +126,6 @@ async def test_at_other_hours_nothing_goes_unless_asked_for(autojump_clock: Mock
     for runs_left in range(17, -1, -1):
         assert await world.service.clean() == 0
         assert world.service.statistics().manual_runs == runs_left
-    assert await world.service.clean() == 0
-
-
-async def test_bytes_that_are_not_durable_stay(autojump_clock: MockClock) -> None:
-    world = new_world(is_synced=False, hours=0)
     assert await world.service.clean() == 0
 
 

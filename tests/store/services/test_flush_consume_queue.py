@@ -95,6 +95,13 @@ def service(
     )
 
 
+def durable_offset(disk: SimDisk) -> int:
+    """Up to where all was durable, as the checkpoint says."""
+    ends = load_checkpoint(disk, "/checkpoint").ends
+    assert ends is not None
+    return ends.durable_offset
+
+
 async def test_while_messages_come_a_checkpoint_follows_every_few_seconds(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -113,9 +120,7 @@ async def test_while_messages_come_a_checkpoint_follows_every_few_seconds(
         assert disk.calls["write"] == write_count, "a few messages are not worth a flush of all queues"
         queues.log.wrote_offset += 1
         await trio.sleep(CHECKPOINT_SECONDS)
-        ends = load_checkpoint(disk, "/checkpoint").ends
-        assert ends is not None
-        assert ends.durable_offset == 2 * CHECKPOINT_BYTES_MIN
+        assert durable_offset(disk) == 2 * CHECKPOINT_BYTES_MIN
         nursery.cancel_scope.cancel()
 
 
@@ -129,9 +134,7 @@ async def test_much_that_comes_at_once_does_not_wait_for_the_interval(autojump_c
         assert ends == DurableEnds(CHECKPOINT_BYTES, CHECKPOINT_BYTES, 30)
         queues.log.wrote_offset *= 2  # while it grows so fast the service looks four times a second
         await trio.sleep(0.3)
-        ends = load_checkpoint(disk, "/checkpoint").ends
-        assert ends is not None
-        assert ends.durable_offset == 2 * CHECKPOINT_BYTES
+        assert durable_offset(disk) == 2 * CHECKPOINT_BYTES
         nursery.cancel_scope.cancel()
 
 
@@ -264,9 +267,7 @@ async def test_a_burst_that_is_partly_in_the_log_ends_before_the_checkpoint_says
     queues.ends_burst = end_burst
     await service(queues, disk).flush_thoroughly()
     assert queues.flushed == [[1, 2]]
-    ends = load_checkpoint(disk, "/checkpoint").ends
-    assert ends is not None
-    assert ends.durable_offset == 600
+    assert durable_offset(disk) == 600
 
 
 async def test_a_failed_sync_leaves_the_checkpoint_alone() -> None:

@@ -12,6 +12,7 @@ import trio
 import trio.testing
 
 from rocketpy.errors import StoreError
+from rocketpy.runner import BeginBlocking
 from rocketpy.store.recovery.checkpoint import StoreCheckpoint
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.store.services.group_commit import FlushWait, GroupCommitService
@@ -67,11 +68,12 @@ class Bench:
     may_sync: trio.Event = attrs.Factory(trio.Event)
     answers: list[object] = attrs.Factory(list)
 
-    def service(self, timeout_ms: int = 5_000) -> GroupCommitService:
+    def service(self, timeout_ms: int = 5_000, begin_blocking: BeginBlocking | None = None) -> GroupCommitService:
         return GroupCommitService(
             commit_log=self.log,
             checkpoint=self.checkpoint,
             run_blocking=self.run_blocking,
+            begin_blocking=begin_blocking,
             sync_flush_timeout_ms=timeout_ms,
             end_burst=self.log.end_burst,
             flush_replies=lambda: self.answers.append("flush"),
@@ -220,15 +222,7 @@ class Thread:
     calls: list[tuple[Callable[[], None], Callable[[outcome.Outcome[None]], None]]] = attrs.Factory(list)
 
     def __enter__(self) -> GroupCommitService:
-        return GroupCommitService(
-            commit_log=self.bench.log,
-            checkpoint=self.bench.checkpoint,
-            run_blocking=self.bench.run_blocking,
-            begin_blocking=self.begin,
-            sync_flush_timeout_ms=5_000,
-            end_burst=self.bench.log.end_burst,
-            flush_replies=lambda: self.bench.answers.append("flush"),
-        )
+        return self.bench.service(begin_blocking=self.begin)
 
     def __exit__(self, *failure: object) -> None:
         while self.calls:  # the service waits for them, also when a test has failed

@@ -15,7 +15,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.queue.extension import CqExtUnit
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
-from tests.store.opened_store import bodies, opened, send
+from tests.store.opened_store import bodies, killed, opened, send
 from tests.store.parts import BORN_HOST, Place
 
 POOL: dict[str, object] = {"transient_store_pool_enable": True}
@@ -56,15 +56,13 @@ async def test_the_checkpoint_counts_no_record_without_its_unit(autojump_clock: 
     """A log file that is full is written before its units are; the thorough flush in between commits them first."""
     place = Place(SimDisk(), "/store")
     settings = POOL | {"commit_interval_commit_log": 3_600_000, "commit_commit_log_least_pages": 1 << 20}
-    with pytest.RaisesGroup(KeyboardInterrupt):
-        async with opened(place, **settings) as store:
-            for _ in range(30):
-                send(store, b"x" * 3000)
-            store.end_burst()
-            assert store.max_physical_offset >= 1 << 16
-            assert store.max_offset_in_queue("T", 0) == 0
-            await trio.sleep(61)
-            raise KeyboardInterrupt
+    async with killed(place, **settings) as store:
+        for _ in range(30):
+            send(store, b"x" * 3000)
+        store.end_burst()
+        assert store.max_physical_offset >= 1 << 16
+        assert store.max_offset_in_queue("T", 0) == 0
+        await trio.sleep(61)
     assert isinstance(place.disk, SimDisk)
     place.disk.lose_power()
     async with opened(place, **settings) as store:
@@ -90,14 +88,6 @@ async def test_a_pool_that_is_full_can_refuse(place: Place) -> None:
     async with opened(place, **settings) as store:
         statuses = [store.put("T", 0, b"x" * 5000, b"", 0, (), 0, 0, 1, BORN_HOST, 0)[0] for _ in range(20)]
         assert statuses == [PutMessageStatus.PUT_OK] * 12 + [PutMessageStatus.CREATE_MAPEDFILE_FAILED] * 8
-
-
-@pytest.mark.parametrize("other", [{"flush_disk_type": FlushDiskType.SYNC_FLUSH}, {}])
-async def test_sync_flush_has_no_pool(place: Place, other: dict[str, object]) -> None:
-    async with opened(place, **POOL | other) as store:
-        send(store, b"one")
-        store.end_burst()
-        assert bodies(store) == ([b"one"] if other else [])
 
 
 # ---- the rest -------------------------------------------------------------------------------------------------------

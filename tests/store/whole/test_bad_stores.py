@@ -386,8 +386,3 @@ def test_an_index_header_that_is_absurd_leads_to_no_wrong_message(
 
         assert b"next-key" in run(life)
         place.remove_tree(place.root)
-
-
-def test_a_deleted_index_is_rebuilt(place: Place, snapshot: Snapshot) -> None:
-    files = {name: content for name, content in snapshot.files.items() if not name.startswith("index/")}
-    assert_whole(snapshot, opened(place, files))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import pytest
 import trio
 import trio.testing
@@ -12,7 +9,7 @@ import trio.testing
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.recovery.recovery import RecoveryReport
 from rocketpy.testing.sim.disk import SimDisk
-from tests.store.opened_store import opened, send
+from tests.store.opened_store import killed, opened, send
 from tests.store.parts import Place
 
 LONG_S = 120.0
@@ -22,17 +19,6 @@ LONG_S = 120.0
 @pytest.fixture
 def place() -> Place:
     return Place(SimDisk(), "/store")
-
-
-@asynccontextmanager
-async def killed(place: Place) -> AsyncIterator[MessageStore]:
-    """A run of the store that a kill ends."""
-    assert isinstance(place.disk, SimDisk)
-    with pytest.RaisesGroup(KeyboardInterrupt):
-        async with opened(place) as store:
-            yield store
-            raise KeyboardInterrupt
-    place.disk.kill_process()
 
 
 async def report_of(place: Place) -> RecoveryReport:

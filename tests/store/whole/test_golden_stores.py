@@ -279,20 +279,3 @@ async def test_configuration_files_are_left_as_java_wrote_them(name: str, tmp_pa
         pass
     for each in expected(name)["config"]:
         assert read_text(OsDisk(), str(tmp_path / "config" / each["file"])) == each["text"]
-
-
-@pytest.mark.parametrize("name", STORES)
-async def test_a_second_opening_finds_the_same(name: str, tmp_path: Path) -> None:
-    """What the first opening repaired, cleared and closed in order, the second one takes as it is."""
-
-    def seen(store: MessageStore) -> list[object]:
-        queues = sorted(store.queues())
-        return [
-            store.max_physical_offset,
-            *((*each, store.min_offset_in_queue(*each), store.max_offset_in_queue(*each)) for each in queues),
-        ]
-
-    async with open_golden(name, tmp_path) as store:
-        first = seen(store)
-    async with open_store(name, tmp_path) as store:
-        assert seen(store) == first

@@ -31,17 +31,6 @@ def test_a_queue_whose_end_leads_out_of_the_log_is_rebuilt(place: Place) -> None
     assert again.bodies() == BODIES
 
 
-def test_without_our_checkpoint_such_a_queue_says_that_the_log_has_lost_something(place: Place) -> None:
-    """A Java broker's clean shutdown leaves no other trace of how long the log was."""
-    stopped(place)
-    last = (COUNT - 1) % UNITS_PER_FILE * UNIT_SIZE
-    place.write(place.queue_file("TopicTest", 0, 2 * QUEUE_FILE_SIZE), UNIT.pack(1 << 60, 100, 0), last)
-    before = place.files(place.root)
-    with pytest.raises(DamagedStoreError, match=f"durable up to {(1 << 60) + 100}"):
-        Parts(place)
-    assert place.files(place.root) == before
-
-
 def test_a_first_unit_that_is_damaged_hides_no_message(place: Place) -> None:
     stopped(place)
     place.write(place.queue_file("TopicTest", 0), UNIT.pack(-1, 100, 0))
@@ -63,13 +52,3 @@ def test_a_log_file_of_a_wrong_name_is_an_error_and_deletes_nothing(place: Place
         Parts(place, is_clean=is_clean)
     assert raised.value.path == stray
     assert place.files(place.root) == before
-
-
-@pytest.mark.parametrize("is_clean", [True, False])
-def test_a_log_file_that_is_too_long_is_read_as_far_as_it_should_be(place: Place, is_clean: bool) -> None:
-    parts = Parts(place)
-    parts.put_all([body * 20 for body in BODIES])
-    assert len(parts.commit_log.files) > 2
-    parts.close()
-    place.write(place.log_file(), b"junk" * 100, LOG_FILE_SIZE)
-    assert Parts(place, is_clean=is_clean).bodies() == [body * 20 for body in BODIES]

@@ -90,6 +90,16 @@ class Scene:
         self.world.pass_time(THOROUGHLY_MS)
         self.send(5, self.new)
 
+    def end_by_a_failed(self, call: str) -> None:
+        """The disk fails, and the broker ends before it acknowledges anything more."""
+        self.begin()
+        assert isinstance(self.world.put("T", 0, b"not acknowledged"), Sent)
+        self.world.disk.fail_call(call)
+        with pytest.raises(LifeEnded) as ended:
+            self.world.end_burst()
+            self.world.pass_time(THOROUGHLY_MS)
+        assert isinstance(ended.value.cause, StoreError)
+
     def open_again(self) -> list[bytes]:
         """Return the bodies that are there."""
         found = self.world.open()
@@ -245,13 +255,7 @@ def fill(scene: Scene) -> None:
 
 def test_a_sync_fails(scene: Scene) -> None:
     """The broker ends before it acknowledges anything more."""
-    scene.begin()
-    assert isinstance(scene.world.put("T", 0, b"not acknowledged"), Sent)
-    scene.world.disk.fail_call("sync")
-    with pytest.raises(LifeEnded) as ended:
-        scene.world.end_burst()
-        scene.world.pass_time(THOROUGHLY_MS)
-    assert isinstance(ended.value.cause, StoreError)
+    scene.end_by_a_failed("sync")
     assert scene.world.disk.exists(f"{ROOT}/abort")
     found = scene.open_again()
     there = scene.old if scene.mode == "pool" else scene.old + scene.new
@@ -259,12 +263,7 @@ def test_a_sync_fails(scene: Scene) -> None:
 
 
 def test_a_sync_fails_and_then_the_power_goes(scene: Scene) -> None:
-    scene.begin()
-    assert isinstance(scene.world.put("T", 0, b"not acknowledged"), Sent)
-    scene.world.disk.fail_call("sync")
-    with pytest.raises(LifeEnded):
-        scene.world.end_burst()
-        scene.world.pass_time(THOROUGHLY_MS)
+    scene.end_by_a_failed("sync")
     scene.world.lose_power(nothing)
     there = scene.old + scene.new if scene.mode == "SYNC_FLUSH" else scene.old
     assert scene.open_again()[: len(there)] == there
@@ -272,12 +271,7 @@ def test_a_sync_fails_and_then_the_power_goes(scene: Scene) -> None:
 
 def test_a_sync_fails_and_the_power_goes_when_the_broker_runs_again(scene: Scene) -> None:
     """What the failed sync marked as clean, no later sync writes: recovery wrote it again."""
-    scene.begin()
-    assert isinstance(scene.world.put("T", 0, b"not acknowledged"), Sent)
-    scene.world.disk.fail_call("sync")
-    with pytest.raises(LifeEnded):
-        scene.world.end_burst()
-        scene.world.pass_time(THOROUGHLY_MS)
+    scene.end_by_a_failed("sync")
     served = scene.open_again()
     assert served[: len(scene.old)] == scene.old
     scene.world.pass_time(THOROUGHLY_MS)
@@ -286,12 +280,7 @@ def test_a_sync_fails_and_the_power_goes_when_the_broker_runs_again(scene: Scene
 
 
 def test_a_write_fails(scene: Scene) -> None:
-    scene.begin()
-    assert isinstance(scene.world.put("T", 0, b"not acknowledged"), Sent)
-    scene.world.disk.fail_call("write")
-    with pytest.raises(LifeEnded):
-        scene.world.end_burst()
-        scene.world.pass_time(THOROUGHLY_MS)
+    scene.end_by_a_failed("write")
     found = scene.open_again()
     there = scene.old if scene.mode == "pool" else scene.old + scene.new
     assert found[: len(there)] == there

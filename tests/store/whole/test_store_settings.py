@@ -12,7 +12,7 @@ from rocketpy.clock import ManualClock
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType
 from rocketpy.testing.sim.disk import SimDisk
-from tests.store.opened_store import bodies, config_for, kill, opened, send
+from tests.store.opened_store import bodies, config_for, killed, opened, send
 from tests.store.parts import Place
 from tests.store.whole.test_whole_store_retention import ALL_HOURS, HOUR_MS, NOON_MS, fill
 
@@ -331,22 +331,12 @@ async def test_how_often_a_file_is_synced_while_it_is_filled() -> None:
 async def test_whether_recovery_looks_at_bodies(disk: SimDisk, checks_crc: bool) -> None:
     """``checkCRCOnRecover``: a body that was torn in the last file ends the log, or is served as it is."""
     place = Place(disk, "/store")
-    scope = opened(place)
-    store = await scope.__aenter__()
-    send(store, b"one")
-    physical_offset, _ = send(store, b"two")
-    store.end_burst()
-    await kill(scope)
-    content = bytearray(_read(disk, place.log_file()))
+    async with killed(place) as store:
+        send(store, b"one")
+        physical_offset, _ = send(store, b"two")
+        store.end_burst()
+    content = place.read(place.log_file())
     at = content.index(b"two", physical_offset)
     disk.flip_bit(place.log_file(), at)
     async with opened(place, check_crc_on_recover=checks_crc) as again:
         assert len(bodies(again)) == (1 if checks_crc else 2)
-
-
-def _read(disk: SimDisk, path: str) -> bytes:
-    file = disk.open(path, read_only=True)
-    try:
-        return file.read(0, file.size())
-    finally:
-        file.close()

@@ -96,22 +96,18 @@ async def test_how_far_behind_a_slave_may_be(lacks_more: int, status: object, au
 # ---- bursts ---------------------------------------------------------------------------------------------------------
 
 
-async def read(store: MessageStore) -> None:
-    await store.get_message("T", 0, 0, 32)
-
-
-async def flush(store: MessageStore) -> None:
-    await store.flush()
-
-
 async def end_burst(store: MessageStore) -> None:
     store.end_burst()
 
 
-@pytest.mark.parametrize("ends_burst", [read, flush, end_burst])
+@pytest.mark.parametrize(
+    "ends_burst",
+    [lambda store: store.get_message("T", 0, 0, 32), MessageStore.flush, end_burst],
+    ids=["read", "flush", "end of burst"],
+)
 @pytest.mark.parametrize("flush_disk_type", FlushDiskType)
 async def test_whatever_writes_wakes_the_slaves_and_no_answer_is_earlier(
-    ends_burst: Callable[[MessageStore], Awaitable[None]], flush_disk_type: FlushDiskType, autojump_clock: Jumping
+    ends_burst: Callable[[MessageStore], Awaitable[object]], flush_disk_type: FlushDiskType, autojump_clock: Jumping
 ) -> None:
     async with open_sync_master(flush_disk_type=flush_disk_type) as master:
         slave = await master.slave()

@@ -12,7 +12,7 @@ from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import GetMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
-from tests.store.opened_store import kill, opened, send
+from tests.store.opened_store import killed, opened, send
 from tests.store.parts import Place
 
 HOUR_MS = 3_600_000
@@ -66,10 +66,8 @@ async def test_what_has_expired_is_gone_everywhere(place: Place, autojump_clock:
     async with opened(place, clock=clock, **settings) as store:
         assert bodies_from(store, store.min_offset_in_queue("T", 0)) == list(range(first, 600))
         send(store, b"000600")
-    scope = opened(place, clock=clock, **settings)
-    store = await scope.__aenter__()
-    assert bodies_from(store, first) == list(range(first, 601))
-    await kill(scope)
+    async with opened(place, clock=clock, **settings) as store:
+        assert bodies_from(store, first) == list(range(first, 601))
 
 
 async def test_how_full_a_disk_may_be_is_a_setting(autojump_clock: MockClock) -> None:
@@ -139,10 +137,8 @@ async def test_a_log_in_several_directories(place: Place, autojump_clock: MockCl
         assert log_files(place) == {"a": [0, 3, 6], "b": [1, 4], "c": [2, 5]}, "the last is the one in advance"
         assert bodies_from(store, 0) == list(range(340))
     assert log_files(place) == {"a": [0, 3], "b": [1, 4], "c": [2, 5]}
-    scope = opened(place, clock=clock, **several(place, "abc", "b"), **settings)
-    store = await scope.__aenter__()
-    await fill(store, clock, 120)
-    await kill(scope)
+    async with killed(place, clock=clock, **several(place, "abc", "b"), **settings) as store:
+        await fill(store, clock, 120)
     assert log_files(place) == {"a": [0, 3, 6, 8], "b": [1, 4], "c": [2, 5, 7]}
     async with opened(place, clock=clock, **several(place, "ac", "b"), **settings) as store:
         assert bodies_from(store, 0) == [*range(340), *range(120)]

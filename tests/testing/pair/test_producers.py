@@ -10,7 +10,6 @@ from rocketpy.testing.store_world import LifeEnded
 from tests.testing.replicas import a_pair, put
 
 OK = PutMessageStatus.PUT_OK
-UNAVAILABLE = PutMessageStatus.SLAVE_NOT_AVAILABLE
 
 
 def test_every_kind_of_message_has_its_unit_on_the_slave() -> None:
@@ -23,14 +22,6 @@ def test_every_kind_of_message_has_its_unit_on_the_slave() -> None:
         assert world.producers.answers == [OK] * 4
         world.compare_units()
         assert len(world.model.logs["b"]) == 5
-
-
-def test_without_a_slave_the_answer_says_so() -> None:
-    with a_pair() as world:
-        world.kill("b")
-        world.pass_time(1)
-        put(world, b"body")
-        assert world.producers.answers == [UNAVAILABLE]
 
 
 def test_a_producer_may_wait_for_what_was_written_before() -> None:

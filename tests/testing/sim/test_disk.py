@@ -282,14 +282,6 @@ def test_a_full_disk_refuses_and_reserved_space_is_kept() -> None:
     assert disk.free_bytes("/") == 3 * PAGE
 
 
-def test_a_flipped_bit_is_there_at_once_and_after_a_crash(disk: SimDisk) -> None:
-    file = durable(disk, "/store/f", b"abc")
-    disk.flip_bit("/store/f", 1, 5)
-    assert file.read(0, 3) == b"aBc"
-    disk.lose_power(old)
-    assert disk.open("/store/f").read(0, 3) == b"aBc"
-
-
 def test_a_disk_can_be_made_from_the_state_of_another(disk: SimDisk) -> None:
     file = written(disk, "/store/f", b"abc")
     state = disk.state()

@@ -367,14 +367,6 @@ async def test_a_seek_goes_back_and_forth_while_a_pull_waits(cluster: FakeCluste
         assert await bodies(consumer) == [6]
 
 
-async def test_a_seek_before_the_queue_is_read_takes_the_place_of_the_stored_offset(cluster: FakeCluster) -> None:
-    put(cluster, 5)
-    cluster.broker.progress["g", TOPIC, 0] = 1
-    async with assigned(cluster) as consumer:
-        await consumer.seek(QUEUE, 4)
-        assert await bodies(consumer) == [4]
-
-
 async def test_a_seek_forgets_what_was_pulled_and_not_polled(cluster: FakeCluster) -> None:
     put(cluster, 40)
     async with assigned(cluster, pull_batch_size=32) as consumer:

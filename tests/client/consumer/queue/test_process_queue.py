@@ -25,25 +25,6 @@ def message(offset: int, body: bytes = b"xy") -> MessageExt:
     return MessageExt("T", body, queue_offset=offset)
 
 
-def test_an_empty_queue_has_nothing_to_commit() -> None:
-    process_queue = ProcessQueue(QUEUE)
-    assert process_queue.consumer_offset is None
-    assert process_queue.bounds is None
-    assert process_queue.remove([message(3)]) is None
-    assert process_queue.commit() is None
-
-
-def test_the_offset_to_commit_is_the_lowest_that_is_not_acknowledged() -> None:
-    process_queue = ProcessQueue(QUEUE)
-    messages = [message(each) for each in (4, 5, 9)]
-    assert process_queue.put(messages) == messages
-    assert process_queue.remove(messages[1:2]) == 4
-    assert (process_queue.span, process_queue.bounds) == (5, (4, 9))
-    assert process_queue.remove(messages[:1]) == 9
-    assert process_queue.remove(messages[2:]) == 10
-    assert (process_queue.message_count, process_queue.size_bytes, process_queue.span) == (0, 0, 0)
-
-
 def test_removal_is_told_only_when_something_was_removed() -> None:
     told: list[bool] = []
     process_queue = ProcessQueue(QUEUE, on_removed=lambda: told.append(True))
@@ -134,6 +115,9 @@ class ProcessQueueMachine(RuleBasedStateMachine):
         assert process_queue.consumer_offset == self.committable()
         assert process_queue.message_count == len(self.waiting) + len(self.taken)
         assert process_queue.size_bytes == sum(self.waiting) + sum(self.taken)
+        is_empty = not self.waiting and not self.taken
+        assert process_queue.bounds == (None if is_empty else (self.committable(), self.highest))
+        assert process_queue.span == (0 if is_empty else self.highest - (self.committable() or 0))
 
 
 ProcessQueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -1,4 +1,4 @@
-"""What a repair decides, and in which order: dying between any two steps must be harmless."""
+"""What a repair decides: where a queue is cut, from where the next start walks, and which files of the index go."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from rocketpy.store.inspection.repair.plan import RepairPlan, RepairPlanner
 from rocketpy.store.inspection.repair.steps import (
     CutLog,
     CutQueue,
-    FillHole,
     MoveAway,
     RepairStep,
     RewindCheckpoint,
@@ -20,13 +19,9 @@ from rocketpy.store.inspection.repair.steps import (
 from rocketpy.store.inspection.verify.store_inspection import StoreInspection
 from rocketpy.store.layout import UNIT_SIZE
 from tests.store import broken_stores
-from tests.store.broken_stores import FILE_SIZE, LOG_DAMAGES, BrokenStore, unpack
+from tests.store.broken_stores import FILE_SIZE, BrokenStore, unpack
 
 Break = Callable[[BrokenStore], None]
-
-# Only the body has a checksum: that a record with another topic or offset is wrong is found by a second look, which is
-# the affair of rocketpy.store.inspection.repair.repair.
-SEEN_AT_ONCE = [each for each in LOG_DAMAGES if each not in (broken_stores.flip_queue_offset, broken_stores.flip_topic)]
 
 
 @pytest.fixture
@@ -59,28 +54,6 @@ def test_a_sound_store_is_left_alone(store: BrokenStore) -> None:
 
 
 # ---- what is chosen -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("damage", SEEN_AT_ONCE, ids=lambda each: each.__name__)
-def test_a_damaged_log_is_filled_and_cut_only_when_asked_for(store: BrokenStore, damage: Break) -> None:
-    damage(store)
-    filled = planned(store)
-    assert FillHole in kinds(filled)
-    assert CutLog not in kinds(filled)
-    assert len(filled.holes) == kinds(filled).count(FillHole)
-    cut = planned(store, cut=True)
-    assert FillHole not in kinds(cut)
-    assert cut.holes == ()
-    assert isinstance(only(cut, CutLog), CutLog)
-
-
-def test_a_hole_is_exactly_the_record_that_was_there(store: BrokenStore) -> None:
-    record = store.record()
-    broken_stores.flip_body(store)
-    plan = planned(store)
-    step = only(plan, FillHole)
-    assert (step.begin, step.end) == (record.physical_offset, record.physical_offset + record.size)
-    assert plan.kept_bytes == step.kept_bytes == record.size
 
 
 def test_a_queue_is_cut_once_at_its_first_fault(store: BrokenStore) -> None:
@@ -118,6 +91,3 @@ def test_the_index_goes_from_its_first_wrong_file_on_the_last_one_first(store: B
     broken_stores.index_entry_elsewhere(store)
     moved = [step.path for step in planned(store).steps if isinstance(step, MoveAway)]
     assert moved == sorted((str(path) for path in (store.root / "index").iterdir()), reverse=True)
-
-
-# ---- the order ------------------------------------------------------------------------------------------------------

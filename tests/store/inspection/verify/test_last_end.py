@@ -17,30 +17,22 @@ from rocketpy.testing.sim.disk import SimDisk
 from tests.store.opened_store import Reports, send
 from tests.store.opened_store import opened as open_store
 from tests.store.parts import Place
-from tests.store.whole.test_recovery_note import LIES, killed, look
+from tests.store.whole.test_recovery_note import LIES, killed_store, look
 
 
 def remove_note(place: Place) -> None:
     place.disk.unlink("/store/orderly-end")
 
 
-def garbage_note(place: Place) -> None:
+def replace_note(place: Place, content: bytes) -> None:
     remove_note(place)
-    place.write("/store/orderly-end", b"what")
+    place.write("/store/orderly-end", content)
 
 
-def note_of_other_queues(place: Place) -> None:
+def change_note(place: Place, word: int, value: bytes) -> None:
     words = place.read("/store/orderly-end").split()
-    words[3] = b"00" * 16
-    remove_note(place)
-    place.write("/store/orderly-end", b" ".join(words))
-
-
-def note_of_an_earlier_end(place: Place) -> None:
-    words = place.read("/store/orderly-end").split()
-    words[1] = b"0"
-    remove_note(place)
-    place.write("/store/orderly-end", b" ".join(words))
+    words[word] = value
+    replace_note(place, b" ".join(words))
 
 
 def add_abort_file(place: Place) -> None:
@@ -57,124 +49,79 @@ def checkpoint_of_java_without_note(place: Place) -> None:
     remove_note(place)
 
 
-def checkpoint_of_java_and_a_kill(place: Place) -> None:
-    checkpoint_of_java(place)
-    add_abort_file(place)
-
-
-def no_checkpoint(place: Place) -> None:
+def remove_checkpoint(place: Place) -> None:
     place.disk.unlink("/store/checkpoint")
 
 
-def no_checkpoint_and_no_note(place: Place) -> None:
-    no_checkpoint(place)
-    remove_note(place)
-
-
-def zeros_for_a_checkpoint(place: Place) -> None:
-    place.write("/store/checkpoint", bytes(4096))
-
-
-def no_queue(place: Place) -> None:
-    place.remove_tree(f"{place.consume_queue}/T/0")
-
-
-def no_queue_after_a_kill(place: Place) -> None:
-    add_abort_file(place)
-    no_queue(place)
-
-
-def no_queues_at_all(place: Place) -> None:
-    place.remove_tree(place.consume_queue)
-
-
-def no_queues_after_a_kill(place: Place) -> None:
-    add_abort_file(place)
-    no_queues_at_all(place)
-
-
-def last_unit_gone(place: Place) -> None:
-    place.write(place.queue_file("T", 0), bytes(20), LAST_UNIT)
-
-
-def last_unit_gone_after_a_kill(place: Place) -> None:
-    last_unit_gone(place)
-    add_abort_file(place)
-
-
-def a_unit_in_the_middle_gone(place: Place) -> None:
-    place.write(place.queue_file("T", 0), bytes(20), 20)
-
-
-def a_unit_in_the_middle_gone_after_a_kill(place: Place) -> None:
-    a_unit_in_the_middle_gone(place)
-    add_abort_file(place)
-
-
-def queue_that_leads_out_of_the_log(place: Place) -> None:
-    place.write(place.queue_file("T", 0), (1 << 40).to_bytes(8, "big"), LAST_UNIT)
-
-
-def queue_that_leads_out_of_the_log_of_java(place: Place) -> None:
-    queue_that_leads_out_of_the_log(place)
-    checkpoint_of_java_without_note(place)
-
-
-def queue_of_java_that_begins_late(place: Place) -> None:
-    path = place.queue_file("T", 0)
-    place.disk.rename(path, place.queue_file("T", 0, 6000))
-    checkpoint_of_java_without_note(place)
-
-
-def queue_that_begins_late_after_a_kill(place: Place) -> None:
-    path = place.queue_file("T", 0)
-    place.disk.rename(path, place.queue_file("T", 0, 6000))
-    add_abort_file(place)
-
-
-def checkpoint_within_a_record_after_a_kill(place: Place) -> None:
+def checkpoint_within_a_record(place: Place) -> None:
     """That of another store: no record begins where it leads."""
     checkpoint = load_checkpoint(place.disk, "/store/checkpoint")
     assert checkpoint.ends is not None
     offset = checkpoint.ends.durable_offset - 10
     checkpoint.ends = DurableEnds(offset, offset, 1)
     checkpoint.flush()
-    add_abort_file(place)
 
 
-def nothing(place: Place) -> None:
-    pass
+def remove_queue(place: Place) -> None:
+    place.remove_tree(f"{place.consume_queue}/T/0")
 
 
+def remove_all_queues(place: Place) -> None:
+    place.remove_tree(place.consume_queue)
+
+
+def remove_last_unit(place: Place) -> None:
+    place.write(place.queue_file("T", 0), bytes(20), LAST_UNIT)
+
+
+def remove_second_unit(place: Place) -> None:
+    place.write(place.queue_file("T", 0), bytes(20), 20)
+
+
+def queue_leads_out_of_the_log(place: Place) -> None:
+    place.write(place.queue_file("T", 0), (1 << 40).to_bytes(8, "big"), LAST_UNIT)
+
+
+def queue_begins_late(place: Place) -> None:
+    place.disk.rename(place.queue_file("T", 0), place.queue_file("T", 0, 6000))
+
+
+Change = Callable[[Place], None]
 COUNT = 12
 LAST_UNIT = (COUNT - 1) * 20
-ARRANGEMENTS = [
-    nothing,
-    remove_note,
-    garbage_note,
-    note_of_other_queues,
-    note_of_an_earlier_end,
-    add_abort_file,
-    checkpoint_of_java,
-    checkpoint_of_java_without_note,
-    checkpoint_of_java_and_a_kill,
-    no_checkpoint,
-    no_checkpoint_and_no_note,
-    zeros_for_a_checkpoint,
-    no_queue,
-    no_queue_after_a_kill,
-    no_queues_at_all,
-    no_queues_after_a_kill,
-    last_unit_gone,
-    last_unit_gone_after_a_kill,
-    a_unit_in_the_middle_gone,
-    a_unit_in_the_middle_gone_after_a_kill,
-    queue_that_leads_out_of_the_log,
-    queue_that_leads_out_of_the_log_of_java,
-    queue_of_java_that_begins_late,
-    queue_that_begins_late_after_a_kill,
-    checkpoint_within_a_record_after_a_kill,
-]
+ARRANGEMENTS: dict[str, tuple[Change, ...]] = {
+    "nothing": (),
+    "no note": (remove_note,),
+    "garbage for a note": (lambda place: replace_note(place, b"what"),),
+    "note of other queues": (lambda place: change_note(place, 3, b"00" * 16),),
+    "note of an earlier end": (lambda place: change_note(place, 1, b"0"),),
+    "abort file": (add_abort_file,),
+    "Java's checkpoint": (checkpoint_of_java,),
+    "Java's checkpoint, no note": (checkpoint_of_java_without_note,),
+    "Java's checkpoint, killed": (checkpoint_of_java, add_abort_file),
+    "no checkpoint": (remove_checkpoint,),
+    "no checkpoint, no note": (remove_checkpoint, remove_note),
+    "zeros for a checkpoint": (lambda place: place.write("/store/checkpoint", bytes(4096)),),
+    "no queue": (remove_queue,),
+    "no queue, killed": (remove_queue, add_abort_file),
+    "no queues": (remove_all_queues,),
+    "no queues, killed": (remove_all_queues, add_abort_file),
+    "no last unit": (remove_last_unit,),
+    "no last unit, killed": (remove_last_unit, add_abort_file),
+    "no second unit": (remove_second_unit,),
+    "no second unit, killed": (remove_second_unit, add_abort_file),
+    "a queue leads out of the log": (queue_leads_out_of_the_log,),
+    "a queue leads out of the log, Java's": (queue_leads_out_of_the_log, checkpoint_of_java_without_note),
+    "a queue begins late, Java's": (queue_begins_late, checkpoint_of_java_without_note),
+    "a queue begins late, killed": (queue_begins_late, add_abort_file),
+    "a checkpoint within a record, killed": (checkpoint_within_a_record, add_abort_file),
+}
+"""What has happened to a store after a clean shutdown."""
+
+
+@pytest.fixture(params=ARRANGEMENTS.values(), ids=ARRANGEMENTS)
+def changes(request: pytest.FixtureRequest) -> tuple[Change, ...]:
+    return request.param
 
 
 def judged(place: Place) -> LastEnd:
@@ -186,14 +133,14 @@ def judged(place: Place) -> LastEnd:
 
 
 @pytest.mark.parametrize("body_size", [10, 8000], ids=["one log file", "several log files"])
-@pytest.mark.parametrize("arrange", ARRANGEMENTS, ids=lambda arrange: arrange.__name__)
-async def test_what_is_said_of_a_start_is_what_it_does(arrange: Callable[[Place], None], body_size: int) -> None:
+async def test_what_is_said_of_a_start_is_what_it_does(changes: tuple[Change, ...], body_size: int) -> None:
     place = Place(SimDisk(), "/store")
     async with open_store(place) as store:
         for number in range(COUNT):
             send(store, b"%d" % number + bytes(body_size))
             store.end_burst()
-    arrange(place)
+    for change in changes:
+        change(place)
     said = judged(place)
     log_end = read_inventory(place.disk, place.root).log_files[-1].end_offset
     reports: Reports = []
@@ -205,18 +152,10 @@ async def test_what_is_said_of_a_start_is_what_it_does(arrange: Callable[[Place]
     for report in reports:
         assert said.walk_begin == report.scanned_from
         assert said.durable_end <= report.end_offset
-    assert said.is_clean == (said.orderly_end is not None or arrange in CLEAN_FOR_JAVA)
+    assert said.is_clean == (said.orderly_end is not None or checkpoint_of_java_without_note in changes)
 
 
-CLEAN_FOR_JAVA = {
-    checkpoint_of_java_without_note,
-    queue_that_leads_out_of_the_log_of_java,
-    queue_of_java_that_begins_late,
-}
-
-
-@pytest.mark.parametrize("arrange", ARRANGEMENTS, ids=lambda arrange: arrange.__name__)
-async def test_what_is_said_to_be_durable_is_what_a_start_insists_on(arrange: Callable[[Place], None]) -> None:
+async def test_what_is_said_to_be_durable_is_what_a_start_insists_on(changes: tuple[Change, ...]) -> None:
     """Zeros in place of the last record: the start refuses the store exactly if that was said to be durable."""
     place = Place(SimDisk(), "/store")
     async with open_store(place) as store:
@@ -225,7 +164,8 @@ async def test_what_is_said_to_be_durable_is_what_a_start_insists_on(arrange: Ca
             begin = store.wrote_offset
             store.end_burst()
     last_begin = begin // COUNT * (COUNT - 1)
-    arrange(place)
+    for change in changes:
+        change(place)
     place.write(place.log_file(), bytes(1000), last_begin)
     said = judged(place)
     refuses = False
@@ -255,7 +195,7 @@ FOUND_IN_THE_INDEX = {
 
 @pytest.mark.parametrize("name", ["true", *LIES])
 async def test_what_is_said_of_the_note_is_what_a_start_says(autojump_clock: trio.testing.MockClock, name: str) -> None:
-    place = await killed()
+    place = await killed_store()
     if name in LIES:
         LIES[name][0](place)
     said = judged(place)

@@ -108,11 +108,6 @@ async def test_a_note_that_makes_no_sense_is_shown(look: Look) -> None:
     assert (finding.severity, finding.path, finding.found) == (Severity.NOTICE, "/store/orderly-end", "b'what'")
 
 
-def test_an_empty_directory_promises_nothing(look: Look) -> None:
-    last = look.last_end
-    assert (last.durable_end, last.walk_begin, last.orderly_end) == (0, 0, None)
-
-
 async def test_the_time_of_a_log_file_is_that_of_its_first_record(look: Look) -> None:
     await fill(look.place)
     (file, *_) = look.inventory.log_files

@@ -7,22 +7,18 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import attrs
 import pytest
 
 from rocketpy.errors import StoreError
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.verify.findings import Severity
 from rocketpy.store.inspection.verify.store_inspection import StoreInspection
-from rocketpy.store.layout import UNIT_SIZE
-from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store import broken_stores
 from tests.store.broken_stores import FILE_SIZE, BrokenStore, inspect, severe, unpack
 from tests.store.damaged import ROOT, Snapshot, killed_store, stopped_store, write_store
 from tests.store.golden_store import expected
-from tests.store.opened_store import opened, send
-from tests.store.parts import BORN_HOST, Place
+from tests.store.parts import Place
 
 JAVA_STORES = ("store-clean", "store-crash", "store-torn", "store-empty", "store-ipv6", "store-ext", "store-multi")
 
@@ -56,68 +52,6 @@ def test_a_store_of_java_has_nothing_severe(name: str, tmp_path: Path) -> None:
     # Units of the ordinary queues and those that multi-dispatch adds.
     assert summary.unit_count >= summary.record_count - sum(1 for each in java.get("record", []) if each["sysFlag"] & 4)
     assert summary.entry_count <= sum(max(0, each["indexCount"] - 1) for each in java.get("index_file", []))
-
-
-@attrs.define(eq=False)
-class NamingStore:
-    """A store whose records name queues besides their own."""
-
-    place: Place
-
-    @classmethod
-    async def make(cls, *texts: str, enable_multi_dispatch: bool) -> NamingStore:
-        """Return one with messages of T and of Audit; then for each text of properties one of T."""
-        made = cls(Place(SimDisk(), "/store"))
-        async with opened(made.place, enable_multi_dispatch=enable_multi_dispatch) as store:
-            for topic in ("T", "Audit") * 10:
-                send(store, b"x" * 200, topic)
-            for text in texts:
-                assert (
-                    store.put("T", 0, b"x", text.encode(), 0, (), 0, 0, 1, BORN_HOST, 0)[0] is PutMessageStatus.PUT_OK
-                )
-            store.end_burst()
-        return made
-
-    def lose_unit(self, topic: str, queue_offset: int) -> None:
-        self.place.write(self.place.queue_file(topic, 0), bytes(UNIT_SIZE), queue_offset * UNIT_SIZE)
-
-    def findings(self) -> list[tuple[str, str]]:
-        """Queue and expectation of each."""
-        found = inspect(self.place.disk, "/store").findings
-        return [
-            (each.path.removeprefix("/store/consumequeue/").removeprefix("/store/").partition("/")[0], each.expected)
-            for each in found
-        ]
-
-
-NOTE = "orderly-end"
-"""Its digest is of the queues as they ended; one that has lost a unit ends there."""
-
-FORGED = [
-    f"INNER_MULTI_DISPATCH\x01{name}\x02INNER_MULTI_QUEUE_OFFSET\x01{offset}"
-    for name, offset in [("Audit", 10), ("Audit", 15), ("Audit", 0), ("T", 50), ("Gone", 0), ("%LMQ%x", 0)]
-]
-"""What a client may write where a broker without multi-dispatch stores it as it is: offsets without a unit."""
-
-
-async def test_names_mean_nothing_in_a_store_without_multi_dispatch() -> None:
-    store = await NamingStore.make(*FORGED, enable_multi_dispatch=False)
-    assert store.findings() == []
-    store.lose_unit("Audit", 4)
-    assert {queue for queue, _ in store.findings()} == {"Audit", NOTE}
-
-
-async def test_missing_units_of_queues_that_records_name_are_found_in_a_store_with_multi_dispatch() -> None:
-    texts = ["INNER_MULTI_DISPATCH\x01Audit,%LMQ%x,%LMQ%y"] * 3
-    store = await NamingStore.make(*texts, enable_multi_dispatch=True)
-    assert store.findings() == []
-    store.lose_unit("Audit", 10)
-    found = store.findings()
-    assert {queue for queue, _ in found} == {"Audit", NOTE}
-    assert any(expected.startswith("at queue offset 10: units of the records from ") for _, expected in found)
-    store.place.remove_tree(f"{store.place.consume_queue}/%LMQ%x")
-    (missing,) = [expected for queue, expected in store.findings() if queue == "%LMQ%x"]
-    assert missing.startswith("units of 3 records from ")
 
 
 def test_what_a_crash_leaves_is_only_noticed(tmp_path: Path) -> None:
@@ -274,16 +208,6 @@ def test_an_extension_that_is_gone_is_found(tmp_path: Path) -> None:
 
 
 # ---- index and small files ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("damage", "position"),
-    [(broken_stores.index_entry_elsewhere, 40 + 500 * 4 + 20 * 5), (broken_stores.index_count_too_large, 0)],
-)
-def test_the_index(damage: Callable[[BrokenStore], None], position: int, tmp_path: Path) -> None:
-    store = unpack("store-clean", tmp_path)
-    damage(store)
-    assert places(store) == [(f"index/{store.index_file(0).name}", position)]
 
 
 # ---- disks and brokers ----------------------------------------------------------------------------------------------
