@@ -13,6 +13,26 @@ def about(code: int, topic: str = "t", queue_id: str = "1", **fields: str) -> Re
     return RemotingCommand(code, {"topic": topic, "queueId": queue_id, **fields})
 
 
+async def test_where_a_queue_begins_and_ends(broker: BrokerOnBytes) -> None:
+    broker.store.min_offsets["t", 1] = 3
+    broker.store.max_offsets["t", 1] = 9
+    broker.store.timestamps["t", 1, 3] = 1234
+    broker.store.by_time["t", 1, 5000] = 6
+    answers = [
+        await broker.ask(about(RequestCode.GET_MIN_OFFSET)),
+        await broker.ask(about(RequestCode.GET_MAX_OFFSET)),
+        await broker.ask(about(RequestCode.GET_EARLIEST_MSG_STORETIME)),
+        await broker.ask(about(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, timestamp="5000")),
+    ]
+    assert [each.code for each in answers] == [ResponseCode.SUCCESS] * 4
+    assert [each.ext_fields for each in answers] == [
+        {"offset": "3"},
+        {"offset": "9"},
+        {"timestamp": "1234"},
+        {"offset": "6"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("code", "fields"),
     [
