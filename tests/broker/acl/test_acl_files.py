@@ -13,6 +13,7 @@ from rocketpy.broker.acl.acl_files import (
     FILE_SIZE_MAX,
     FILES_MAX,
     AclFiles,
+    make_table,
 )
 from rocketpy.errors import StoreError
 from rocketpy.protocol.bodies.topic import DataVersion
@@ -45,6 +46,15 @@ def test_every_yaml_file_below_acl_counts_and_the_default_file_comes_last() -> N
         "acl/c/tools.yml",
         "plain_acl.yml",
     ]
+
+
+def test_white_lists_of_all_files_count() -> None:
+    disk = SimDisk()
+    write_file(disk, f"{DIRECTORY}/acl/other.yml", "globalWhiteRemoteAddresses: ['::1']\n")
+    write_file(disk, DEFAULT, ACCOUNTS)
+    files = files_on(disk)
+    table = make_table(files.read(path) for path in files.stamps())
+    assert [table.is_white(each) for each in ("::1", "10.10.103.4", "10.10.104.4")] == [True, True, False]
 
 
 def test_a_file_without_a_version_has_that_of_its_last_change() -> None:

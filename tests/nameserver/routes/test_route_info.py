@@ -56,6 +56,13 @@ def manager() -> Manager:
     return RouteInfoManager()
 
 
+def test_the_end_of_a_connection_removes_every_address_that_came_over_it(manager: Manager) -> None:
+    register(manager, topic("t"), name="a", addr=MASTER, connection="shared")
+    register(manager, topic("u"), name="b", addr=OTHER, connection="shared")
+    assert manager.remove_connection("shared", CLIENT) == [MASTER, OTHER]
+    assert manager.statistics().live_addresses == 0
+
+
 def test_a_connection_without_registration_is_tried_by_its_peer(manager: Manager) -> None:
     register(manager, connection="other")
     assert manager.remove_connection("unknown", CLIENT) == []
