@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rocketpy.protocol.bodies.codec import decode_body
+from rocketpy.protocol.bodies.group import ConsumerOffsetSerializeWrapper
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from tests.broker.broker_on_bytes import BrokerOnBytes
@@ -65,3 +67,10 @@ async def test_a_wrong_queue_id_is_named(
     answer = await broker.ask(about(code, queue_id=queue_id, timestamp="1"))
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark == f"{header}.queueId: expected {expected}, found {queue_id}"
+
+
+async def test_what_was_committed_since_the_last_answer_is_in_the_next(broker: BrokerOnBytes) -> None:
+    for offset in (3, 4):
+        broker.tables.offsets.commit_offset("p", "g", "t", 1, offset)
+        answer = await broker.ask(RemotingCommand(RequestCode.GET_ALL_CONSUMER_OFFSET))
+        assert decode_body(answer.body or b"", ConsumerOffsetSerializeWrapper).offset_table == {"t@g": {1: offset}}
