@@ -25,7 +25,6 @@ from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.metadata.offset_resets import OffsetResets
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.persistence import TablePersistService
-from rocketpy.broker.replication.comparison import LogComparison
 from rocketpy.broker.transaction import check
 from rocketpy.broker.transaction.replay import LeftOpen
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService
@@ -172,13 +171,6 @@ def _believes_the_first_report(request: Function) -> Function:
     return believes
 
 
-def _compares_nothing(compare: Function) -> Function:
-    async def compared(self: LogComparison, ha_address: str) -> None:
-        await trio.lowlevel.checkpoint()
-
-    return compared
-
-
 def _waits_for_what_a_slave_has(wait_replicated: Function) -> Function:
     def waits(self: GroupTransferService, end_offset: int, callback: Callable[[Any], None]) -> None:
         slaves = [slave for slave in self._slaves() if slave.acknowledged_offset > slave.covered_from]
@@ -254,7 +246,7 @@ BUGS = {
     ),
     "the first report is an acknowledgement": ClusterBug(
         # The comparison keeps away the slaves whose first report would be believed.
-        [(LogComparison, "compare", _compares_nothing), (SlaveProgress, "_request", _believes_the_first_report)],
+        [*PLANTED["compare nothing"].changes, (SlaveProgress, "_request", _believes_the_first_report)],
         "replicated",
         "lose power",
         1,

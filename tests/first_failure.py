@@ -38,7 +38,10 @@ class FirstFailure:
 
 
 def register(config: pytest.Config) -> None:
-    """Print failures at once where the run belongs to ``tests.jobs``, once even where two conftests ask for it."""
-    descriptor = os.environ.get(CONSOLE)
-    if descriptor and not config.pluginmanager.has_plugin(NAME):
+    """Print failures at once where the run belongs to ``tests.jobs``, once even where two conftests ask for it.
+
+    A program that a test starts does not have the descriptor, so it does not get its number either.
+    """
+    descriptor = os.environ.pop(CONSOLE, "")
+    if descriptor:
         config.pluginmanager.register(FirstFailure(int(descriptor), os.environ.get(build_counts.STAGE, "")), NAME)

@@ -18,7 +18,7 @@ from functools import wraps
 import pytest
 
 from rocketpy.settings import setting_rows
-from tests import build_counts, costs, first_failure
+from tests import build_counts, costs
 from tests.settings_table import CLASSES, PAGE, rows_of
 
 OTHER_PROCESSES = ("tests/blackbox/",)
@@ -40,7 +40,7 @@ def passes_without(key: str, test: str) -> bool:
     """Whether a test passes while a setting keeps its default."""
     path, _, function = test.partition("::")
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", __spec__.name]
-    of_this_run = (build_counts.COUNTS, costs.COSTS, first_failure.CONSOLE)  # for which this is no run of the tests
+    of_this_run = (build_counts.COUNTS, costs.COSTS)  # for which this is no run of the tests
     environment = {name: value for name, value in os.environ.items() if name not in of_this_run} | {VARIABLE: key}
     run = subprocess.run(
         [*command, path, "-k", function],
