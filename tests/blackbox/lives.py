@@ -135,6 +135,7 @@ class JavaLives:
     def stop(self) -> int:
         """End both in order."""
         assert self._cluster is not None, "a life has begun"
+        self._cluster.stop_brokers()
         return max(self._cluster.stop(), default=0)
 
 

@@ -181,7 +181,7 @@ class Member:
         environment = {
             "PEER_HEAP_MB": "192",
             "PEER_DIRECT_MB": "256",
-            "PEER_JAVA_OPTS": "-XX:TieredStopAtLevel=1",
+            "PEER_JAVA_OPTS": "-Dtls.server.mode=disabled",
             "PEER_NAMESRV": "given",
             "ROCKETPY_PEER_CACHE": str(tools.cache_directory()),
         }

@@ -15,7 +15,7 @@ from rocketpy.protocol.message import Message
 from tests.blackbox import processes
 from tests.blackbox.ports import free_ports
 from tests.interop.clients import Program, ToSend, produce
-from tests.interop.cluster import Cluster
+from tests.interop.cluster import Cluster, start_cluster
 from tests.interop.conftest import unique_name
 from tests.patience import PATIENCE_SECONDS
 from tests.remoting.certificate_files import crt, key
@@ -86,9 +86,11 @@ def test_javas_client_sends_and_consumes_over_tls(
 
 
 async def test_our_client_sends_and_pulls_over_tls_from_java(
-    java_cluster: Cluster, request: pytest.FixtureRequest
+    tmp_path: Path, java_jars: Path, request: pytest.FixtureRequest
 ) -> None:
     """The Java broker's own default: permissive, with a certificate that no client can check."""
+    java_cluster = start_cluster("java", tmp_path, settings={"tls.server.mode": "permissive"})
+    request.addfinalizer(java_cluster.stop)
     topic = unique_name(request)
     config = ClientConfig(use_tls=True)
     large = bytes(range(256)) * 4000
