@@ -141,17 +141,15 @@ _JAVA_OPENED = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.int
 
 def java_command(home: Path, *, heap_mb: int = 256) -> list[str]:
     """Return the start of a Java command line: a small, quickly starting JVM with our classes and the jars."""
+    programs = tools.prepared("java")
     return [
-        "java",
+        *tools.java_start(programs, tools.java_jars()),
+        f"-XX:SharedArchiveFile={programs / tools.CLASSES}",  # ignored by a Java of another version
         f"-Xmx{heap_mb}m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
         *(f"--add-opens={each}=ALL-UNNAMED" for each in _JAVA_OPENED),
         f"-Duser.home={home}",
         "-Drocketmq.client.logLevel=WARN",
         "-Dcom.rocketmq.remoting.client.connect.timeout=30000",
-        "-cp",
-        f"{tools.prepared('java')}:{tools.java_jars()}/*",
     ]
 
 

@@ -90,14 +90,14 @@ def chosen_cluster(request: pytest.FixtureRequest) -> Cluster:
     return cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def java(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> Iterator[Roles]:
     """Java's producers and consumers."""
     with Roles("java", tmp_path_factory.mktemp("java-roles")) as roles:
         yield roles
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
     """Go's producers and consumers."""
     with Roles("go", tmp_path_factory.mktemp("go-roles")) as roles:

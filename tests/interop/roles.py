@@ -67,6 +67,7 @@ class Role:
         self.name = name
         """Also the instance name: the client id ends with it."""
         self._program = program
+        self._first = len(program.lines())  # those before are of roles that other tests had
 
     @asynccontextmanager
     async def opened(self, settings: Mapping[str, object]) -> AsyncIterator[None]:
@@ -83,7 +84,7 @@ class Role:
 
     def lines(self, event: str) -> list[Mapping[str, object]]:
         """Return what the role has said of this so far; fails when it has said that something failed."""
-        mine = [each for each in self._program.lines() if each.get("role") == self.name]
+        mine = [each for each in self._program.lines()[self._first :] if each.get("role") == self.name]
         failed = [each for each in mine if each["event"] == "failed"]
         assert not failed, failed
         return [each for each in mine if each["event"] == event]
