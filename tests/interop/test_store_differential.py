@@ -42,7 +42,7 @@ SMALL_INDEX = Lives(sizes=StoreSizes(index_entries=100))
 # ---- what one has stored the other finds ----------------------------------------------------------------------------
 
 
-@examples(30)
+@examples(12)
 @given(script=scripts, lives=st.sampled_from([LIVES, WITH_STORE_ON_V6]))
 def test_java_finds_what_we_stored(java_stores: JavaStores, script: list[Put], lives: Lives) -> None:
     with directory() as path:
@@ -61,7 +61,7 @@ def test_java_finds_what_we_stored(java_stores: JavaStores, script: list[Put], l
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
 def test_we_find_what_java_stored(java_stores: JavaStores, end: str) -> None:
-    @examples(5 if end == "stopped" else 30, shrink=end == "killed")
+    @examples(3 if end == "stopped" else 12, shrink=end == "killed")
     @given(script=scripts, lives=st.sampled_from([LIVES, WITH_STORE_ON_V6]))
     def check(script: list[Put], lives: Lives) -> None:
         with directory() as path:
@@ -87,7 +87,7 @@ def test_we_find_what_java_stored(java_stores: JavaStores, end: str) -> None:
     check()
 
 
-@examples(20)
+@examples(10)
 @given(script=scripts)
 def test_both_write_the_same_bytes(java_stores: JavaStores, script: list[Put]) -> None:
     """Log, queues and index differ in nothing but the times at which the messages came."""
@@ -168,7 +168,7 @@ def test_both_append_in_turn_five_times(java_stores: JavaStores, tmp_path: Path,
         is_killed = ends == "killed" or (ends == "mixed" and turn % 3 == 1)
         # After a kill the store is a copy made before; what was open is of no more use.
         following = tmp_path / f"turn-{turn + 1}"
-        script = broad_script(40)[turn:]
+        script = broad_script(20)[turn:]
         if is_java:
             stored += LIVES.java(java_stores, root, script, killed=following if is_killed else None, stop=not is_killed)
             java_was_killed |= is_killed
