@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
-for _name, _examples, _steps in (("dev", 15, 30), ("ci", 150, 50), ("deep", 10_000, 100)):
+for _name, _examples, _steps in (("dev", 15, 30), ("ci", 60, 50), ("deep", 10_000, 100)):
     settings.register_profile(
         f"rocketpy-{_name}",
         max_examples=_examples,

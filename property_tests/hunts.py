@@ -76,7 +76,7 @@ class Bug:
     """Breaks one of the promises with the bug, and none without it."""
 
     is_common: bool = True
-    """Whether a hunt finds it within its examples."""
+    """Whether a hunt finds it within seconds."""
 
 
 @contextmanager

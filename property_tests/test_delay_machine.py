@@ -280,6 +280,7 @@ PLANTED: Mapping[str, Bug] = {
         _treats_every_refusal_as_temporary,
         (Promise.ON_TIME, Promise.NOTHING_LOST),
         a_limit_that_is_lowered_while_messages_wait,
+        is_common=False,
     ),
     "drop what is never delivered": Bug(
         ScheduleMessageService,
@@ -287,6 +288,7 @@ PLANTED: Mapping[str, Bug] = {
         _drops_what_is_never_delivered,
         (Promise.ON_TIME, Promise.NOTHING_LOST),
         a_topic_that_is_deleted_while_messages_name_it,
+        is_common=False,
     ),
     "dead letters of nothing": Bug(
         DelayDeadLetters,

@@ -274,6 +274,7 @@ PLANTED: Mapping[str, Bug] = {
         _one_too_far,
         (Promise.IN_ORDER,),
         a_queue_that_is_consumed_bit_by_bit,
+        is_common=False,
     ),
     "a commit is forgotten": Bug(
         ConsumerOffsetManager,
@@ -281,6 +282,7 @@ PLANTED: Mapping[str, Bug] = {
         _forgets_commits,
         (Promise.ONCE,),
         a_queue_that_is_consumed_bit_by_bit,
+        is_common=False,
     ),
 }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from property_tests.hunts import Hunt, Hunters, hunted, play
@@ -18,7 +17,6 @@ from property_tests.replication_machine import ASYNC, SYNC, ReplicationMachine, 
 from rocketpy.testing.replication_model import Invariant, ReplicationBroken
 
 TestReplication = ReplicationMachine.TestCase
-TestReplication.settings = settings(max_examples=2 * settings.default.max_examples)
 
 Script = Callable[[ReplicationMachine], None]
 

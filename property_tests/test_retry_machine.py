@@ -123,10 +123,15 @@ PLANTED: Mapping[str, Bug] = {
         a_consumer_that_always_fails,
     ),
     "a group has one try too many": Bug(
-        send_back, "retries_max", _allows_one_more, (Promise.LIMITED,), a_consumer_that_always_fails
+        send_back, "retries_max", _allows_one_more, (Promise.LIMITED,), a_consumer_that_always_fails, is_common=False
     ),
     "dead letters are lost": Bug(
-        SendBackProcessor, "_rewritten", _loses_dead_letters, (Promise.NEVER_GONE,), a_consumer_that_always_fails
+        SendBackProcessor,
+        "_rewritten",
+        _loses_dead_letters,
+        (Promise.NEVER_GONE,),
+        a_consumer_that_always_fails,
+        is_common=False,
     ),
     "delays are half as long": Bug(
         DelayLevels, "delay_ms", _is_too_early, (Promise.DUE,), a_consumer_that_always_fails

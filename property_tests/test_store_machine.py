@@ -20,7 +20,7 @@ from property_tests.store_machine import ASYNC, NOTHING, SYNC, StoreMachine, is_
 from rocketpy.testing.store_model import Invariant, InvariantBroken
 
 TestStore = StoreMachine.TestCase
-TestStore.settings = settings(max_examples=4 * settings.default.max_examples)  # the heart of the matter
+TestStore.settings = settings(max_examples=2 * settings.default.max_examples)  # the heart of the matter
 
 
 # ---- what it has found once -----------------------------------------------------------------------------------------

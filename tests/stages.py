@@ -127,6 +127,8 @@ WITHOUT_BUGS = () if WHY_ONE_BUILD else ("-k", "not planted and not bug and not 
 """A bug is planted in plain Python, where every function can be replaced: ``bugs`` and ``hunts`` do."""
 
 CHOSEN_PROPERTIES = ("-m", "not by_chance and not deep_enumeration") if TIER == "dev" else WITHOUT_BUGS
+BUGS = "(planted or bug) and not by_chance"
+CHOSEN_BUGS = ("-k", BUGS) if TIER == "deep" else ("-k", BUGS, "-m", "not deep_enumeration")
 UNIT = (
     covered(pytest(*CHOSEN_UNIT, *UNIT_FOLDERS)),
     covered(pytest(*CHOSEN_UNIT, "tests", *(f"--ignore={path}" for path in (*PROCESSES, *UNIT_FOLDERS)))),
@@ -150,7 +152,7 @@ STAGES = (
     Stage("samples", (ONE_OF_EACH,), frozenset({"dev"}), left_out="all processes but one of a kind"),
     Stage("interop", tuple(pytest(*files) for files in halves("tests/interop", "n")), CI, AFTER_COMPILING),
     Stage("blackbox", (pytest("tests/blackbox"),), CI, AFTER_SPARK_CLASSES),
-    Stage("bugs", (pytest("property_tests", "-k", "(planted or bug) and not by_chance"),), TWO_BUILDS, variables=PURE),
+    Stage("bugs", (pytest("property_tests", *CHOSEN_BUGS),), TWO_BUILDS, variables=PURE),
     Stage("hunts", (pytest("property_tests", "-m", "by_chance"),), TWO_BUILDS, variables=PURE),
     Stage("both-builds", (pytest(*both_build_files()),), TWO_BUILDS, variables=PURE),
     Stage("notebooks", (pytest("tests/test_notebooks.py"),), CI, AFTER_SPARK_CLASSES | {"spark"}),
