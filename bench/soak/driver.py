@@ -23,6 +23,7 @@ from bench.soak.journal import JournalReader
 from bench.soak.judge import ORDERED_TOPIC, PLAIN_TOPIC, TRANSACTION_TOPIC, Group, Sent
 from bench.soak.member import QUEUES
 from tests.blackbox import processes
+from tests.blackbox.forked import Forked
 from tests.blackbox.ports import free_ports
 from tests.blackbox.wire import Wire
 
@@ -78,14 +79,15 @@ class Report:
 
 
 @contextmanager
-def open_soak(directory: Path, seed: int, *, pace: float = 1.0) -> Iterator[Soak]:
+def open_soak(directory: Path, seed: int, *, pace: float = 1.0, pause_s: float = 0.02) -> Iterator[Soak]:
     """Start a nameserver, the brokers and the residents; whatever runs at the end of the block is killed.
 
-    ``pace`` is a factor on the pauses between harms and on the time for which brokers are away.
+    ``pace`` is a factor on the pauses between harms and on the time for which brokers are away; members pause for
+    ``pause_s`` between sends.
     """
     port = free_ports(1)
     nameserver = processes.start_nameserver(directory / "nameserver", port)
-    soak = Soak(directory, f"127.0.0.1:{port}", nameserver, seed, pace)
+    soak = Soak(directory, f"127.0.0.1:{port}", nameserver, seed, pace, pause_s)
     try:
         soak.start()
         yield soak
@@ -96,7 +98,9 @@ def open_soak(directory: Path, seed: int, *, pace: float = 1.0) -> Iterator[Soak
 class Soak:
     """Created by :func:`open_soak`: :meth:`disturb` it, then :meth:`settle`."""
 
-    def __init__(self, directory: Path, namesrv: str, nameserver: processes.Process, seed: int, pace: float) -> None:
+    def __init__(
+        self, directory: Path, namesrv: str, nameserver: processes.Process, seed: int, pace: float, pause_s: float
+    ) -> None:
         self.namesrv = namesrv
         self.brokers = brokers_of(directory, namesrv)
         self.sent = Sent()
@@ -110,6 +114,7 @@ class Soak:
         self._nameserver = nameserver
         self._chance = random.Random(seed)
         self._pace = pace
+        self._pause_s = pause_s
         self._residents: list[Member] = []
         self._standbys: list[Member] = []
         self._gone: list[Member] = []
@@ -254,11 +259,9 @@ class Soak:
     def _member(self, role: str) -> Member:
         self._number += 1
         name = f"{role}-{self._number}"
-        process = processes.Process.start(
-            processes.python_command("bench.soak.member", role, name, self.namesrv, str(self._directory)),
-            self._directory / f"{name}.log",
-            cwd=processes.REPOSITORY,
-        )
+        log_path = self._directory / f"{name}.log"
+        arguments = (role, name, self.namesrv, str(self._directory), str(self._pause_s))
+        process = processes.Process(Forked("bench.soak.member", arguments, log_path), log_path)
         return Member(role, name, process, JournalReader(self._directory / name))
 
     def _end(self, member: Member) -> None:

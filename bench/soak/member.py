@@ -1,8 +1,8 @@
 """A process of a soak: one producer or one member of a group, until SIGTERM.
 
-Arguments: role, name, nameserver, directory. Its journal is ``DIRECTORY/NAME``; what it logs goes to stderr. It ends
-with status 0 when it has left its group, or has had the answers to all that it sent. After SIGUSR1 a producer of
-transactions begins no more of them, writes ``quiet`` and goes on answering checks.
+Arguments: role, name, nameserver, directory, seconds between sends. Its journal is ``DIRECTORY/NAME``; what it logs
+goes to stderr. It ends with status 0 when it has left its group, or has had the answers to all that it sent. After
+SIGUSR1 a producer of transactions begins no more of them, writes ``quiet`` and goes on answering checks.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ from tests.blackbox.load import body_of, parse_body
 BROKERS = ("broker-a", "broker-b")
 QUEUES = 4
 TASKS = 4
-PAUSE_SECONDS = 0.02
 BATCH = 8
 ON_THE_WAY = 32
 FAILING_SHARE = 50
@@ -62,8 +61,9 @@ FIRST = ConsumerConfig(
 
 @attrs.define(eq=False)
 class Orders:
-    """What a member is told by signals."""
+    """What a member is told: by signals, and how long to pause between sends."""
 
+    pause_s: float
     quiet: trio.Event = attrs.field(factory=trio.Event)
     end: trio.Event = attrs.field(factory=trio.Event)
 
@@ -90,14 +90,14 @@ async def send_single(client: Client, name: str, directory: Path, orders: Orders
             message = message_of(PLAIN_TOPIC, sender, sequence)
             await attempt(journal, PLAIN_TOPIC, sender, [sequence], producer.send(message))
             sequence += 1
-            await trio.sleep(PAUSE_SECONDS)
+            await trio.sleep(orders.pause_s)
 
     async def send_in_order(producer: Producer, sender: str, queue: MessageQueue) -> None:
         sequence = 0
         while not orders.quiet.is_set():
             message = message_of(ORDERED_TOPIC, sender, sequence)
             sequence += await attempt(journal, ORDERED_TOPIC, sender, [sequence], producer.send(message, queue=queue))
-            await trio.sleep(PAUSE_SECONDS)
+            await trio.sleep(orders.pause_s)
 
     async with client.producer(f"{name}_producers") as producer, trio.open_nursery() as nursery:
         for number in range(TASKS):
@@ -115,7 +115,7 @@ async def send_batches(client: Client, name: str, directory: Path, orders: Order
             messages = [message_of(PLAIN_TOPIC, name, each) for each in sequences]
             await attempt(journal, PLAIN_TOPIC, name, sequences, producer.send_batch(messages))
             sequence += BATCH
-            await trio.sleep(BATCH * PAUSE_SECONDS / TASKS)
+            await trio.sleep(BATCH * orders.pause_s / TASKS)
 
 
 async def send_pipelined(client: Client, name: str, directory: Path, orders: Orders) -> None:
@@ -137,7 +137,7 @@ async def send_pipelined(client: Client, name: str, directory: Path, orders: Ord
                 journal.write("fail", PLAIN_TOPIC, name, sequence, type(failure).__name__)
             sequence += 1
             await settle(ON_THE_WAY)
-            await trio.sleep(PAUSE_SECONDS / TASKS)
+            await trio.sleep(orders.pause_s / TASKS)
         await settle(0)
 
 
@@ -195,7 +195,7 @@ async def send_transactions(client: Client, name: str, directory: Path, orders: 
                     raise
                 journal.write("undone", name, sequence)
             sequence += 1
-            await trio.sleep(PAUSE_SECONDS)
+            await trio.sleep(orders.pause_s)
         journal.write("quiet", name)
         await orders.end.wait()
 
@@ -291,15 +291,20 @@ ROLES: Mapping[str, Role] = {
 }
 
 
-async def run(role: str, name: str, namesrv: str, directory: Path) -> None:
+async def run(role: str, name: str, namesrv: str, directory: str, pause_s: str) -> None:
     """Run a role until SIGTERM."""
-    orders = Orders()
+    orders = Orders(float(pause_s))
     async with trio.open_nursery() as nursery:
         await nursery.start(orders.run)
         async with open_client(namesrv, config=FAST_CLIENT) as client:
-            await ROLES[role](client, name, directory, orders)
+            await ROLES[role](client, name, Path(directory), orders)
         nursery.cancel_scope.cancel()
 
 
+def main(arguments: Sequence[str]) -> None:
+    """Be a member until SIGTERM."""
+    trio.run(run, *arguments)
+
+
 if __name__ == "__main__":
-    trio.run(run, sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]))
+    main(sys.argv[1:])

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import Any
 
-from tests.blackbox.processes import REPOSITORY, python_command
-from tests.patience import PATIENCE_SECONDS
+import trio
+
+from tests.cli.conftest import run
 
 
 def examine(namesrv: str) -> tuple[int, list[dict[str, Any]]]:
     """Return its exit status and its findings; the object says the same about problems as the status."""
-    command = python_command("rocketpy.cli", "doctor", "-n", namesrv, "--json", "--watch", "0")
-    done = subprocess.run(
-        command, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-    )
-    assert done.stderr == "", done.stderr
-    fields = json.loads(done.stdout)
+    ended = trio.run(run, "doctor", "-n", namesrv, "--json", "--watch", "0")
+    assert ended.errors == ""
+    fields = json.loads(ended.output)
     problems = [each for each in fields["findings"] if each["severity"] == "problem"]
     assert len(problems) == fields["problems"]
-    assert done.returncode == bool(problems), done
-    return done.returncode, fields["findings"]
+    assert ended.status == bool(problems), ended
+    return ended.status, fields["findings"]
 
 
 def problems_of(namesrv: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import attrs
 
+from tests.blackbox.forked import Forked
 from tests.blackbox.wire import Wire, WireError
 from tests.patience import PATIENCE_MS, PATIENCE_SECONDS, starved_s, wait_until
 
@@ -28,7 +29,7 @@ NEVER_BUSY: Mapping[str, object] = {
 class Process:
     """A child of ours whose output goes to a file."""
 
-    popen: subprocess.Popen[bytes]
+    popen: subprocess.Popen[bytes] | Forked
     log_path: Path
 
     @classmethod
@@ -122,8 +123,10 @@ def broker_settings(directory: Path, port: int, namesrv: str, *, name: str = "br
     }
 
 
-def start_nameserver(directory: Path, port: int, settings: Mapping[str, object] | None = None) -> Process:
-    """Start ``python -m rocketpy.nameserver`` with more ``settings``, and wait until it listens."""
+def start_nameserver(
+    directory: Path, port: int, settings: Mapping[str, object] | None = None, *, wrap: Sequence[str] = ()
+) -> Process:
+    """Start ``python -m rocketpy.nameserver``, as :func:`start_broker`, and wait until it listens."""
     directory.mkdir(parents=True, exist_ok=True)
     config = write_config(
         directory / "namesrv.conf",
@@ -135,19 +138,23 @@ def start_nameserver(directory: Path, port: int, settings: Mapping[str, object] 
             **(settings or {}),
         },
     )
-    process = Process.start(
-        python_command("rocketpy.nameserver", "-c", str(config)), directory / "namesrv.log", cwd=directory
-    )
+    process = _start("rocketpy.nameserver", config, directory / "namesrv.log", wrap)
     _await([process], lambda: _answers(f"127.0.0.1:{port}"), "nameserver")
     return process
 
 
 def start_broker(directory: Path, settings: Mapping[str, object], *, wrap: Sequence[str] = ()) -> Process:
-    """Start ``python -m rocketpy.broker -c FILE`` without waiting; ``wrap`` is a command that runs it."""
+    """Start ``python -m rocketpy.broker -c FILE`` without waiting: forked, unless ``wrap`` is a command to run it."""
     name = str(settings["brokerName"])
     config = write_config(directory / f"{name}.conf", settings)
-    command = [*wrap, *python_command("rocketpy.broker", "-c", str(config))]
-    return Process.start(command, directory / f"{name}.log", cwd=directory)
+    return _start("rocketpy.broker", config, directory / f"{name}.log", wrap)
+
+
+def _start(module: str, config: Path, log_path: Path, wrap: Sequence[str]) -> Process:
+    arguments = ("-c", str(config))
+    if wrap:
+        return Process.start([*wrap, *python_command(module, *arguments)], log_path, cwd=log_path.parent)
+    return Process(Forked(f"{module}.__main__", arguments, log_path), log_path)
 
 
 def await_brokers(namesrv: str, names: set[str], children: Sequence[Process]) -> None:

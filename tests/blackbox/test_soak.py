@@ -21,7 +21,7 @@ SEED = int(os.environ.get("ROCKETPY_SOAK_SEED", "1"))
 
 def test_clients_keep_every_promise_while_brokers_and_members_die(tmp_path: Path, counts: list[str]) -> None:
     begun = time.monotonic()
-    with open_soak(tmp_path, SEED, pace=0.3) as soak:
+    with open_soak(tmp_path, SEED, pace=0.3, pause_s=0.05) as soak:
         soak.disturb(SECONDS)
         report = soak.settle()
     assert report.violations == []

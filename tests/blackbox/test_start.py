@@ -28,6 +28,7 @@ EXIT_WRONG = 2
 # however busy: the best of a few attempts, without the time in which others had the processor.
 SPAWN_TO_SEND_OK_S = 5.0
 ATTEMPTS = 4
+AS_A_USER = ("env",)  # python itself, with all that it imports
 
 
 @attrs.frozen
@@ -68,7 +69,7 @@ def everything_below(directory: Path) -> set[str]:
 def nameserver(tmp_path: Path) -> Iterator[str]:
     """The address of a running nameserver."""
     port = free_ports(1)
-    process = processes.start_nameserver(tmp_path / "nameserver", port)
+    process = processes.start_nameserver(tmp_path / "nameserver", port, wrap=AS_A_USER)
     yield f"127.0.0.1:{port}"
     assert process.terminate() == 0, process.log()
 
@@ -104,7 +105,7 @@ def test_a_store_that_another_process_has_is_named_and_left_alone(tmp_path: Path
 def started(directory: Path, nameserver: str) -> Process:
     """Start a broker, wait for its first SEND_OK and return it."""
     settings = processes.broker_settings(directory, broker_port(), nameserver)
-    broker = processes.start_broker(directory, settings)
+    broker = processes.start_broker(directory, settings, wrap=AS_A_USER)
 
     def takes_a_send() -> bool:
         assert broker.is_running(), broker.log()
