@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-_DEFAULTS = {"dev": 4, "ci": 50, "deep": 1000}
+_DEFAULTS = {"dev": 4, "ci": 16, "deep": 1000}
 _counts = pytest.StashKey[list[str]]()
 
 
@@ -16,7 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rounds",
         type=int,
         metavar="N",
-        help="how often brokers are killed in all (ROCKETPY_KILL9_ROUNDS; by ROCKETPY_TIER: dev 4, ci 50, deep 1000)",
+        help="how often brokers are killed in all (ROCKETPY_KILL9_ROUNDS; by ROCKETPY_TIER: dev 4, ci 16, deep 1000)",
     )
 
 

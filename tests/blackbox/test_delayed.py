@@ -16,7 +16,7 @@ pytestmark = pytest.mark.blackbox
 
 TOPIC = "Delayed"
 ROUNDS = 4
-PER_ROUND = 300
+PER_ROUND = 200
 DELAYS_MS = {1: 1_000, 2: 2_000}
 SETTINGS = {
     "messageDelayLevel": "1s 2s",

@@ -19,7 +19,6 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 import attrs
 import pytest
@@ -151,7 +150,6 @@ def refusal(address: str, code: int, fields: dict[str, object], body: bytes = b"
 
 
 def test_wrong_lengths_end_only_their_own_connection(victim: Victim) -> None:
-    chance = Random(1)
     frame = encode_request(PULL_MESSAGE, 1, {"topic": "Bystander"})
     lies = [
         struct.pack(">iI", total, head)
@@ -163,9 +161,9 @@ def test_wrong_lengths_end_only_their_own_connection(victim: Victim) -> None:
         for address in (victim.broker, victim.namesrv):
             for lie in lies:
                 throw(address, lie)
-            for _ in range(200):
+            for bit in range(64):  # of both lengths
                 damaged = bytearray(frame)
-                damaged[chance.randrange(8)] ^= 1 << chance.randrange(8)
+                damaged[bit // 8] ^= 1 << bit % 8
                 throw(address, bytes(damaged))
 
 
@@ -248,7 +246,7 @@ def test_long_subscription_expressions_cost_little(victim: Victim, what: str) ->
 
 def test_bombs_stay_as_small_as_they_were_sent(victim: Victim) -> None:
     """A compressed body is its consumer's affair, a compressed registration the nameserver's, and refused."""
-    bomb = zlib.compress(bytes(200 << 20), 9)
+    bomb = zlib.compress(bytes(200 << 20), 1)
     register: dict[str, object] = {
         "brokerName": "bomb", "brokerAddr": "127.0.0.1:1", "clusterName": "c", "haServerAddr": "", "brokerId": 0,
         "compressed": "true", "bodyCrc32": zlib.crc32(bomb) & 0x7FFFFFFF,
@@ -272,7 +270,7 @@ def test_a_header_of_megabytes_ends_its_own_connection(victim: Victim) -> None:
 
 def test_a_great_many_topics_and_groups_cannot_be_made(victim: Victim) -> None:
     """Automatic creation is bounded by settings, and other clients go on."""
-    asked = 20_000
+    asked = 5_000
     with attacked(victim), Wire(victim.broker, timeout_s=ANSWER_SECONDS) as wire:
         for start in range(0, asked, 500):
             frames = [

@@ -66,11 +66,9 @@ PLAN = (
     Round(Ending.UNDER_LOAD, ("consumequeue",)),
     Round(Ending.IN_STOP),
     Round(Ending.UNDER_LOAD, ("index",)),
-    Round(Ending.UNDER_LOAD),
     Round(Ending.IN_STOP, ("consumequeue",)),
     Round(Ending.UNDER_LOAD),
     Round(Ending.IN_START, ("consumequeue", "index")),
-    Round(Ending.UNDER_LOAD),
 )
 
 
@@ -200,13 +198,13 @@ def test_sends_go_on_with_the_next_offset_after_sigkill(tmp_path: Path) -> None:
     try:
         with Wire(address) as wire:
             assert wire.create_topic(TOPIC, QUEUES).code == SUCCESS
-        for expected in range(3):
+        for expected in range(2):
             with Wire(address) as wire:
                 response = wire.send(TOPIC, 0, b"%d" % expected)
                 assert (response.code, response.fields["queueOffset"]) == (SUCCESS, str(expected))
             lives.kill()
             address = lives.live(SETTINGS)
         with Wire(address) as wire:
-            assert [each.body for each in wire.pull_all(TOPIC, 0, 0, 3)] == [b"0", b"1", b"2"]
+            assert [each.body for each in wire.pull_all(TOPIC, 0, 0, 2)] == [b"0", b"1"]
     finally:
         lives.kill()
