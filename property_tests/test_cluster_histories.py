@@ -82,6 +82,7 @@ def _is_delivered(sent: Sent) -> bool:
     return sent.transaction is None or sent.transaction.decision is Decision.COMMIT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", [False, True])
 def test_a_history_with_faults_is_no_idle_one(pairs: bool) -> None:
     history = run_history(plan_of(3, pairs=pairs))
@@ -94,6 +95,7 @@ def test_a_history_with_faults_is_no_idle_one(pairs: bool) -> None:
     assert all(history.found_by_key.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", [False, True])
 def test_a_seed_is_a_history(pairs: bool) -> None:
     history = run_history(short_plan(3, pairs=pairs))
@@ -101,6 +103,7 @@ def test_a_seed_is_a_history(pairs: bool) -> None:
     assert history.trace_hash != run_history(short_plan(4, pairs=pairs)).trace_hash
 
 
+@pytest.mark.slow
 def test_a_seed_is_the_same_history_in_another_process() -> None:
     """Also where texts have other hashes, and so sets another order."""
     code = (
@@ -113,6 +116,7 @@ def test_a_seed_is_the_same_history_in_another_process() -> None:
     assert printed.stdout.strip() == str(run_history(short_plan(5, pairs=True)).trace_hash)
 
 
+@pytest.mark.slow
 def test_a_minute_of_two_hundred_operations_takes_a_bounded_number_of_calls() -> None:
     """A second of processor time or less in plain Python; counted in calls, because time differs by what else runs."""
     assert calls_of(lambda: run_history(plan_of(0))) <= 3_000_000
@@ -138,6 +142,7 @@ def calls_of(action: Callable[[], object]) -> int:
 # ---- a history that fails --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_failing_history_is_made_smaller_and_printed_for_a_person() -> None:
     with planted(SimFile, "sync", not_synced), pytest.raises(AssertionError) as caught:
         for seed in range(40):

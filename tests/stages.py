@@ -126,7 +126,7 @@ CHOSEN_UNIT = ("-m", "not spark and not slow" if TIER == "dev" else "not spark")
 WITHOUT_BUGS = () if WHY_ONE_BUILD else ("-k", "not planted and not bug and not by_chance")
 """A bug is planted in plain Python, where every function can be replaced: ``bugs`` and ``hunts`` do."""
 
-CHOSEN_PROPERTIES = ("-m", "not by_chance and not deep_enumeration") if TIER == "dev" else WITHOUT_BUGS
+CHOSEN_PROPERTIES = ("-m", "not by_chance and not deep_enumeration and not slow") if TIER == "dev" else WITHOUT_BUGS
 BUGS = "(planted or bug) and not by_chance"
 CHOSEN_BUGS = ("-k", BUGS) if TIER == "deep" else ("-k", BUGS, "-m", "not deep_enumeration")
 UNIT = (
