@@ -51,7 +51,7 @@ class Snapshot:
 
     files: Mapping[str, bytes]
     records: Mapping[Queue, list[bytes]]
-    keys: Mapping[str, bytes]  # the record of each key
+    keys: Mapping[str, bytes]  # the record of every second key
     durable_end: int  # the log is known to be durable up to here
 
     @property
@@ -186,13 +186,13 @@ async def _records(store: MessageStore, damages: list[str]) -> dict[Queue, list[
 
 
 async def _keys(store: MessageStore) -> dict[str, bytes]:
-    """Ask the index for the key of every message that was sent, when it has caught up."""
+    """Ask the index for the key of every second message that was sent, when it has caught up."""
     with trio.fail_after(_INDEX_SECONDS):
         while store.index_behind:
             await trio.sleep(0.01)
     found: dict[str, bytes] = {}
     for topic, queue_id in QUEUES:
-        for number in range(ROUNDS):
+        for number in range(0, ROUNDS, 2):
             key = f"{topic}-{queue_id}-{number}"
             result = await store.query_message(topic, key, 32, 0, 1 << 62)
             for record in _split(result.body):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 import tarfile
 from collections.abc import Iterator
+from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +19,18 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 
 def unpack_store(name: str, directory: Path) -> Path:
     """Unpack a store into a directory and return its root, times of the files included."""
-    with tarfile.open(GOLDEN / f"{name}.tar.xz") as archive:
+    with tarfile.open(fileobj=BytesIO(_archive(name))) as archive:
         archive.extraction_filter = getattr(tarfile, "tar_filter", None)  # Python knows filters from 3.11.4 on
         archive.extractall(directory)
     return directory
 
 
+@cache
+def _archive(name: str) -> bytes:
+    return lzma.decompress((GOLDEN / f"{name}.tar.xz").read_bytes())
+
+
+@cache
 def expected(name: str) -> dict[str, list[dict[str, Any]]]:
     """Return what Java says of a store, lines by their type, in order."""
     lines: dict[str, list[dict[str, Any]]] = {}

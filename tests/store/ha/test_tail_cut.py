@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from random import Random
 
 import attrs
@@ -21,8 +21,10 @@ from rocketpy.store.ha.tail_cut import (
     order_cut,
 )
 from rocketpy.testing.sim.disk import SimDisk
+from rocketpy.testing.sim.disk_state import DiskState
 from rocketpy.testing.store_model import Found, Sent
 from rocketpy.testing.store_world import LifeEnded, StoreWorld
+from tests.store.deaths import different_disks, noted_deaths
 
 MASTER = MessageStoreConfig(
     store_path_root_dir="/store",
@@ -61,15 +63,7 @@ def a_store(*, is_stopped: bool = True, count: int = COUNT, **options: object) -
 
 def log_bytes(disk: SimDisk, directory: str = "/store/commitlog") -> dict[int, bytes]:
     """Return the files of a log by their offsets."""
-    return {int(name): contents(disk, f"{directory}/{name}") for name in disk.list_directory(directory)}
-
-
-def contents(disk: SimDisk, path: str) -> bytes:
-    file = disk.open(path, read_only=True)
-    try:
-        return file.read(0, file.size())
-    finally:
-        file.close()
+    return {int(name): content for name, content in disk.peek(directory).items()}
 
 
 def joined(files: dict[int, bytes], begin: int, end: int) -> bytes:
@@ -202,68 +196,62 @@ Loses = Callable[[int], int] | None
 
 
 @attrs.frozen
-class Death:
-    """A store whose opening was to cut it at its message 4, and was ended at a change of the disk, or later."""
+class Deaths:
+    """Deaths of an opening that cuts a store at its message 4."""
 
-    world: StoreWorld
     sent: Sequence[Sent]
     order: CutOrder
     tail: bytes
     """What the log had from the cut on."""
-    is_in_the_middle: bool
+    disks: Sequence[DiskState]
 
-    def assert_kept(self, call: int) -> None:
+    def worlds(self, config: MessageStoreConfig, loses: Loses) -> Iterator[StoreWorld]:
+        """Return the store after each of them."""
+        for disk in different_disks(self.disks, loses):
+            with StoreWorld(config, disk=disk) as world:
+                yield world
+
+    def assert_kept(self, disk: SimDisk) -> None:
         """Check that the copy has all of the tail."""
-        assert joined(kept_of(self.world.disk), self.order.offset, self.order.end_offset) == self.tail, call
+        assert joined(kept_of(disk), self.order.offset, self.order.end_offset) == self.tail
 
 
-def death_at(call: int, loses: Loses, *, is_stopped: bool = True) -> Death:
-    """Begin the opening that cuts, and let it die at a change of the disk; where there is none, when it is done."""
+@cache
+def deaths(*, is_stopped: bool = True) -> Deaths:
+    """Open a store that is cut; note what a death at each change of the disk leaves."""
     world, sent = a_store(is_stopped=is_stopped, count=12)
     order = ordered(world, sent, 4)
     tail = joined(log_bytes(world.disk), order.offset, order.end_offset)
-    world.disk.die_at_call(call)
-    is_in_the_middle = False
-    try:
+    with noted_deaths(world.disk) as disks:
         world.begin()
-    except LifeEnded:
-        is_in_the_middle = True
-    if is_in_the_middle and loses is not None:
-        world.lose_power(loses)
-    else:
-        world.kill()
-    return Death(world, sent, order, tail, is_in_the_middle)
+    world.kill()
+    assert len(disks) > 20, "it is cut in many steps"
+    return Deaths(sent, order, tail, disks)
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])
 @pytest.mark.parametrize("loses", [None, nothing, Random(5).randrange])
 def test_a_death_anywhere_leads_to_the_same_store(loses: Loses, is_stopped: bool) -> None:
     """Killed, or with power lost, at each change of the disk: the next opening does it again, or it was done."""
-    for call in itertools.count(1):
-        death = death_at(call, loses, is_stopped=is_stopped)
-        if not death.is_in_the_middle:
-            break
-        found = death.world.open()
-        assert found.log == death.sent[:4], call
-        assert sum(len(each) for each in found.queues.values()) == 4, call
-        death.assert_kept(call)
-        assert load_order(death.world.disk, "/store") is None
-        death.world.kill()
-    assert call > 20, "it is cut in many steps"
+    death = deaths(is_stopped=is_stopped)
+    for world in death.worlds(slave(), loses):
+        found = world.open()
+        assert found.log == death.sent[:4]
+        assert sum(len(each) for each in found.queues.values()) == 4
+        death.assert_kept(world.disk)
+        assert load_order(world.disk, "/store") is None
 
 
 @pytest.mark.parametrize("loses", [None, nothing, Random(7).randrange])
 def test_a_slave_that_is_promoted_in_the_middle_opens_and_loses_nothing_without_a_copy(loses: Loses) -> None:
     """A master never cuts: it opens with what is there, and what is not there is in the copy."""
-    for call in range(1, 80):
-        death = death_at(call, loses)
-        death.world.config = MASTER
-        found = death.world.open()
-        assert found.log == death.sent[: len(found.log)], call
-        assert len(found.log) >= 4, call
+    death = deaths()
+    for world in death.worlds(MASTER, loses):
+        found = world.open()
+        assert found.log == death.sent[: len(found.log)]
+        assert len(found.log) >= 4
         if len(found.log) < len(death.sent):
-            death.assert_kept(call)
-        death.world.kill()
+            death.assert_kept(world.disk)
 
 
 def test_a_cut_that_was_done_is_never_done_again() -> None:

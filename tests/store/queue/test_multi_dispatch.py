@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import attrs
 import pytest
@@ -14,8 +15,9 @@ from rocketpy.store.append.batch import MessageBatch
 from rocketpy.store.layout import UNIT
 from rocketpy.store.queue.multi_dispatch import NAMES_MAX, Addressed, LmqLimit, MultiDispatch, name_fault
 from rocketpy.store.results import PutMessageStatus
-from rocketpy.testing.sim.disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store import golden_store
+from tests.store.deaths import different_disks, noted_deaths
 from tests.store.parts import LOG_FILE_SIZE, Parts, Place
 
 OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
@@ -299,24 +301,18 @@ def test_recovery_makes_the_same_units(place: Place, queues_lost: bool) -> None:
 def test_death_at_every_call() -> None:
     """Whatever a crash leaves, each message that is there is in all of its queues."""
     disk = SimDisk()
-    life(parts_at(Place(disk, "/store"), queue_file_size=200), iter(range(24)))
-    calls = disk.change_count
-    assert calls > 40
-    for call in range(1, calls + 1):
-        disk = SimDisk()
-        place = Place(disk, "/store")
-        disk.die_at_call(call)
-        with pytest.raises(ProcessDied):
-            life(parts_at(place, queue_file_size=200), iter(range(24)))
-        (disk.lose_power if call % 2 else disk.kill_process)()
-        parts = parts_at(place, is_clean=False, queue_file_size=200)
+    with noted_deaths(disk) as deaths:
+        life(parts_at(Place(disk, "/store"), queue_file_size=200), iter(range(24)))
+    assert len(deaths) > 40
+    for dead in (*different_disks(deaths[::2], None), *different_disks(deaths[1::2], Random(1).randrange)):
+        parts = parts_at(Place(dead, "/store"), is_clean=False, queue_file_size=200)
         count = len(contents(parts).get(("TopicTest", 0), []))
         wanted: dict[tuple[str, int], list[bytes]] = {}
         for number in range(count):
             topics = {"TopicTest", *(("%LMQ%a",), ("%LMQ%a", "Audit"), (), ("Audit",))[number % 4]}
             for topic in topics:
                 wanted.setdefault((topic, 0), []).append(b"%d" % number)
-        assert contents(parts) == wanted, call
+        assert contents(parts) == wanted
         parts.kill()
 
 

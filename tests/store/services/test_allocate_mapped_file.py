@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import TypeVar
 
 import pytest
@@ -12,7 +13,8 @@ import trio.testing
 
 from rocketpy.errors import DiskFullError, StoreError
 from rocketpy.store.services.allocate_mapped_file import AllocateMappedFileService
-from rocketpy.testing.sim.disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import SimDisk
+from tests.store.deaths import different_disks, noted_deaths
 from tests.turns import run_in_turn
 
 T = TypeVar("T")
@@ -173,21 +175,14 @@ async def test_a_clean_shutdown_leaves_no_preallocated_file() -> None:
     assert disk.list_directory("/log") == []
 
 
-@pytest.mark.parametrize("call", range(1, 12))
-@pytest.mark.parametrize("has_power", [True, False])
-def test_after_every_death_a_file_is_whole_or_not_there(call: int, has_power: bool) -> None:
-    disk = new_disk()
-    disk.die_at_call(call)
-    try:
-        new_service(disk, is_zero_filled=True).take(FIRST, SIZE)
-    except ProcessDied:
-        pass
-    if has_power:
-        disk.kill_process()
-    else:
-        disk.lose_power()
-    assert disk.list_directory("/log") in ([], ["00000000000000000000"])
-    if disk.exists(FIRST):
-        assert disk.file_size(FIRST) == SIZE
-    new_service(disk).take(FIRST, SIZE)
-    assert disk.open(FIRST).read(0, SIZE) == bytes(SIZE)
+@pytest.mark.parametrize("loses", [None, Random(0).randrange])
+def test_after_every_death_a_file_is_whole_or_not_there(loses: Callable[[int], int] | None) -> None:
+    undisturbed = new_disk()
+    with noted_deaths(undisturbed) as deaths:
+        new_service(undisturbed, is_zero_filled=True).take(FIRST, SIZE)
+    for disk in different_disks(deaths, loses):
+        assert disk.list_directory("/log") in ([], ["00000000000000000000"])
+        if disk.exists(FIRST):
+            assert disk.file_size(FIRST) == SIZE
+        new_service(disk).take(FIRST, SIZE)
+        assert disk.open(FIRST).read(0, SIZE) == bytes(SIZE)

@@ -6,22 +6,22 @@ After each death the store opens twice. Every message is there that is too young
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from copy import deepcopy
-from functools import cache
+from contextlib import ExitStack, asynccontextmanager
+from functools import cache, partial
 from random import Random
 
 import attrs
 import pytest
 import trio
-from trio.testing import MockClock
 
 from rocketpy.clock import ManualClock
-from rocketpy.errors import single_failures
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import GetMessageStatus
-from rocketpy.testing.sim.disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import SimDisk
+from rocketpy.testing.sim.disk_state import DiskState
+from tests.store.damaged import run
+from tests.store.deaths import different_disks, noted_deaths
 from tests.store.opened_store import opened, send
 from tests.store.parts import Place
 
@@ -71,11 +71,11 @@ class Witness:
 
 
 @cache
-def filled(directories: int) -> Witness:
-    """A store after a clean shutdown, whose log has some files."""
+def deaths(directories: int) -> tuple[Witness, list[DiskState]]:
+    """A store, and what deaths leave in each call from its first deletion on, to the end of a clean shutdown."""
     witness = Witness()
 
-    async def fill() -> None:
+    async def live() -> list[DiskState]:
         async with witness.opened(directories) as store:
             for number in range(COUNT):
                 witness.clock.advance_ms(HOUR_MS // 8)
@@ -83,19 +83,16 @@ def filled(directories: int) -> Witness:
                 send(store, witness.sent[-1][0], key=b"%d" % number)
                 store.end_burst()
                 await trio.sleep(0.01)
+        async with witness.opened(directories) as store:
+            await witness.check(store)
+            await trio.sleep(59)
+            noted = noting.enter_context(noted_deaths(witness.disk))
+            await trio.sleep(10)
+            assert store.clean_statistics().deleted_count > 0
+        return noted
 
-    trio.run(fill, clock=MockClock(autojump_threshold=0))
-    return witness
-
-
-async def delete(witness: Witness, directories: int, call: int) -> bool:
-    """Open the store until its first deletion is over, or dies in a disk call; return whether files are gone."""
-    async with witness.opened(directories) as store:
-        await witness.check(store)
-        await trio.sleep(59)
-        witness.disk.die_at_call(call)
-        await trio.sleep(10)
-        return store.clean_statistics().deleted_count > 0
+    with ExitStack() as noting:
+        return witness, run(live)
 
 
 async def reopen(witness: Witness, directories: int) -> bool:
@@ -105,38 +102,22 @@ async def reopen(witness: Witness, directories: int) -> bool:
         return store.min_physical_offset > 0
 
 
-def has_died(witness: Witness, directories: int, call: int) -> bool:
-    """Run a deletion; return whether it has died in that call, False if it needs fewer calls."""
-    try:
-        assert trio.run(delete, witness, directories, call, clock=MockClock(autojump_threshold=0))
-    except BaseException as failure:
-        if not all(isinstance(each, ProcessDied) for each in single_failures(failure)):
-            raise
-        return True
-    return False
-
-
-SURVIVES: dict[str, Callable[[int], Callable[[int], int]]] = {
-    "nothing": lambda seed: lambda count: 0,
-    "everything": lambda seed: lambda count: 1,
-    "something": lambda seed: Random(seed).randrange,
+SURVIVES: dict[str, Callable[[int], int] | None] = {
+    "killed": None,
+    "nothing": lambda count: 0,
+    "everything": lambda count: 1,
+    "something": Random(1).randrange,
 }
 """What a loss of power leaves of that which is not durable yet."""
 
 
 @pytest.mark.parametrize("directories", [1, 2])
-@pytest.mark.parametrize("survives", [None, *SURVIVES], ids=lambda name: name or "killed")
-def test_a_deletion_that_dies_in_any_call_leaves_no_gap(directories: int, survives: str | None) -> None:
-    call, is_over = 0, False
-    while not is_over:
-        call += 1
-        witness = deepcopy(filled(directories))
-        is_over = not has_died(witness, directories, call)
-        if survives is None:
-            witness.disk.kill_process()
-        else:
-            witness.disk.lose_power(SURVIVES[survives](call))
+@pytest.mark.parametrize("survives", SURVIVES)
+def test_a_deletion_that_dies_in_any_call_leaves_no_gap(directories: int, survives: str) -> None:
+    witness, states = deaths(directories)
+    assert len(states) > 20
+    are_deleted = []
+    for disk in different_disks(states, SURVIVES[survives]):
         for _ in range(2):
-            is_deleted = trio.run(reopen, witness, directories, clock=MockClock(autojump_threshold=0))
-        assert is_deleted or not is_over
-    assert call > 20
+            are_deleted.append(run(partial(reopen, attrs.evolve(witness, disk=disk), directories)))
+    assert are_deleted[0]

@@ -12,17 +12,17 @@ import pytest
 from rocketpy.errors import DiskFullError, StartError, StoreError
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_message, decode_messages, encode_message
-from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.repair.kept_pieces import KEPT_PREFIX, NOTES_FILE
 from rocketpy.store.inspection.repair.placeholders import PROPERTY_DAMAGED
 from rocketpy.store.inspection.repair.repair import RepairReport, plan_repair, repair_store
 from rocketpy.store.inspection.repair.steps import RepairStep
 from rocketpy.store.message_store import MessageStore
-from rocketpy.testing.sim.disk import ProcessDied, SimDisk
+from rocketpy.testing.sim.disk import SimDisk
 from tests.store import broken_stores
 from tests.store.broken_stores import LOG_DAMAGES, OTHER_DAMAGES, BrokenStore, inspect, severe, unpack
 from tests.store.damaged import QUEUES, ROOT, Snapshot, killed_store, look, stopped_store, write_store
+from tests.store.deaths import different_disks, noted_deaths
 from tests.store.golden_store import expected
 from tests.store.opened_store import opened
 from tests.store.parts import Place
@@ -39,6 +39,7 @@ SIZES = {
 """Of the files of the stores that Java wrote."""
 
 JAVA_STORES = ("store-clean", "store-crash", "store-torn", "store-empty", "store-ipv6", "store-ext", "store-multi")
+CRASH_DAMAGES = (broken_stores.remove_log_file, broken_stores.garbage_without_queues, *OTHER_DAMAGES)
 
 
 def repair(store: BrokenStore, *, cut: bool = False) -> RepairReport:
@@ -82,31 +83,38 @@ def test_nothing_is_planned_for_a_store_that_a_start_can_deal_with(name: str, tm
     assert everything(tmp_path) == before
 
 
-@pytest.mark.parametrize("damage", [*LOG_DAMAGES, *OTHER_DAMAGES], ids=lambda damage: damage.__name__)
-@pytest.mark.parametrize("name", ["store-clean", "store-crash"])
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *(("store-clean", damage) for damage in (*LOG_DAMAGES, *OTHER_DAMAGES)),
+        *(("store-crash", damage) for damage in CRASH_DAMAGES),
+    ],
+)
 async def test_after_a_repair_nothing_severe_is_left_and_the_store_opens(
     name: str, damage: Callable[[BrokenStore], None], tmp_path: Path
 ) -> None:
     store = unpack(name, tmp_path)
-    whole = store.inspect().summary().record_count
     damage(store)
-    assert store.severe()
     before = everything(tmp_path)
     planned = plan_repair(OsDisk(), str(store.root)).steps
+    assert planned
     assert everything(tmp_path) == before, "a plan changes nothing"
     report = repair(store)
     assert list(map(described, report.steps)) == list(map(described, planned))
-    assert store.severe() == []
-    assert repair(store).steps == (), "one repair is enough"
+    inspection = store.inspect()
+    assert not any(finding.severity.is_severe for finding in inspection.findings)
+    assert inspection.summary().record_count >= len(expected(name)["record"]), (
+        "for each record that was there something is"
+    )
     assert everything(tmp_path).keys() >= before.keys() - kept_away(report, tmp_path)
-    assert store.inspect().summary().record_count >= whole, "for each record that was there something is"
     found = await messages(store.root)
     assert [message.queue_offset for message in found] == list(range(len(found)))
     good = {message.queue_offset: message.body for message in found if PROPERTY_DAMAGED not in message.properties}
     bodies = body_lengths_of_java(name)
     assert all(len(body) == bodies[queue_offset] for queue_offset, body in good.items())
     assert len(found) == len(bodies)
-    assert store.severe() == []
+    again = repair(store)
+    assert (again.steps, again.left) == ((), ()), "one repair is enough"
 
 
 def kept_away(report: RepairReport, root: Path) -> set[str]:
@@ -297,26 +305,14 @@ DAMAGES = (
 SNAPSHOTS: tuple[Callable[[], Snapshot], ...] = (stopped_store, killed_store)
 
 
-def damaged(snapshot: Snapshot, damage: Callable[[Place], None], seed: int) -> Place:
+def damaged(snapshot: Snapshot, damage: Callable[[Place], None]) -> Place:
     """A store whose bytes are durable, damaged."""
-    disk = SimDisk(choose=Random(seed).randrange, sector_size=512)
+    disk = SimDisk()
     place = Place(disk, ROOT)
     write_store(place, snapshot.files)
     damage(place)
-    sync_tree(disk, ROOT)
+    disk.lose_power(lambda count: count - 1)
     return place
-
-
-def sync_tree(disk: Disk, path: str) -> None:
-    disk.sync_directory(path)
-    for name in disk.list_directory(path):
-        below = f"{path}/{name}"
-        if disk.is_directory(below):
-            sync_tree(disk, below)
-        else:
-            file = disk.open(below)
-            file.sync()
-            file.close()
 
 
 @pytest.mark.parametrize(
@@ -332,28 +328,25 @@ def sync_tree(disk: Disk, path: str) -> None:
 def test_a_repair_that_dies_anywhere_is_begun_again(
     snapshot: Callable[[], Snapshot], damage: Callable[[Place], None], cut: bool
 ) -> None:
-    undisturbed = damaged(snapshot(), damage, 0)
+    undisturbed = damaged(snapshot(), damage)
+    assert isinstance(undisturbed.disk, SimDisk)
     before = undisturbed.files(ROOT)
-    calls_before = undisturbed.disk.change_count  # type: ignore[attr-defined]
-    repair_store(undisturbed.disk, ROOT, timestamp_ms=NOW_MS, cut=cut)
-    calls = undisturbed.disk.change_count - calls_before  # type: ignore[attr-defined]
-    assert severe(undisturbed.disk, ROOT) == []
-    log_end = inspect(undisturbed.disk, ROOT).log_end
-    for number in range(1, calls + 1):
-        for power_lost in (False, True):
-            place = damaged(snapshot(), damage, number)
-            assert isinstance(place.disk, SimDisk)
-            place.disk.die_at_call(number)
-            with pytest.raises(ProcessDied):
-                repair_store(place.disk, ROOT, timestamp_ms=NOW_MS, cut=cut)
-            if power_lost:
-                place.disk.lose_power()
-            else:
-                place.disk.kill_process()
-            repair_store(place.disk, ROOT, timestamp_ms=NOW_MS + 1, cut=cut)
-            assert severe(place.disk, ROOT) == [], (number, power_lost)
-            assert inspect(place.disk, ROOT).log_end == log_end, (number, power_lost)
+    with noted_deaths(undisturbed.disk) as deaths:
+        repair_store(undisturbed.disk, ROOT, timestamp_ms=NOW_MS, cut=cut)
+    log_end = sound_end(undisturbed)
+    for loses in (None, Random(len(deaths)).randrange):
+        for number, disk in enumerate(different_disks(deaths, loses)):
+            place = Place(disk, ROOT)
+            repair_store(disk, ROOT, timestamp_ms=NOW_MS + 1, cut=cut)
+            assert sound_end(place) == log_end, (number, loses)
             assert_kept(place, before)
+
+
+def sound_end(place: Place) -> int:
+    """Return where the log of a store ends in which nothing severe is found."""
+    inspection = inspect(place.disk, ROOT)
+    assert not any(finding.severity.is_severe for finding in inspection.findings)
+    return inspection.log_end
 
 
 def assert_kept(place: Place, before: dict[str, bytes]) -> None:
@@ -381,7 +374,7 @@ def assert_kept(place: Place, before: dict[str, bytes]) -> None:
 @pytest.mark.parametrize("snapshot", SNAPSHOTS)
 def test_what_was_good_is_served_afterwards(snapshot: Callable[[], Snapshot], damage: Callable[[Place], None]) -> None:
     """Ours opens the store; every record that was not damaged is where it was, with its keys."""
-    place = damaged(snapshot(), damage, 0)
+    place = damaged(snapshot(), damage)
     lost = inspect(place.disk, ROOT)
     log_end = lost.log_end
     repair_store(place.disk, ROOT, timestamp_ms=NOW_MS)
@@ -400,7 +393,7 @@ def test_what_was_good_is_served_afterwards(snapshot: Callable[[], Snapshot], da
             if queue != QUEUES[0] or damage is not garbage_without_a_queue:
                 assert len(found[number]) == len(record)
             key = f"{queue[0]}-{queue[1]}-{number}"
-            assert (seen.keys.get(key) == record) is not is_lost
+            assert (seen.keys.get(key) == record) is (number % 2 == 0 and not is_lost)
 
 
 # ---- any damage -----------------------------------------------------------------------------------------------------
