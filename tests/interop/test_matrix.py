@@ -129,6 +129,9 @@ def test_ids_and_offsets_are_those_in_the_sender_s_answers(traffic: Traffic, sen
             # Node gives its messages no id of their own, so that the id is made of address and physical offset; C++
             # then writes the address in its machine's byte order.
             assert sent.msg_id[16:] in {each[16:] for each in known if each}
+        elif sender == receiver == "java":
+            assert (got.msg_id, got.offset_msg_id) == (sent.msg_id, sent.offset_msg_id)
+            assert got.queue == (sent.broker_name, sent.queue_id)
         elif sender == "cpp" and receiver == "node":
             assert got.properties["UNIQ_KEY"] == sent.msg_id
         else:
