@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from tests.blackbox.processes import running_nameserver
 
 _DEFAULTS = {"dev": 4, "ci": 16, "deep": 1000}
 _counts = pytest.StashKey[list[str]]()
@@ -18,6 +22,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="how often brokers are killed in all (ROCKETPY_KILL9_ROUNDS; by ROCKETPY_TIER: dev 4, ci 16, deep 1000)",
     )
+
+
+@pytest.fixture
+def namesrv(tmp_path: Path) -> Iterator[str]:
+    """The address of a running nameserver."""
+    with running_nameserver(tmp_path / "namesrv") as address:
+        yield address
 
 
 @pytest.fixture

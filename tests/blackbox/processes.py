@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
 
 from tests.blackbox.forked import Forked
+from tests.blackbox.ports import free_ports
 from tests.blackbox.wire import Wire, WireError
 from tests.patience import PATIENCE_MS, PATIENCE_SECONDS, starved_s, wait_until
 
@@ -141,6 +143,18 @@ def start_nameserver(
     process = _start("rocketpy.nameserver", config, directory / "namesrv.log", wrap)
     _await([process], lambda: _answers(f"127.0.0.1:{port}"), "nameserver")
     return process
+
+
+@contextmanager
+def running_nameserver(directory: Path) -> Iterator[str]:
+    """A nameserver for the block, by its address; it must end in order."""
+    port = free_ports(1)
+    process = start_nameserver(directory, port)
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        status = process.terminate()
+    assert status == 0, process.log()
 
 
 def start_broker(directory: Path, settings: Mapping[str, object], *, wrap: Sequence[str] = ()) -> Process:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.blackbox
 TARGET = os.environ.get("ROCKETPY_INTEROP_TARGET", "rocketpy")
 ONEWAY = 2
 COUNT = 300
-ROUNDS = 10
+ROUNDS = 4
 
 
 def test_what_was_sent_oneway_is_stored_though_the_client_has_gone(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.blackbox import processes
 from tests.blackbox.doctor import examine, problems_of
-from tests.blackbox.ports import free_ports, port_in_use
+from tests.blackbox.ports import port_in_use
 from tests.blackbox.wire import SLAVE_NOT_AVAILABLE, SUCCESS, Wire
 from tests.interop.pair import NAME, Pair, open_pair
 from tests.patience import wait_until
@@ -21,15 +20,6 @@ pytestmark = pytest.mark.blackbox
 BODY = os.urandom(4 << 20)
 LAG_MESSAGES = 17
 """Together more than the 64 MiB by which a slave may lag."""
-
-
-@pytest.fixture
-def namesrv(tmp_path: Path) -> Iterator[str]:
-    """The address of a running nameserver."""
-    port = free_ports(1)
-    process = processes.start_nameserver(tmp_path / "namesrv", port)
-    yield f"127.0.0.1:{port}"
-    assert process.terminate() == 0, process.log()
 
 
 @pytest.fixture

@@ -10,16 +10,13 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 import pytest
 
-from tests.blackbox import processes
 from tests.blackbox.ledger import Ledger
 from tests.blackbox.load import Sender
-from tests.blackbox.ports import free_ports
 from tests.blackbox.wire import (
     FLUSH_SLAVE_TIMEOUT,
     SEND_MESSAGE_V2,
@@ -48,15 +45,6 @@ ATTEMPTS = 5
 TOLERANCE_S = 1.0
 HOUSEKEEPING_MS = 3_000
 BURST = 20
-
-
-@pytest.fixture
-def namesrv(tmp_path: Path) -> Iterator[str]:
-    """The address of a running nameserver."""
-    port = free_ports(1)
-    process = processes.start_nameserver(tmp_path / "namesrv", port)
-    yield f"127.0.0.1:{port}"
-    assert process.terminate() == 0, process.log()
 
 
 def start(pair: Pair) -> None:

@@ -23,8 +23,6 @@ from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import parse
 from rocketpy.spark.schema import spark_schema
 from rocketpy.spark.stream.reader import RocketMQStreamReader, open_stream_reader
-from tests.blackbox import processes
-from tests.blackbox.ports import free_ports
 from tests.blackbox.wire import SUCCESS, Wire
 from tests.interop.pair import Pair, open_pair
 
@@ -37,12 +35,10 @@ SCHEMA = spark_schema(["queue_offset", "body"])
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
+def pair(tmp_path: Path, namesrv: str) -> Iterator[Pair]:
     """A master with messages in one queue, and a slave that has all of them."""
-    port = free_ports(1)
-    namesrv = processes.start_nameserver(tmp_path / "namesrv", port)
     settings = {"mappedFileSizeCommitLog": 1 << 25}  # one file: a new slave begins with its master's last one
-    with open_pair(tmp_path, f"127.0.0.1:{port}", ("rocketpy", "rocketpy"), "ASYNC_MASTER", **settings) as pair:
+    with open_pair(tmp_path, namesrv, ("rocketpy", "rocketpy"), "ASYNC_MASTER", **settings) as pair:
         pair.master.start()
         with Wire(pair.master.address) as wire:
             assert wire.create_topic(TOPIC, 1).code == SUCCESS
@@ -52,7 +48,6 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
         with Wire(pair.slave.address) as wire:
             pair.slave.wait(lambda: f'"{TOPIC}"' in wire.topic_table(), "it does not know the topic")
         yield pair
-    assert namesrv.terminate() == 0, namesrv.log()
 
 
 def send(wire: Wire, first: int) -> None:

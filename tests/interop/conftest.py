@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.client import Client
-from tests.blackbox import processes
-from tests.blackbox.ports import free_ports
+from tests.blackbox.processes import running_nameserver
 from tests.docs.example_programs import BROKER_SETTINGS
 from tests.interop import tools
 from tests.interop.cluster import Cluster, start_cluster
@@ -49,10 +48,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a nameserver of ours for all brokers that the tests of a module start."""
-    port = free_ports(1)
-    process = processes.start_nameserver(tmp_path_factory.mktemp("namesrv"), port)
-    yield f"127.0.0.1:{port}"
-    assert process.terminate() == 0, process.log()
+    with running_nameserver(tmp_path_factory.mktemp("namesrv")) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.blackbox import processes
-from tests.blackbox.ports import free_ports
 from tests.blackbox.wire import SUCCESS, Wire
 from tests.interop import tools
 from tests.interop.clients import Program
@@ -25,17 +23,11 @@ PER_QUEUE = 100  # a pull brings 32 at most
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(tmp_path_factory: pytest.TempPathFactory, namesrv: str) -> Iterator[Pair]:
     """A master and a slave of the make under test, at a nameserver of ours."""
-    directory = tmp_path_factory.mktemp("pair")
-    port = free_ports(1)
-    namesrv = processes.start_nameserver(directory, port)
-    try:
-        with open_pair(directory, f"127.0.0.1:{port}", (TARGET, TARGET), "ASYNC_MASTER") as pair:
-            pair.start()
-            yield pair
-    finally:
-        assert namesrv.terminate() == 0, namesrv.log()
+    with open_pair(tmp_path_factory.mktemp("pair"), namesrv, (TARGET, TARGET), "ASYNC_MASTER") as pair:
+        pair.start()
+        yield pair
 
 
 def send(pair: Pair, begin: int) -> list[bytes]:

@@ -9,13 +9,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.blackbox import processes
-from tests.blackbox.ports import free_ports
+from tests.blackbox.processes import running_nameserver
 from tests.blackbox.wire import SUCCESS, Wire
 from tests.interop.pair import Member, open_pair
 
@@ -28,18 +26,6 @@ KINDS: Sequence[Kinds] = [("java", "rocketpy"), ("rocketpy", "java")]
 TOPIC, GROUP = "tables", "readers"
 COMMIT, DELAY_OFFSETS = 15, 45
 COUNT = 20
-
-
-@contextmanager
-def running_nameserver(directory: Path) -> Iterator[str]:
-    """A nameserver for the block, by its address."""
-    port = free_ports(1)
-    process = processes.start_nameserver(directory, port)
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        status = process.terminate()
-    assert status == 0, process.log()
 
 
 def commit(member: Member, offset: int) -> None:
