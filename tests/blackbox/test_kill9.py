@@ -190,21 +190,3 @@ def test_what_was_acknowledged_survives_sigkill(flush: str, tmp_path: Path, roun
         f"{flush}: {scene.endings.total()} kills ({kinds}), {len(ledger.acknowledged)} acknowledged, "
         f"{ledger.found_count} found, each once, in {time.monotonic() - begun:.1f} s"
     )
-
-
-def test_sends_go_on_with_the_next_offset_after_sigkill(tmp_path: Path) -> None:
-    lives: Lives = JavaLives(tmp_path) if TARGET == "java" else OurLives(tmp_path)
-    address = lives.live(SETTINGS)
-    try:
-        with Wire(address) as wire:
-            assert wire.create_topic(TOPIC, QUEUES).code == SUCCESS
-        for expected in range(2):
-            with Wire(address) as wire:
-                response = wire.send(TOPIC, 0, b"%d" % expected)
-                assert (response.code, response.fields["queueOffset"]) == (SUCCESS, str(expected))
-            lives.kill()
-            address = lives.live(SETTINGS)
-        with Wire(address) as wire:
-            assert [each.body for each in wire.pull_all(TOPIC, 0, 0, 2)] == [b"0", b"1"]
-    finally:
-        lives.kill()
