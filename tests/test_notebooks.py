@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from tests.notebooks.__main__ import defects_of
 from tests.notebooks.cleaning import cleaned, code_cells, defects, output_kinds
-from tests.notebooks.execution import notebook_paths, run_notebook
+from tests.notebooks.execution import notebook_paths, run_notebook, running_java
 from tests.page_text import links
 from tests.spark_runtime import require_spark
 
@@ -24,15 +25,24 @@ EACH = pytest.mark.parametrize("path", notebook_paths(), ids=lambda path: path.s
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed (the extra: dev)")
 
 
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The Java of all notebooks, which they leave without files of theirs in its working directory."""
+    require_spark()
+    directory = tmp_path_factory.mktemp("java")
+    with running_java(directory) as variables:
+        yield variables
+    assert list((directory / "notebooks").iterdir()) == []
+
+
 @EACH
 @pytest.mark.spark
 @pytest.mark.blackbox
-def test_notebook_runs_and_shows_what_is_committed(path: Path, tmp_path: Path) -> None:
+def test_notebook_runs_and_shows_what_is_committed(path: Path, tmp_path: Path, java: dict[str, str]) -> None:
     """Also: its pictures have titles, units and texts that can be read, and it leaves nothing behind."""
     pytest.importorskip("nbclient", reason="nbclient is not installed (the extra: dev)")
     pytest.importorskip("matplotlib", reason="matplotlib is not installed (the extra: dev)")
-    require_spark()
-    run = run_notebook(path, tmp_path)
+    run = run_notebook(path, tmp_path, java)
     assert defects_of(run) == []
     notebook = cleaned(run.notebook)
     assert list(defects(notebook)) == []

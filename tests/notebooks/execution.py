@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import attrs
 
@@ -49,10 +51,29 @@ def notebook_paths() -> list[Path]:
     return sorted(NOTEBOOKS.glob("*.ipynb"))
 
 
-def run_notebook(path: Path, directory: Path) -> Run:
+@contextmanager
+def running_java(directory: Path) -> Iterator[dict[str, str]]:
+    """Start a Java that the Sparks of several notebooks use, one after the other; yield the variables that name it.
+
+    It finds its classes and compiles its code once. Each notebook has a context and a session of its own in it.
+    """
+    from pyspark.java_gateway import launch_gateway
+
+    with mock.patch.dict(os.environ, _environment(directory)):
+        gateway: Any = launch_gateway(popen_kwargs={"cwd": directory / "notebooks"})
+    try:
+        address = gateway.java_parameters
+        yield {"PYSPARK_GATEWAY_PORT": str(address.port), "PYSPARK_GATEWAY_SECRET": address.auth_token}
+    finally:
+        gateway.shutdown()
+        gateway.proc.communicate()
+
+
+def run_notebook(path: Path, directory: Path, java: Mapping[str, str] | None = None) -> Run:
     """Run a notebook; nbclient's CellExecutionError has the traceback of a cell that fails.
 
     Its working directory is one of its own, from where the files of the repository have their usual relative paths.
+    Its Spark starts a Java of its own unless ``java`` has the variables of :func:`running_java`.
     """
     import nbformat
     from nbclient import NotebookClient
@@ -60,8 +81,10 @@ def run_notebook(path: Path, directory: Path) -> Run:
     notebook = nbformat.read(path, as_version=4)
     report = directory / "pictures.jsonl"
     here = directory / "notebooks"
-    environment = _environment(directory, report)
-    here.mkdir()
+    environment = {**_environment(directory), **(java or {})}
+    startup = directory / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "00-pictures.py").write_text(_STARTUP.format(report=str(report)))
     (directory / "tests").symlink_to(ROOT / "tests")
     client = NotebookClient(
         notebook,
@@ -84,11 +107,8 @@ def _left(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _environment(directory: Path, report: Path) -> dict[str, str]:
-    startup = directory / "ipython" / "profile_default" / "startup"
-    startup.mkdir(parents=True)
-    (startup / "00-pictures.py").write_text(_STARTUP.format(report=str(report)))
-    for folder in ("spark", "tmp"):
+def _environment(directory: Path) -> dict[str, str]:
+    for folder in ("notebooks", "spark", "tmp"):
         (directory / folder).mkdir()
     log = directory / "log4j2.properties"
     log.write_text(_LOG)
