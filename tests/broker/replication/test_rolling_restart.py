@@ -25,7 +25,7 @@ from tests.broker.replication.consuming import consume_queues
 QUICK = ClientConfig(mq_client_api_timeout=1000, poll_name_server_interval=5000)
 QUICK_SENDS = ProducerConfig(send_msg_timeout=1000)
 NAMES = ("broker-a", "broker-b")
-PERIOD_S = 0.1
+PERIOD_S = 0.5
 
 
 @attrs.define(eq=False)
@@ -65,7 +65,7 @@ class Cluster:
         position = 0
         while True:
             try:
-                result = await consumer.pull(queue, position, suspend_ms=500)
+                result = await consumer.pull(queue, position, suspend_ms=2000)
                 self.consumed += [message.body for message in result.messages]
                 position = result.next_begin_offset
             except RocketpyError:
@@ -144,7 +144,7 @@ def test_without_nameservers_what_runs_goes_on() -> None:
             await each.host.kill()
         before = len(cluster.answers)
         await trio.sleep(100)
-        assert len(cluster.answers) - before > 900
+        assert len(cluster.answers) - before > 90 / PERIOD_S
         assert cluster.count(SendStatus.SEND_OK) == len(cluster.answers)
         for each in cluster.world.nameservers:
             await each.start()
