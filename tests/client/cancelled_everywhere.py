@@ -34,25 +34,30 @@ class Attempt(Generic[T]):
 
 
 class _CancelAt(trio.abc.Instrument):
-    """Cancels a scope when a task has reached a checkpoint for the n-th time."""
+    """Cancels a scope when a task has reached a checkpoint that counts for the n-th time."""
 
-    def __init__(self, task: trio.lowlevel.Task, scope: trio.CancelScope, checkpoint: int) -> None:
+    def __init__(
+        self, task: trio.lowlevel.Task, scope: trio.CancelScope, checkpoint: int, counts: Callable[[], bool]
+    ) -> None:
         self._task = task
         self._scope = scope
         self._left = checkpoint
+        self._counts = counts
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        if task is self._task:
+        if task is self._task and self._counts():
             self._left -= 1
             if self._left == 0:
                 self._scope.cancel()
 
 
-async def cancelled_at(checkpoint: int, call: Callable[[], Awaitable[T]]) -> Attempt[T]:
-    """Make a call, in this task, and cancel it at one of its checkpoints."""
+async def cancelled_at(
+    checkpoint: int, call: Callable[[], Awaitable[T]], counts: Callable[[], bool] = lambda: True
+) -> Attempt[T]:
+    """Make a call, in this task, and cancel it at one of its checkpoints: of those for which ``counts`` is true."""
     result: T | None = None
     with trio.CancelScope() as scope:
-        instrument = _CancelAt(trio.lowlevel.current_task(), scope, checkpoint)
+        instrument = _CancelAt(trio.lowlevel.current_task(), scope, checkpoint, counts)
         trio.lowlevel.add_instrument(instrument)
         try:
             result = await call()
@@ -61,10 +66,12 @@ async def cancelled_at(checkpoint: int, call: Callable[[], Awaitable[T]]) -> Att
     return Attempt(checkpoint, scope.cancelled_caught, result)
 
 
-async def cancelled_everywhere(call: Callable[[], Awaitable[T]]) -> AsyncGenerator[Attempt[T], None]:
-    """Yield a cancelled call for each checkpoint, and last the call that completed."""
+async def cancelled_everywhere(
+    call: Callable[[], Awaitable[T]], counts: Callable[[], bool] = lambda: True
+) -> AsyncGenerator[Attempt[T], None]:
+    """Yield a cancelled call for each checkpoint that counts, and last the call that completed."""
     for checkpoint in range(1, CHECKPOINTS_MAX):
-        attempt = await cancelled_at(checkpoint, call)
+        attempt = await cancelled_at(checkpoint, call, counts)
         yield attempt
         if not attempt.was_cancelled:
             return
