@@ -11,6 +11,7 @@ Counted are attributes, imports and names in strings (``monkeypatch.setattr(x, "
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,13 @@ REACHED = {
 }
 """File and expression of each place, and why there is no other way."""
 
+_MAY_REACH = re.compile(
+    r"(?<!\bself)(?<!\bcls)\.\s*_(?!_)"  # an attribute, or a name in a text with dots
+    r"|[\"']_(?!_)"  # a name in a text
+    r"|\bimport\b(\s*\([^)]*|.*)\b_(?!_)"
+)
+"""What every source has that reaches a private name, and few others: only those are parsed."""
+
 
 def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name not in DOCUMENTED
@@ -53,7 +61,7 @@ def is_private(name: str) -> bool:
 
 def places(source: str) -> Iterator[tuple[int, str]]:
     """Yield line and expression of each place that reaches a private name of something else."""
-    nodes = list(ast.walk(ast.parse(source)))
+    nodes = list(ast.walk(ast.parse(source))) if _MAY_REACH.search(source) else []
     inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     for node in nodes:
         if isinstance(node, ast.Attribute) and id(node) not in inner:

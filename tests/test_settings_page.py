@@ -8,6 +8,7 @@ shown by :mod:`tests.ignored_settings`.
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -53,10 +54,13 @@ HOME_OF = {"NamesrvConfig": "rocketpy/nameserver/", "BrokerConfig": "rocketpy/br
 
 @cache
 def readers() -> dict[str, set[str]]:
-    """For every name, the modules that read an attribute of that name."""
+    """For the name of each setting, the modules that read an attribute of that name."""
     found: dict[str, set[str]] = {}
+    names = "|".join({each.values[1].name for each in SETTINGS})  # type: ignore[union-attr]
+    is_named = re.compile(rf"\.\s*({names})\b")
     for path in sorted((ROOT / "rocketpy").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        source = path.read_text()
+        for node in ast.walk(ast.parse(source)) if is_named.search(source) else ():
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 found.setdefault(node.attr, set()).add(str(path.relative_to(ROOT)))
     return found
