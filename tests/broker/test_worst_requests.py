@@ -16,7 +16,7 @@ from pathlib import Path
 import trio
 
 from rocketpy.broker.config import BrokerConfig
-from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.codes import RequestCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import HEADER_LENGTH_MAX, encode_frame
 from rocketpy.remoting.connection import Connection
@@ -29,11 +29,14 @@ SIZES = (32_000, 65_000, 130_000, 250_000, 1_000_000, 4_000_000, *(() if TIER ==
 """What is bounded takes longest just below its bound, so these lie just below the usual ones."""
 
 REFUSED_SIZE = 250_000
-"""No code reads JSON that is as long."""
+"""No code reads JSON that is as long, so longer ones only repeat one of this size."""
 
 FIELD_SIZE = HEADER_LENGTH_MAX - 10_000
 PIECES = ("9", "a\x01b\x02", "a||", "k ", "a=b\n", "a,", "a;", "'", "(", "%", "*", "\N{ROCKET}")
 """What a field may be full of: digits, properties, tags, keys, lines, separators, openers, what is long in JSON."""
+
+MARK = "@@@@"
+PREFIX = struct.Struct(">iI")
 
 
 @cache
@@ -43,14 +46,19 @@ def worst_fields() -> dict[str, str]:
     return {repr(piece): piece * (FIELD_SIZE // escaped_size[piece]) for piece in PIECES}
 
 
-def _escaped(text: str) -> str:
+@cache
+def _escaped(text: str) -> bytes:
     """Return a text as the JSON of a header has it."""
-    return (
-        encode_frame(RemotingCommand(code=0, ext_fields={"": text}))
-        .decode("latin-1")
-        .partition('"":"')[2]
-        .partition('"')[0]
-    )
+    return encode_frame(RemotingCommand(code=0, ext_fields={"": text})).partition(b'"":"')[2].partition(b'"')[0]
+
+
+def frame_with_field(base: RemotingCommand, name: str, text: str) -> bytes:
+    """Return the frame of a request with a long text as a field; to escape each anew would take most of the time."""
+    base.serialize_type = SerializeType.JSON
+    frame = encode_frame(changed(base, fields=with_field(base.ext_fields or {}, name, MARK)))
+    header = frame[PREFIX.size :].replace(MARK.encode(), _escaped(text))
+    added = PREFIX.size + len(header) - len(frame)
+    return PREFIX.pack(*(length + added for length in PREFIX.unpack_from(frame))) + header
 
 
 def filled(begin: str, piece: str, end: str, size: int) -> bytes:
@@ -106,7 +114,7 @@ def wanted_bodies(size: int) -> dict[int, list[bytes]]:
 
 @cache
 def _json(what: str, size: int) -> bytes:
-    return worst_json(what, size)
+    return worst_json(what, size) if size <= REFUSED_SIZE else _json(what, REFUSED_SIZE) * (size // REFUSED_SIZE)
 
 
 @cache
@@ -146,26 +154,25 @@ READS_BODIES = frozenset(
 """Codes that look into their bodies; :func:`test_which_codes_read_bodies` holds the list."""
 
 
-def requests_of(code: int) -> Iterator[tuple[str, RemotingCommand]]:
-    """Yield the worst that is known for a code, each with what it is."""
+def requests_of(code: int) -> Iterator[tuple[str, bytes]]:
+    """Yield the frames of the worst that is known for a code, each with what it is."""
     base = bases_of(code, "broker")[0]
-    fields = base.ext_fields or {}
     texts = list(worst_fields().items())
-    for number, name in enumerate(fields):
+    for number, name in enumerate(base.ext_fields or {}):
         # In the short run each field gets a quarter of the texts, and each text many fields.
         for what, text in texts if TIER != "dev" else texts[(code + number) % 4 :: 4]:
-            yield f"field {name} full of {what}", changed(base, fields=with_field(fields, name, text))
+            yield f"field {name} full of {what}", frame_with_field(base, name, text)
     if code not in READS_BODIES:
-        yield "a body of the largest size", changed(base, body=bytes(SIZES[-1]))
+        yield "a body of the largest size", encode_frame(changed(base, body=bytes(SIZES[-1])))
         return
     for size in SIZES:
         # What is long is refused for its length alone, so a few kinds show it. In the short run each code has half.
         step = 8 if size >= REFUSED_SIZE else 2 if TIER == "dev" else 1
         for what in list(WORST_JSON)[code % step :: step]:
-            yield f"body of {size} bytes: {what}", changed(base, body=_json(what, size))
+            yield f"body of {size} bytes: {what}", encode_frame(changed(base, body=_json(what, size)))
         wanted = batch_bodies(size) if code == RequestCode.SEND_BATCH_MESSAGE else wanted_bodies(size).get(code, [])
         for number, body in enumerate(wanted):
-            yield f"body of {size} bytes as it is wanted, number {number}", changed(base, body=body)
+            yield f"body of {size} bytes as it is wanted, number {number}", encode_frame(changed(base, body=body))
 
 
 async def serve(whole: Whole, connection: Connection) -> None:
@@ -210,8 +217,8 @@ async def test_no_request_keeps_the_loop(tmp_path: Path) -> None:
     async with open_whole_broker(broker_settings(tmp_path, enable_property_filter=True)) as whole:
         with counted_slices() as slices:
             for code in whole.codes:
-                for what, command in requests_of(code):
-                    least = await least_longest(slices, partial(ask, whole, encode_frame(command)))
+                for what, frame in requests_of(code):
+                    least = await least_longest(slices, partial(ask, whole, frame))
                     if least >= SLICE_SECONDS_MAX:
                         found.append(f"code {code}, {what}: {least * 1000:.0f} ms")
         found += whole.errors.take()
