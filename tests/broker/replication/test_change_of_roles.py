@@ -19,7 +19,7 @@ QUICK_SENDS = ProducerConfig(send_msg_timeout=5000)
 CAUGHT_UP_S = 10
 
 
-async def send(world: ClusterWorld, prefix: str, count: int = 40) -> set[SendStatus]:
+async def send(world: ClusterWorld, prefix: str, count: int = 20) -> set[SendStatus]:
     """Send messages; return the statuses that came."""
 
     async def run(process: SimProcess) -> set[SendStatus]:
@@ -48,7 +48,7 @@ async def contents(world: ClusterWorld) -> set[str]:
     return await world.run_client(run)
 
 
-def expected(*prefixes: str, count: int = 40) -> set[str]:
+def expected(*prefixes: str, count: int = 20) -> set[str]:
     return {f"{prefix} {number}" for prefix in prefixes for number in range(count)}
 
 
@@ -61,7 +61,7 @@ def become_slave(broker: SimBroker) -> None:
 
 
 @pytest.mark.parametrize("end", ["kill", "lose_power"])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_slave_is_promoted_and_the_old_master_comes_home(end: str, seed: int) -> None:
     async def scene(world: ClusterWorld) -> None:
         await world.start_nameserver()
