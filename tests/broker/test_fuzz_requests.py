@@ -31,8 +31,11 @@ async def fuzzed(whole: Whole, peer: str, *, creates: bool = True, only: Collect
         for base in bases_of(code, peer):
             await fuzz.ask_base(base)
     for code in only or whole.codes:
+        asked: set[str] = set()
         for base in bases_of(code, peer):
-            await fuzz.ask_all(base, cases_of(base, random))
+            await fuzz.ask_all(base, cases_of(base, random, asked))
+            if peer == "broker" and code not in CREATE_IN_SPITE:  # these have fast paths, which read each form anew
+                asked |= set(base.ext_fields or ())
     return fuzz
 
 

@@ -29,8 +29,6 @@ from rocketpy.broker.tables import Tables
 from rocketpy.broker.wiring import Wiring
 from rocketpy.clock import SystemClock
 from rocketpy.nameserver.config import NamesrvConfig
-from rocketpy.protocol import fastjson
-from rocketpy.protocol.bodies.codec import encode_value
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import FrameReader, decode_command
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
@@ -211,7 +209,7 @@ async def open_whole_broker(settings: BrokerSettings) -> AsyncIterator[Whole]:
 
             def kept() -> str:
                 texts = [
-                    f"{path}: {_json_of(snapshot())}"
+                    f"{path}: {snapshot()!r}"
                     for path, snapshot in snapshots.items()
                     if os.path.basename(path) not in PROGRESS
                 ]
@@ -222,7 +220,9 @@ async def open_whole_broker(settings: BrokerSettings) -> AsyncIterator[Whole]:
                 ]
                 accounts = Path(settings.broker.acl_directory or ".")
                 texts += [each.read_text() for each in sorted(accounts.glob("*.yml")) if settings.broker.acl_enable]
-                texts += [f"log end: {context.store.wrote_offset}", f"settings: {wiring.live_settings.text()}"]
+                settings_file = Path(wiring.live_settings.path)  # has what was accepted, in force or not
+                texts += [settings_file.read_text()] if settings_file.exists() else []
+                texts += [f"log end: {context.store.wrote_offset}", f"settings: {wiring.live_settings.values}"]
                 return "\n".join(texts)
 
             yield Whole(servers[0], errors, kept)
@@ -260,11 +260,6 @@ async def open_whole_nameserver(directory: Path) -> AsyncIterator[Whole]:
             await nursery.start(run)
             yield Whole(servers[0], errors, lambda: "\n".join(map(_text_of, made)))
             nursery.cancel_scope.cancel()
-
-
-def _json_of(snapshot: object) -> str:
-    """What is written of a table, as it is encoded there."""
-    return fastjson.dumps(encode_value(snapshot) if attrs.has(type(snapshot)) else snapshot)
 
 
 def _text_of(table: object) -> str:
