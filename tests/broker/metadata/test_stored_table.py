@@ -117,7 +117,7 @@ def test_a_table_cut_at_any_byte_is_read_from_its_backup(name: str) -> None:
     """With bytes as Java writes them, through the managers themselves."""
     whole = (GOLDEN_CONFIG / name).read_bytes()
     expected = loaded(name, whole)
-    for cut in range(0, len(whole), max(1, len(whole) // 200)):
+    for cut in range(0, len(whole), max(1, len(whole) // 70)):
         assert loaded(name, whole[:cut], backup=whole) == expected, cut
         if cut:
             with pytest.raises(StartError, match=f"{name} and its .bak cannot be read"):

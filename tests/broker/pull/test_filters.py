@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import cast
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rocketpy.broker.config import BrokerConfig
@@ -257,7 +257,6 @@ ACTIONS = st.lists(
 @example(
     [("subscribe", "G", "a > 1"), ("clock", 100), ("store", {"a": "0"}), ("clock", -50), ("subscribe", "G", "a < 1")]
 )
-@settings(max_examples=200)
 def test_no_bit_map_ever_hides_a_message_that_a_group_wants(actions: list[tuple[object, ...]]) -> None:
     """For any subscriptions, departures and returns of groups, and any steps of the clock."""
     with TemporaryDirectory() as directory:

@@ -188,8 +188,7 @@ def test_what_is_long() -> None:
 # ---- the loop is not blocked ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("has_fast_path", [True, False], ids=["fast path", "general path"])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("form", "has_fast_path"), [*((form, True) for form in FORMS), ("varied", False)])
 async def test_a_long_batch_does_not_keep_the_loop(form: str, has_fast_path: bool, tmp_path: Path) -> None:
     """As many messages as a batch may have; the end of the burst, where the store writes, included."""
     frame = encode_frame(send_batch(batch_of(FORMS[form], 10_000)))
