@@ -6,7 +6,9 @@ with it at most one executor. Each process is in the session of one that is star
 
 from __future__ import annotations
 
+import compileall
 import os
+import py_compile
 import shutil
 import signal
 import subprocess
@@ -25,6 +27,7 @@ import hatch_build
 from tests.blackbox.ports import free_ports
 from tests.blackbox.processes import REPOSITORY
 from tests.patience import PATIENCE_SECONDS, wait_until
+from tests.spark.conftest import SMALL
 from tests.spark_runtime import java_options
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -75,7 +78,7 @@ class SparkCluster:
 @contextmanager
 def running_cluster(directory: Path) -> Iterator[SparkCluster]:
     """Start a cluster whose files are in ``directory``; nothing of it runs any more after the block."""
-    directory.mkdir()
+    make_home(directory / "home")
     port = free_ports(1)
     master = f"spark://127.0.0.1:{port}"
     started: list[subprocess.Popen[bytes]] = []
@@ -113,14 +116,34 @@ def submit(
         "spark.cores.max": str(WORKERS),
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{PATIENCE_SECONDS:.0f}s",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+        **SMALL,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "50",
     }
     options = [each for key, value in settings.items() for each in ("--conf", f"{key}={value}")]
     environment = {**_environment(cluster.directory), "PYSPARK_PYTHON": str(python)}
     environment["PYTHONPATH"] = os.pathsep.join(map(str, path))
-    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master, *options, *arguments]
+    command = [
+        str(cluster.directory / "home" / "bin" / "spark-submit"),
+        "--master",
+        cluster.master,
+        *options,
+        *arguments,
+    ]
     return _start(command, environment, cluster.directory, log_path)
+
+
+def make_home(directory: Path) -> Path:
+    """Link what is installed of Spark, with its Python modules as a folder: each Python that Spark starts would compile
+    them for more than a second if they were in an archive.
+    """
+    archives = SPARK_HOME / "python" / "lib"
+    modules = directory / "python" / "lib" / "pyspark.zip"
+    modules.mkdir(parents=True)
+    (modules / "pyspark").symlink_to(SPARK_HOME)
+    for each in (*SPARK_HOME.iterdir(), *archives.glob("py4j-*.zip")):
+        if each != archives.parent:
+            (modules.parent if each.parent == archives else directory).joinpath(each.name).symlink_to(each)
+    return directory
 
 
 def make_python(directory: Path) -> Path:
@@ -133,26 +156,31 @@ def make_python(directory: Path) -> Path:
 
 
 def make_libraries(directory: Path) -> Path:
-    """Fill a directory as ``pip install --target`` does; return it as the archive that is submitted."""
+    """Fill a directory as ``pip install --target`` does, compiled; return it as the archive that is submitted."""
     for name in LIBRARIES:
         for file in metadata.files(name) or ():
             if ".." not in file.parts and "__pycache__" not in file.parts:
                 target = directory / file
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(str(file.locate()), target)
+    compileall.compile_dir(directory, quiet=1)
     return Path(shutil.make_archive(str(directory), "gztar", directory))
 
 
 def make_wheel(directory: Path) -> Path:
     """Build our wheel; return it under a name that Spark takes for Python's code, which ``.whl`` is not.
 
-    It is the plain one, as ``docs/spark.md`` says: Python loads no compiled module from an archive.
+    It is the plain one, as ``docs/spark.md`` says: Python loads no extension module from an archive. Bytecode it does:
+    without any, each of fifty processes would compile the sources.
     """
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(directory), str(REPOSITORY)]
     environment = os.environ | {hatch_build.VARIABLE: "1"}
     subprocess.run(command, check=True, capture_output=True, timeout=2 * PATIENCE_SECONDS, env=environment)
     (wheel,) = directory.glob("*.whl")
-    return wheel.rename(directory / "rocketpy.zip")
+    shutil.unpack_archive(wheel, directory / "unpacked", "zip")
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    compileall.compile_dir(directory / "unpacked", quiet=1, legacy=True, invalidation_mode=unchecked)
+    return Path(shutil.make_archive(str(directory / "rocketpy"), "zip", directory / "unpacked"))
 
 
 def work_directory(directory: Path, worker: int) -> Path:
@@ -208,7 +236,7 @@ def _environment(directory: Path) -> dict[str, str]:
     """Return the environment of someone who has no checkout, no session of Spark's and no settings of it."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))}
     return kept | {
-        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_HOME": str(directory / "home"),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(directory / "local"),
         "SPARK_DAEMON_MEMORY": DAEMON_MEMORY,
@@ -217,7 +245,7 @@ def _environment(directory: Path) -> dict[str, str]:
 
 
 def _start_daemon(directory: Path, name: str, of_class: str, *arguments: str) -> subprocess.Popen[bytes]:
-    command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{of_class}", *arguments]
+    command = [str(directory / "home" / "bin" / "spark-class"), f"org.apache.spark.deploy.{of_class}", *arguments]
     return _start(command, _environment(directory), directory, directory / f"{name}.log")
 
 

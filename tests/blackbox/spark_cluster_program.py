@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rocketpy.spark.pipelines.archive import archive
 from rocketpy.spark.pipelines.sources import live_messages, store_messages
 
-ROWS_BEFORE_GATE = 300
+ROWS_BEFORE_GATE = 150
 GATE_S = 600.0  # ends with its executor in any case
 LOCATED = "queue_id int, queue_offset long, body binary, executor string, package string"
 PLACE = ("queue_id", "queue_offset", "crc32(body)")

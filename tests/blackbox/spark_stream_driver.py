@@ -11,12 +11,13 @@ import sys
 from pathlib import Path
 
 from rocketpy.spark.session import open_local_session
+from tests.spark.conftest import SMALL
 
 OFFSETS_PER_TRIGGER = 50
 
 
 def main(name_server: str, topic: str, directory: str, streams: str, verb: str) -> None:
-    spark = open_local_session("killed", master="local[2]")
+    spark = open_local_session("killed", master="local[2]", settings=SMALL)
     stream = spark.readStream.format("rocketmq").options(
         nameServer=name_server, topic=topic, startingOffsets="earliest", discoveryIntervalMs=0
     )

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,11 +43,12 @@ from tests.spark_runtime import require_spark
 pytestmark = [pytest.mark.blackbox, pytest.mark.spark]
 
 QUEUES = 4
-MESSAGES_PER_QUEUE = 800
+MESSAGES_PER_QUEUE = 400
 BODY_SIZE = 2048
 OFFSETS_PER_TRIGGER = QUEUES * MESSAGES_PER_QUEUE // 2
 SINK_GATE = "sink-gate"
 GATES = ("archive-gate", SINK_GATE, "stream-gate")
+LOOK_S = 0.1  # between two looks: each step of Spark takes seconds
 REPEATS_WITH = "SPARK_ROW_KEY"
 Place = tuple[int, int, int]  # queue, queue offset, checksum of the body
 
@@ -106,7 +108,7 @@ def test_reads_use_both_workers_with_the_code_that_was_submitted(outcome: Outcom
     assert sorted(tuple(row[:3]) for row in rows) == outcome.sent
     executors = {Path(str(row[3])) for row in rows}
     assert {each.parents[1] for each in executors} == {outcome.directory / f"cluster/work-{n}" for n in range(WORKERS)}
-    assert {Path(str(row[4])) for row in rows} == {each / "rocketpy.zip/rocketpy/__init__.py" for each in executors}
+    assert {Path(str(row[4])) for row in rows} == {each / "rocketpy.zip/rocketpy/__init__.pyc" for each in executors}
 
 
 def test_an_archive_has_each_message_once_though_an_executor_was_killed(outcome: Outcome) -> None:
@@ -177,6 +179,7 @@ def _await_both(cluster: SparkCluster, program: subprocess.Popen[bytes], gate: P
     workers = {cluster.work_directory(number) for number in range(WORKERS)}
 
     def are_there() -> bool:
+        time.sleep(LOOK_S)
         assert program.poll() is None, _log(directory)
         return {place.parents[1] for place in _waiting(gate)} == workers
 
@@ -185,10 +188,12 @@ def _await_both(cluster: SparkCluster, program: subprocess.Popen[bytes], gate: P
 
 def _await_rows_of_both(broker: BrokerInThread) -> None:
     """Wait until two tasks have sent rows; each writes those of one queue."""
-    wait_until(
-        lambda: len({each.queue_id for each in broker.messages("Target")}) >= WORKERS,
-        lambda: "no rows before the gate",
-    )
+
+    def are_there() -> bool:
+        time.sleep(LOOK_S)
+        return len({each.queue_id for each in broker.messages("Target")}) >= WORKERS
+
+    wait_until(are_there, lambda: "no rows before the gate")
 
 
 def _kill_executor(cluster: SparkCluster, worker: int, gate: Path) -> Path:

@@ -22,6 +22,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 
 from rocketpy.client import Message, blocking
 from rocketpy.testing.fixture.in_thread import BrokerInThread
+from tests.blackbox.spark_cluster import make_home
 from tests.spark_runtime import require_spark
 
 pytestmark = [pytest.mark.blackbox, pytest.mark.spark]
@@ -48,6 +49,7 @@ def test_each_message_is_in_the_archive_once_however_often_the_driver_is_killed(
     rocketmq.topic("T", queues=QUEUES)
     sent = 0
     kills = 0
+    make_home(tmp_path / "home")
     for _ in range(ATTEMPTS * rounds):
         if kills == rounds:
             break
@@ -83,6 +85,7 @@ def _send(broker: BrokerInThread, first: int, count: int) -> int:
 def _start(broker: BrokerInThread, directory: Path, verb: str) -> subprocess.Popen[bytes]:
     (directory / STARTED).unlink(missing_ok=True)
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "SPARK_LOCAL_DIRS": str(directory / "local")}
+    environment["SPARK_HOME"] = str(directory / "home")
     program = str(Path(__file__).parent / "spark_stream_driver.py")
     arguments = [broker.name_server, "T", str(directory), str(STREAMS), verb]
     with (directory / "driver.log").open("ab") as log:
