@@ -17,6 +17,7 @@ from rocketpy.store.append.batch import MessageBatch
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.ha.following_log import FollowingCommitLog
 from rocketpy.store.ha.verified_stream import VerifiedPiece, VerifiedStream
+from rocketpy.store.index.file import ENTRY, HEADER_SIZE, SLOT_SIZE
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.opening import open_message_store
 from rocketpy.store.results import PutMessageStatus
@@ -28,6 +29,8 @@ from tests.turns import run_in_turn
 FILE_SIZE = 4096
 TOPICS = ("A", "B", "C")
 KEYS_MAX = 12
+_SLOT_COUNT = 20
+_ENTRIES_POSITION = HEADER_SIZE + _SLOT_COUNT * SLOT_SIZE
 _PREPARED, _COMMITTED, _ROLLED_BACK = 0x4, 0x8, 0xC
 
 
@@ -38,7 +41,7 @@ def config_of(place: Place, role: BrokerRole, **changes: object) -> MessageStore
         mapped_file_size_commit_log=FILE_SIZE,
         mapped_file_size_consume_queue=400,
         mapped_file_size_consume_queue_ext=2048,
-        max_hash_slot_num=20,
+        max_hash_slot_num=_SLOT_COUNT,
         max_index_num=100,
         max_message_size=2048,
         flush_consume_queue_thorough_interval=3000,
@@ -227,23 +230,28 @@ class Dispatched:
     units: dict[tuple[str, int], list[tuple[int, int, int]]]
     """Physical offset, size and tags code, in an extension or not."""
     found: dict[tuple[str, str], bytes]
+    """For keys that many messages have."""
+    keys: list[tuple[int, int]]
+    """Hash and physical offset of each in the index."""
     queue_files: dict[str, bytes]
     """Not those of extensions: the addresses in them depend on what was stored before."""
 
 
-async def dispatched(store: MessageStore, place: Place, *, key_count: int = 0) -> Dispatched:
-    """Return the queues and what is found for every key that Producers may have used, once the index is complete."""
+async def dispatched(store: MessageStore, place: Place) -> Dispatched:
+    """Return the queues and the index, once that is complete."""
     while store.index_behind:
         await trio.sleep(0.002)
     ends = {key: (store.min_offset_in_queue(*key), store.max_offset_in_queue(*key)) for key in store.queues()}
-    keys = [f"k{number}" for number in range(KEYS_MAX)] + [f"u{number}" for number in range(key_count)]
     found = {}
     for topic in (*TOPICS, "N", SCHEDULE_TOPIC):
-        for key in keys:
+        for key in (f"k{number}" for number in range(KEYS_MAX)):
             found[topic, key] = (await store.query_message(topic, key, 10_000, 0, 1 << 62)).body
     units = {key: await _units(store, *key) for key in ends}
+    index_files = place.files(f"{place.root}/index").values()
+    entries = (entry for content in index_files for entry in ENTRY.iter_unpack(content[_ENTRIES_POSITION:]))
+    keys = sorted(entry[:2] for entry in entries if any(entry))
     has_ext = place.disk.is_directory(f"{place.root}/consumequeue_ext")
-    return Dispatched(ends, units, found, {} if has_ext else place.files(place.consume_queue))
+    return Dispatched(ends, units, found, keys, {} if has_ext else place.files(place.consume_queue))
 
 
 async def _units(store: MessageStore, topic: str, queue_id: int) -> list[tuple[int, int, int]]:
@@ -260,10 +268,10 @@ async def _units(store: MessageStore, topic: str, queue_id: int) -> list[tuple[i
     return found
 
 
-async def recovered(place: Place, *, key_count: int = 0, **changes: object) -> Dispatched:
+async def recovered(place: Place, **changes: object) -> Dispatched:
     """Return what recovery makes of the log of a store, from nothing but its files."""
     copy = Place(SimDisk(), "/copy")
     for name, content in place.files(place.commit_log).items():
         copy.write(f"{copy.commit_log}/{name}", content)
     async with opened_as(BrokerRole.SLAVE, copy, **changes) as store:
-        return await dispatched(store, copy, key_count=key_count)
+        return await dispatched(store, copy)
