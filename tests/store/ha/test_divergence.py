@@ -67,7 +67,8 @@ def test_logs_part_after_the_last_equal_record(counts: list[int], first_file: in
 
 def test_ten_thousand_files_cost_a_few_questions_and_heads() -> None:
     """Opening each of 10,000 files of a gigabyte for its head would take minutes on a cold disk."""
-    files = [[RecordRange(1000 * file + 10 * n, 10) for n in range(100)] for file in range(10_000)]
+    files = [[RecordRange(1000 * file, 10)] for file in range(10_000)]
+    files[6543] = [RecordRange(6_543_000 + 10 * n, 10) for n in range(100)]
     asked: list[RecordRange] = []
 
     async def is_common(record: RecordRange) -> bool:

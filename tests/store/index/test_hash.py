@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from pathlib import Path
@@ -23,11 +24,12 @@ def plain(topics: list[str], keys: list[bytes]) -> list[int]:
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 15, 16, 17, 31, 32, 33, 56, 63, 64, 65, 100, 127, 128, 129, 500])
-@pytest.mark.parametrize("count", [1, 2, 63, CHUNK, CHUNK + 1])
-def test_keys_of_one_length(length: int, count: int) -> None:
+def test_keys_of_one_length(length: int) -> None:
     choices = random.Random(length)
-    keys = [bytes(choices.randrange(1, 128) for _ in range(length)) for _ in range(count)]
-    assert hash_index_keys(["TopicTest"] * count, keys) == plain(["TopicTest"] * count, keys)
+    keys = [bytes(choices.randrange(1, 128) for _ in range(length)) for _ in range(CHUNK + 1)]
+    expected = plain(["TopicTest"] * len(keys), keys)
+    for count in (1, 2, 63, CHUNK, CHUNK + 1):
+        assert hash_index_keys(["TopicTest"] * count, keys[:count]) == expected[:count]
 
 
 @pytest.mark.parametrize("length", [31, 32, 33, 56, 100, 129])
@@ -43,10 +45,9 @@ def test_keys_that_begin_alike(length: int, same: int) -> None:
 
 
 @pytest.mark.parametrize("length", [*range(30, 42), 56, 57, 128, 136])
-@pytest.mark.parametrize("tail", [0, 1, 7, 8, 9, 15, 16, 17])
-def test_keys_that_differ_in_their_ends_only(length: int, tail: int) -> None:
+def test_keys_that_differ_in_their_ends_only(length: int) -> None:
     choices = random.Random(length)
-    for top in (0x7F, 0x80):  # with the second some are not ASCII
+    for tail, top in itertools.product((0, 1, 7, 8, 9, 15, 16, 17), (0x7F, 0x80)):  # with the second some are not ASCII
         head = bytes(choices.randrange(1, 128) for _ in range(length - tail))
         keys = [head + bytes(choices.randrange(1, top + 1) for _ in range(tail)) for _ in range(40)]
         assert hash_index_keys(["TopicTest"] * 40, keys) == plain(["TopicTest"] * 40, keys)

@@ -115,27 +115,26 @@ def test_the_crc_is_compared_only_if_asked_for(place: Place) -> None:
     assert "CRC" in scanner.why
 
 
-@pytest.mark.parametrize("position", range(119))
-def test_any_changed_byte_is_noticed_or_harmless(place: Place, position: int) -> None:
+def test_any_changed_byte_is_noticed_or_harmless(place: Place) -> None:
     """Both paths agree: a record that the fast path accepts, the general path accepts too."""
-    scanners = []
+    stores = []
     for root, first_body in (("plain", b"INNER_SINGLE_DISPATCH"), ("general", b"INNER_MULTI_DISPATCH ")):
         # The name of that property takes everything that is read at a time past the fast path.
         below = Place(place.disk, f"{place.root}/{root}")
         parts = Parts(below)
         places = parts.put_all([first_body, *[b"0123456789"] * 3])
-        file = below.read(below.log_file())
-        changed = bytes((file[places[2] + position] ^ 0x41,))
-        below.write(below.log_file(), changed, places[2] + position)
-        scanners.append(scan(parts)[0])
-    plain, general_path = scanners
-    assert (plain.end_offset, plain.record_count, plain.why) == (
-        general_path.end_offset,
-        general_path.record_count,
-        general_path.why,
-    )
-    # Into another queue goes a record whose topic or queue id was changed; then the next one does not follow.
-    assert plain.end_offset in (places[2], places[3], parts.commit_log.wrote_offset)
+        stores.append((below, parts))
+    for position in range(places[2], places[3]):
+        found = []
+        for below, parts in stores:
+            byte = below.read(below.log_file())[position]
+            below.write(below.log_file(), bytes((byte ^ 0x41,)), position)
+            scanner, _ = scan(parts)
+            found.append((scanner.end_offset, scanner.record_count, scanner.why))
+            below.write(below.log_file(), bytes((byte,)), position)
+        assert found[0] == found[1], position
+        # Into another queue goes a record whose topic or queue id was changed; then the next one does not follow.
+        assert found[0][0] in (places[2], places[3], parts.commit_log.wrote_offset)
 
 
 def test_what_is_wrong_is_named_with_its_offset_in_the_log(place: Place) -> None:

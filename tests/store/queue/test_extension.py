@@ -371,7 +371,7 @@ def test_recovery_keeps_what_surely_is_the_records(place: Place, bit_map: bytes 
 
 
 @pytest.mark.parametrize("is_written", [True, False])
-@pytest.mark.parametrize("damaged", range(0, 12 * 34, 7))
+@pytest.mark.parametrize("damaged", range(0, 12 * 34, 13))
 def test_recovery_never_serves_a_tags_code_of_a_torn_extension(place: Place, damaged: int, is_written: bool) -> None:
     """Whatever part of the extension a crash has zeroed, tags are right: rebuilt from the log, or kept."""
     parts = parts_with_ext(place, bit_map=BITS)

@@ -35,7 +35,7 @@ def recovered(place: Place, ends: DurableEnds | None = None, *, is_clean: bool =
 def test_cut_at_every_byte_leaves_the_messages_before(place: Place) -> None:
     """A kill in the middle of a write, or a lost page, leaves any prefix of the last burst."""
     parts = Parts(place, log_file_size=2048)
-    offsets = [*parts.put_all(bodies_of(4)), parts.commit_log.wrote_offset]
+    offsets = [*parts.put_all(bodies_of(2, size=6)), parts.commit_log.wrote_offset]
     parts.kill()
     log = place.read(place.log_file())
     units = place.read(place.queue_file("TopicTest", 0))
@@ -45,7 +45,7 @@ def test_cut_at_every_byte_leaves_the_messages_before(place: Place) -> None:
         whole = sum(1 for end in offsets[1:] if end <= cut)
         for is_clean in (False, True):
             again = Parts(place, is_clean=is_clean, log_file_size=2048)
-            assert again.bodies() == bodies_of(whole), cut
+            assert again.bodies() == bodies_of(whole, size=6), cut
             assert again.report.end_offset == offsets[whole]
             assert again.queues.find("TopicTest", 0).next_offset == whole
             again.kill()

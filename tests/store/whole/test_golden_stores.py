@@ -242,9 +242,11 @@ async def test_keys_lead_to_the_messages_that_java_finds(name: str, tmp_path: Pa
 # Java has two keys twice in store-crash: of the message with which it goes on after the crash. We have them twice when
 # we go on like that, and once when the whole index is rebuilt.
 @pytest.mark.parametrize("name", [name for name in STORES if name != "store-crash-noqueue"])
-async def test_index_files_are_those_that_java_has(name: str, tmp_path: Path) -> None:
+async def test_files_of_index_and_configuration_are_those_that_java_has(name: str, tmp_path: Path) -> None:
     async with open_golden(name, tmp_path):
         pass
+    for each in expected(name)["config"]:
+        assert read_text(OsDisk(), str(tmp_path / "config" / each["file"])) == each["text"]
     found = []
     for path in sorted((tmp_path / "index").iterdir()):
         header = IndexHeader(*struct.unpack(">qqqqii", path.read_bytes()[:40]))
@@ -271,11 +273,3 @@ def test_the_checkpoint_says_what_java_reads(name: str, tmp_path: Path) -> None:
     assert line["logicsMsgTimestamp"] == checkpoint.logics_msg_timestamp_ms
     assert line["indexMsgTimestamp"] == checkpoint.index_msg_timestamp_ms
     assert (root / "abort").exists() is expected(name)["store"][0]["abort_present"]
-
-
-@pytest.mark.parametrize("name", STORES)
-async def test_configuration_files_are_left_as_java_wrote_them(name: str, tmp_path: Path) -> None:
-    async with open_golden(name, tmp_path):
-        pass
-    for each in expected(name)["config"]:
-        assert read_text(OsDisk(), str(tmp_path / "config" / each["file"])) == each["text"]
