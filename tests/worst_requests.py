@@ -123,10 +123,9 @@ class Slices(trio.abc.Instrument):
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Keep out of the measurement what other tests have left to be collected, and the tracing of coverage."""
+    """Keep Python's collector out of the measurement, and the tracing of coverage."""
     trace = sys.gettrace()
     sys.settrace(None)  # with it, in the tier ci, everything takes three times as long
-    gc.collect()  # a short one, see frozen_heap
     gc.disable()  # its passes come when they come, and are the program's own matter
     try:
         yield
@@ -148,14 +147,12 @@ def _counted(begin: str, piece: Callable[[int], str], end: str) -> Callable[[int
     """A text of pieces that differ by their number."""
 
     def text(size: int) -> bytes:
-        room = size - len(begin) - len(end)
-        parts: list[str] = []
-        while True:
-            part = piece(len(parts))
-            room -= len(part)
-            if room < 0:
-                return (begin + "".join(parts) + end).encode()
-            parts.append(part)
+        parts, number, room = [begin], 0, size - len(begin) - len(end)
+        for step in (1000, 1):
+            while len(part := "".join(map(piece, range(number, number + step)))) <= room:
+                parts.append(part)
+                number, room = number + step, room - len(part)
+        return ("".join(parts) + end).encode()
 
     return text
 
