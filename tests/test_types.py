@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 WRONG = """
 import trio
 
@@ -17,11 +19,13 @@ async def main() -> None:
 """
 
 
-def test_a_wrong_argument_of_start_soon_is_an_error(tmp_path: Path) -> None:
+def test_a_wrong_argument_of_start_soon_is_an_error(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """With the cache of the tests of the shells: what is checked by then is all but this program."""
+    kept = request.config.cache.mkdir("mypy-of-the-shells")
     program = tmp_path / "wrong.py"
     program.write_text(WRONG)
     result = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program)],
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(kept), str(program)],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""The pytest plugin as its users meet it: each test here is a run of pytest in a process of its own."""
+"""The pytest plugin as its users meet it: each test here is a run of pytest, most of them in this process."""
 
 from __future__ import annotations
 
@@ -44,10 +44,16 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
-def run(pytester: pytest.Pytester, scene: str, *options: str, prelude: str = PRELUDE) -> pytest.RunResult:
+def run(pytester: pytest.Pytester, scene: str) -> pytest.RunResult:
     """Run a file of tests; the scene may be indented."""
-    pytester.makepyfile(prelude + textwrap.dedent(scene))
-    return pytester.runpytest_subprocess("-p", PLUGIN, "--strict-markers", *options)
+    pytester.makepyfile(PRELUDE + textwrap.dedent(scene))
+    return pytester.runpytest_inprocess("-p", PLUGIN, "--strict-markers")
+
+
+def run_alone(pytester: pytest.Pytester, scene: str) -> pytest.RunResult:
+    """Run a file of tests in a process of its own."""
+    pytester.makepyfile(textwrap.dedent(scene))
+    return pytester.runpytest_subprocess("-p", PLUGIN, "--strict-markers")
 
 
 USES = {
@@ -111,7 +117,7 @@ def test_tests_of_every_kind_may_use_the_fixture(pytester: pytest.Pytester) -> N
     """Each in a file of its own, in one run of pytest."""
     for number, scene in enumerate(USES.values()):
         pytester.makepyfile(**{f"test_use_{number}": PRELUDE + textwrap.dedent(scene)})
-    result = pytester.runpytest_subprocess("-p", PLUGIN, "-p", "pytest_trio.plugin", "--strict-markers")
+    result = pytester.runpytest_inprocess("-p", PLUGIN, "-p", "pytest_trio.plugin", "--strict-markers")
     result.assert_outcomes(passed=len(USES))
 
 
@@ -233,7 +239,7 @@ def test_a_failing_test_leaves_no_thread_no_process_no_file_and_no_descriptor(py
             assert os.listdir(tempfile.tempdir) == []
             assert not os.path.exists(f"/proc/{{pid}}")
         """
-    run(pytester, scene).assert_outcomes(passed=3, failed=1)
+    run_alone(pytester, PRELUDE + textwrap.dedent(scene)).assert_outcomes(passed=3, failed=1)
 
 
 def test_the_plugin_loads_nothing_of_a_broker_until_a_test_asks_for_one(pytester: pytest.Pytester) -> None:
@@ -245,7 +251,7 @@ def test_the_plugin_loads_nothing_of_a_broker_until_a_test_asks_for_one(pytester
             beside = ["rocketpy.testing", "rocketpy.testing.pytest_plugin"]
             assert sorted(loaded) == ["rocketpy", "rocketpy.compiled", *beside]
         """
-    run(pytester, scene, prelude="").assert_outcomes(passed=1)
+    run_alone(pytester, scene).assert_outcomes(passed=1)
 
 
 def test_programs_do_not_load_pytest() -> None:
@@ -263,4 +269,4 @@ def test_programs_do_not_load_pytest() -> None:
 def test_pytest_finds_the_plugin_by_its_entry_point(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     pytester.makepyfile("def test_it(rocketmq): pass")
-    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+    pytester.runpytest_inprocess().assert_outcomes(passed=1)
