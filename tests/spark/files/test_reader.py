@@ -62,8 +62,7 @@ def store(tmp_path: Path) -> BuiltStore:
 
 
 @pytest.mark.parametrize("name", STORES)
-@pytest.mark.parametrize("read_units", ["always", "never"])
-@pytest.mark.parametrize("partitions", [1, 7, 100])
+@pytest.mark.parametrize(("read_units", "partitions"), [("never", 1), ("never", 7), ("always", 7)])
 def test_every_record_of_a_java_store_is_read_as_java_reads_it(
     name: str, read_units: str, partitions: int, tmp_path: Path
 ) -> None:
