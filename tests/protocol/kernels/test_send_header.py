@@ -369,7 +369,7 @@ HEADERS = st.builds(
 
 
 @given(st.lists(HEADERS, min_size=1, max_size=6))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 def test_headers_over_one_connection(headers: list[bytes]) -> None:
     sent = reader()
     for header in headers:
@@ -389,7 +389,7 @@ FRAGMENTS = st.one_of(
     st.lists(st.tuples(HEADERS, st.integers(0, 600), st.integers(0, 12), FRAGMENTS), min_size=1, max_size=4),
 )
 @example([(header_of(), len(header_of()) - 1, 1, b"")])
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=200)
 def test_damaged_headers(damaged: list[tuple[bytes, int, int, bytes]]) -> None:
     """What replaces some bytes may make another plain header: then both paths read the same."""
     sent = reader()
