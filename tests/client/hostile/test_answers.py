@@ -23,7 +23,7 @@ CALL_OF = {
     RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: "CleaningAdmin.clean_expired_consume_queues",
     RequestCode.CLEAN_UNUSED_TOPIC: "CleaningAdmin.clean_unused_topics",
     RequestCode.CLONE_GROUP_OFFSET: "OffsetAdmin.clone",
-    RequestCode.CONSUMER_SEND_MSG_BACK: "MessageBatch.retry_later",
+    RequestCode.CONSUMER_SEND_MSG_BACK: "PullConsumer.send_message_back",
     RequestCode.CONSUME_MESSAGE_DIRECTLY: "MessageAdmin.consume_directly",
     RequestCode.DELETE_ACL_CONFIG: "AccountAdmin.delete",
     RequestCode.DELETE_EXPIRED_COMMITLOG: "CleaningAdmin.delete_expired_commit_logs",
@@ -50,7 +50,7 @@ CALL_OF = {
     RequestCode.GET_KVLIST_BY_NAMESPACE: "NameServerAdmin.kv_list",
     RequestCode.GET_KV_CONFIG: "NameServerAdmin.kv",
     RequestCode.GET_MAX_OFFSET: "PullConsumer.max_offset",
-    RequestCode.GET_MIN_OFFSET: "LitePullConsumer.seek",
+    RequestCode.GET_MIN_OFFSET: "PullConsumer.min_offset",
     RequestCode.GET_NAMESRV_CONFIG: "NameServerAdmin.config",
     RequestCode.GET_PRODUCER_CONNECTION_LIST: "ClientAdmin.producers",
     RequestCode.GET_ROUTEINFO_BY_TOPIC: "open_producer",
@@ -131,11 +131,11 @@ async def outcome(name: str, caller: Caller) -> str:
 
 @pytest.mark.parametrize("code", CALL_OF, ids=lambda code: code.name)
 async def test_a_spoiled_answer_is_a_result_or_an_error_of_ours(code: RequestCode, autojump_clock: MockClock) -> None:
-    """Twice for each way; then the call works again, with the client that has heard all that."""
+    """Twice for each way that has a choice; then the call works again, with the client that has heard all that."""
     name = CALL_OF[code]
     async with open_lying_world() as (cluster, environment), open_caller(cluster, environment) as caller:
         for way in WAYS:
-            for seed in (3, 8):
+            for seed in (3,) if way in ("no fields", "twice", "silence", "remark") else (3, 8):
                 if code == RequestCode.GET_ROUTEINFO_BY_TOPIC or way in ("garbage", "cut frame"):
                     await trio.sleep(1)  # a connection that was spoiled is made anew
                 spoiled = lie_about(cluster, code, Spoiling(way, seed, seed))
