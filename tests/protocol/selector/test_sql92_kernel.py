@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rocketpy.protocol.kernels import selector as kernel
@@ -96,6 +96,7 @@ def test_java_s_selectors_are_decided_as_by_closures(text: str) -> None:
         "a BETWEEN 3000000000 AND 4000000000",
     ],
 )
+@settings(max_examples=30)
 @given(
     texts=st.lists(st.one_of(TEXTS_OF_PROPERTIES, st.binary(max_size=30)), min_size=1, max_size=4),
     bits=st.integers(0, 3),
