@@ -97,7 +97,7 @@ def test_a_store_that_is_being_written_is_read_up_to_a_point(rocketmq: BrokerInT
     thread.start()
     try:
         read = 0
-        while read < 500:
+        while read < 300:
             before = sent
             options = {"readUnits": ("auto", "always", "never")[read % 3], "minPartitions": "3", "topic": topic}
             found = sorted(int(str(row["queue_offset"])) for row in rows(open_reader(store, **options)))

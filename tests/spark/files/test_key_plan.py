@@ -71,7 +71,7 @@ def found(path: Path, **options: str) -> list[object]:
     return sorted(offsets(rows(open_reader(path, **options))))  # type: ignore[type-var]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cases())
 def test_keys_are_found_as_in_the_log(
     monkeypatch: pytest.MonkeyPatch, case: tuple[list[Spec], list[slice], list[tuple[int, int, bytes]]]
