@@ -8,11 +8,14 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import attrs
 import pytest
 import trio
 
+from tests.cli.forked import FORKS, run_command
 from tests.client.fake_cluster import FakeCluster, open_fake_cluster
 from tests.patience import PATIENCE_SECONDS
 
@@ -53,16 +56,15 @@ def environment(**more: str) -> dict[str, str]:
 
 async def run(*arguments: str, stdin: bytes = b"", **more: str) -> Ended:
     """Run a command to its end."""
-    with trio.fail_after(PATIENCE_SECONDS):
-        done = await trio.run_process(
-            command(*arguments),
-            stdin=stdin,
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-            env=environment(**more),
-        )
-    return Ended(done.returncode, done.stdout, done.stderr.decode())
+    with TemporaryDirectory() as directory, trio.fail_after(PATIENCE_SECONDS):
+        streams = [Path(directory, name) for name in ("stdin", "stdout", "stderr")]
+        streams[0].write_bytes(stdin)
+        process = FORKS.Process(target=run_command, args=(arguments, environment(**more), streams))
+        process.start()
+        await trio.lowlevel.wait_readable(process.sentinel)
+        process.join()
+        assert process.exitcode is not None
+        return Ended(process.exitcode, streams[1].read_bytes(), streams[2].read_text())
 
 
 @asynccontextmanager

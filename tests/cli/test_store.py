@@ -5,26 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import trio
 
 from rocketpy.cli.store import FOREVER, commit_log_paths, parse_offsets, parse_time
-from tests.cli.conftest import Ended, environment, line, run
+from rocketpy.store.disk.os_disk import OsDisk
+from tests.cli.conftest import Ended, run
 from tests.store import broken_stores
 from tests.store.broken_stores import BrokenStore, unpack
 from tests.store.golden_store import expected
-
-LOCKED = """
-import sys
-from rocketpy.store.disk.os_disk import OsDisk
-lock = OsDisk().lock(sys.argv[1])
-print(flush=True)
-input()
-"""
 
 
 @pytest.fixture
@@ -149,25 +139,18 @@ async def test_repair_cuts_only_when_asked(store: BrokenStore) -> None:
 
 async def test_a_locked_store_is_read_with_a_warning_and_not_repaired(store: BrokenStore) -> None:
     broken_stores.flip_body(store)
-    lock = str(store.root / "lock")
-    holder = await trio.lowlevel.open_process(
-        [sys.executable, "-c", LOCKED, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
-    )
-    try:
-        await line(holder.stdout)
-        warning = f"rocketpy: a broker has {store.root} open"
-        verified = await run("store", "verify", str(store.root))
-        assert verified.status == 1
-        assert verified.errors.startswith(warning)
-        exported = await run("store", "export", "-t", "GoldA", str(store.root))
-        assert exported.status == 0
-        assert exported.errors.startswith(warning)
-        for options in ((), ("--yes",)):
-            repaired = await run("store", "repair", *options, str(store.root))
-            assert (repaired.status, repaired.errors) == (1, f"{warning}: stop it first\n")
-    finally:
-        holder.kill()
-        await holder.wait()
+    lock = OsDisk().lock(str(store.root / "lock"))
+    warning = f"rocketpy: a broker has {store.root} open"
+    verified = await run("store", "verify", str(store.root))
+    assert verified.status == 1
+    assert verified.errors.startswith(warning)
+    exported = await run("store", "export", "-t", "GoldA", str(store.root))
+    assert exported.status == 0
+    assert exported.errors.startswith(warning)
+    for options in ((), ("--yes",)):
+        repaired = await run("store", "repair", *options, str(store.root))
+        assert (repaired.status, repaired.errors) == (1, f"{warning}: stop it first\n")
+    lock.release()
 
 
 # ---- export ---------------------------------------------------------------------------------------------------------
