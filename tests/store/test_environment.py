@@ -57,7 +57,7 @@ def reached(path: Path) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
             yield "open"
-        elif isinstance(node, ast.Attribute):
+        elif isinstance(node, ast.Attribute) and MACHINE.intersection(modules.values()):
             first, _, rest = ast.unparse(node).partition(".")
             if modules.get(first) in MACHINE and rest != "path" and "(" not in rest:  # a result's attribute is none
                 yield f"{modules[first]}.{rest}"

@@ -39,16 +39,16 @@ from tests.store.damaged import (
 from tests.store.opened_store import send
 from tests.store.parts import Place
 
-STORES = {"stopped": stopped_store, "killed": killed_store}
 LOG_NAMES = [f"commitlog/{base:020d}" for base in range(0, 4 * LOG_FILE_SIZE, LOG_FILE_SIZE)]
 QUEUE_NAMES = [f"consumequeue/Orders/1/{base:020d}" for base in (0, QUEUE_FILE_SIZE)]
 CHECK = 0x526F_636B_6574_5079
 
 
-@pytest.fixture(params=list(STORES))
+@pytest.fixture(params=[stopped_store, killed_store])
 def snapshot(request: pytest.FixtureRequest) -> Snapshot:
     """A store after a clean shutdown, and one after a kill."""
-    return STORES[request.param]()
+    found: Snapshot = request.param()
+    return found
 
 
 @pytest.fixture

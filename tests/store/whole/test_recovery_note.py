@@ -17,10 +17,10 @@ from rocketpy.testing.sim.disk import SimDisk
 from tests.store.opened_store import bodies, killed, opened, send
 from tests.store.parts import Place
 
-COUNT = 300  # so many messages before the checkpoint, and half as many after it
+COUNT = 100  # so many messages before the checkpoint, and half as many after it
 LONG_COUNT, LONG_SIZE = 170, 8000  # messages, and bytes of each: more than is worth a checkpoint of its own
 NOTE = "recovery-note"
-SETTINGS = {"max_hash_slot_num": 20, "max_index_num": 200}
+SETTINGS = {"max_hash_slot_num": 20, "max_index_num": 70}
 
 
 async def live(place: Place, first: int, count: int, *, seconds: float, **changes: object) -> None:
