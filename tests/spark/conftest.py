@@ -15,8 +15,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-SMALL = {"spark.sql.shuffle.partitions": "2"}
-"""For many small queries: what they cost is tasks, not data. Java's options are those of every Spark in the tests."""
+SMALL = {
+    "spark.sql.shuffle.partitions": "2",
+    # To compile a query costs more than to interpret it for a thousand rows.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # No line of a test in errors about its columns, and no check of Spark's own plans.
+    "spark.sql.dataFrameQueryContext.enabled": "false",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+}
+"""For many small queries: what they cost is plans and tasks, not data."""
 
 
 @pytest.hookimpl(tryfirst=True)
