@@ -47,8 +47,7 @@ CHECK = 0x526F_636B_6574_5079
 @pytest.fixture(params=[stopped_store, killed_store])
 def snapshot(request: pytest.FixtureRequest) -> Snapshot:
     """A store after a clean shutdown, and one after a kill."""
-    found: Snapshot = request.param()
-    return found
+    return request.param()  # type: ignore[no-any-return]
 
 
 @pytest.fixture
