@@ -140,15 +140,9 @@ def batch_item(body: bytes, properties: bytes) -> bytes:
 
 READS_BODIES = frozenset(
     {
+        *wanted_bodies(SIZES[0]),
         *(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE),
         *(RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2),
-        *(
-            RequestCode.HEART_BEAT,
-            RequestCode.CHECK_CLIENT_CONFIG,
-            RequestCode.LOCK_BATCH_MQ,
-            RequestCode.UNLOCK_BATCH_MQ,
-        ),
-        *(RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP),
     }
 )
 """Codes that look into their bodies; :func:`test_which_codes_read_bodies` holds the list."""
