@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -52,10 +53,12 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 @pytest.fixture(scope="module")
 def pure(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel of plain Python."""
+    """The wheel of plain Python, beside what this environment has: it asks for the same as the compiled one."""
     python = make_environment(sys.executable, tmp_path_factory.mktemp("pure"))
     wheel = wheels.build_wheel(python, tmp_path_factory.mktemp("dist"), pure=True)
-    install(python, str(wheel))
+    install(python, "--no-deps", str(wheel))
+    (site,) = (python.parents[1] / "lib").glob("python*/site-packages")
+    (site / "beside.pth").write_text(sysconfig.get_paths()["purelib"])  # its own .pth files do not count
     return Installed(wheel, python, False)
 
 
