@@ -11,27 +11,28 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from rocketpy.broker.shutdown_signals import SHUTDOWN_SECONDS
 from rocketpy.testing.fixture.in_process import BrokerInProcess
 from rocketpy.testing.fixture.in_thread import BrokerInThread
 from tests.page_text import blocks
 from tests.patience import PATIENCE_SECONDS
 
+pytest_plugins = ["pytester"]
+
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINERS, FIXTURE = ((ROOT / "docs" / f"{name}.md").read_text() for name in ("containers", "fixture"))
 
 
-def test_the_tests_of_the_fixture_page_pass(tmp_path: Path) -> None:
+def test_the_tests_of_the_fixture_page_pass(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, marked, started, alone = blocks(FIXTURE, "python")
-    (tmp_path / "test_page.py").write_text(first + second + marked)
+    pytester.makepyfile(test_page=first + second + marked)
     (ini,) = blocks(FIXTURE, "ini")
-    (tmp_path / "pytest.ini").write_text(ini.replace("messageDelayLevel=1s 5s 1m\n", "brokerName=b\n"))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "rocketpy.testing.pytest_plugin", "--strict-markers"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    result = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-    )
-    assert "3 passed" in result.stdout, result.stdout
+    pytester.makefile(".ini", pytest=ini.replace("messageDelayLevel=1s 5s 1m\n", "brokerName=b\n"))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    result = pytester.runpytest_inprocess("-p", "rocketpy.testing.pytest_plugin", "--strict-markers")
+    result.assert_outcomes(passed=3)
     assert re.fullmatch(r"127\.0\.0\.1:\d+ orders\n", python(started))
     assert python(alone).startswith("127.0.0.1:")
 
