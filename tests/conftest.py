@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-os.environ.setdefault(spark_runtime.DRIVER_OPTIONS, spark_runtime.java_options())
+os.environ.setdefault(spark_runtime.DRIVER_OPTIONS, spark_runtime.SHORT_RUN)
 
 settings.register_profile(
     "rocketpy-unit",

@@ -1,14 +1,13 @@
 """What a test needs that starts Spark itself: PySpark, a Java that it can use, and options for short runs of Java.
 
 Most of what a Spark process of a test costs is the start: Java loads 20,000 classes, and its second compiler optimizes
-code that soon ends. The options leave that compiler out. Where a run of the stages has written the loaded classes to a
-file (:mod:`tests.spark_classes`), Java maps that file.
+code that soon ends. The options leave that compiler out. A file of the loaded classes, which Java maps, takes 90 s of
+processor time to write and saves each Spark 8 to 10 s, no more than that for those of a run.
 """
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -17,20 +16,9 @@ from rocketpy.errors import StartError
 DRIVER_OPTIONS = "SPARK_SUBMIT_OPTS"
 """The variable from which Spark's scripts take options for the Java of a driver, before those of its settings."""
 
-CLASSES = "ROCKETPY_SPARK_CLASSES"
-"""The variable that names the file with the loaded classes of this run of the stages."""
-
 SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SILENT = "-Xlog:disable -Xlog:all=error:stderr"
 """No warnings of Java's about classes that it cannot share: they would go to the standard output."""
-
-
-def java_options() -> str:
-    """Return the options for the Java of drivers and executors. A file of classes is named only if it is there."""
-    classes = os.environ.get(CLASSES)
-    if not classes or not Path(classes).is_file():
-        return SHORT_RUN
-    return f"{SHORT_RUN} {SILENT} -XX:SharedArchiveFile={classes}"  # ignored by a Java of another version
 
 
 def require_spark() -> None:

@@ -17,14 +17,15 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 
 import attrs
 
 import hatch_build
-from tests import build_counts, costs, slow_cases, spark_runtime, stage_inputs
+from tests import build_counts, costs, slow_cases, stage_inputs
 from tests.both_builds import both_build_files
 from tests.jobs import ROOT, Ended, Job, run_jobs
 
@@ -93,18 +94,17 @@ def marked_files(mark: str, *folders: str) -> list[str]:
     return [str(path.relative_to(ROOT)) for path in paths if f"mark.{mark}" in path.read_text(encoding="utf-8")]
 
 
-def halves(folder: str, border: str) -> tuple[list[str], list[str]]:
-    """Return the test files of a folder in two lists: those whose names come before ``test_BORDER``, and the others."""
-    files = [str(path.relative_to(ROOT)) for path in sorted((ROOT / folder).glob("test_*.py"))]
-    first = [path for path in files if Path(path).name < f"test_{border}"]
-    return first, [path for path in files if path not in first]
+def parts(folder: str, *borders: str) -> Iterator[list[str]]:
+    """Yield the test files of a folder in lists, each of which ends where the names come to ``test_BORDER``."""
+    names = sorted(path.name for path in (ROOT / folder).glob("test_*.py"))
+    for begin, end in pairwise(("", *(f"test_{border}" for border in borders), "test_~")):
+        yield [f"{folder}/{name}" for name in names if begin <= name < end]
 
 
 CI = frozenset({"ci", "deep"})
 BY_NAME = frozenset[str]()
 TWO_BUILDS = BY_NAME if WHY_ONE_BUILD else CI
 AFTER_COMPILING = frozenset() if WHY_ONE_BUILD else frozenset({"compile"})
-AFTER_SPARK_CLASSES = AFTER_COMPILING | {"spark-classes"}
 
 PROCESSES = ("tests/interop", "tests/blackbox", "tests/test_notebooks.py", "tests/test_wheel.py")
 """What the unit tests leave out, beside the tests that need a session of Spark."""
@@ -145,17 +145,16 @@ STAGES = (
     Stage("compile", ((sys.executable, "hatch_build.py", "all"),), TWO_BUILDS),
     Stage("types", (tool("mypy"),)),
     Stage("floors", (tool("lint-imports", "--no-logo"),)),
-    Stage("spark-classes", ((sys.executable, "-m", "tests.spark_classes"),), CI, variables=PURE),
     Stage("unit", UNIT, after=AFTER_COMPILING, left_out="cases above 0.5 s of processor time"),
-    Stage("spark", (pytest("tests/spark", "-m", "spark"),), CI, AFTER_SPARK_CLASSES),
+    Stage("spark", (pytest("tests/spark", "-m", "spark"),), CI, AFTER_COMPILING),
     Stage("properties", PROPERTIES, after=AFTER_COMPILING, left_out="hunts by chance, long enumerations"),
     Stage("samples", (ONE_OF_EACH,), frozenset({"dev"}), left_out="all processes but one of a kind"),
-    Stage("interop", tuple(pytest(*files) for files in halves("tests/interop", "n")), CI, AFTER_COMPILING),
-    Stage("blackbox", (pytest("tests/blackbox"),), CI, AFTER_SPARK_CLASSES),
+    Stage("interop", tuple(pytest(*files) for files in parts("tests/interop", "l", "s")), CI, AFTER_COMPILING),
+    Stage("blackbox", (pytest("tests/blackbox"),), CI, AFTER_COMPILING),
     Stage("bugs", (pytest("property_tests", *CHOSEN_BUGS),), TWO_BUILDS, variables=PURE),
     Stage("hunts", (pytest("property_tests", "-m", "by_chance"),), TWO_BUILDS, variables=PURE),
     Stage("both-builds", (pytest(*both_build_files()),), TWO_BUILDS, variables=PURE),
-    Stage("notebooks", (pytest("tests/test_notebooks.py"),), CI, AFTER_SPARK_CLASSES | {"spark"}),
+    Stage("notebooks", (pytest("tests/test_notebooks.py"),), CI, AFTER_COMPILING | {"spark"}),
     Stage("wheel", (pytest("tests/test_wheel.py"),), CI, AFTER_COMPILING),
     Stage("coverage", (COVERAGE,), frozenset({"deep"}), frozenset({"unit"})),
     Stage("java", (pytest("tests", "-m", "java"),), BY_NAME),
@@ -203,7 +202,6 @@ def prepare(chosen: Sequence[Stage], cleanup: ExitStack) -> None:
     directory = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="rocketpy-stages-")))
     environment[build_counts.COUNTS] = str(directory / "counts")
     (directory / "counts").touch()
-    environment.setdefault(spark_runtime.CLASSES, str(directory / "spark.jsa"))
 
 
 def note_cost(ended: Ended) -> None:

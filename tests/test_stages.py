@@ -30,7 +30,6 @@ def test_people_test_the_sources_and_landing_tests_all_of_it() -> None:
     assert {"style", "types", "floors", "unit", "properties", "samples"} <= set(dev)
     assert not {
         "compile",
-        "spark-classes",
         "both-builds",
         "interop",
         "blackbox",

@@ -28,7 +28,7 @@ from tests.blackbox.ports import free_ports
 from tests.blackbox.processes import REPOSITORY
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.spark.conftest import SMALL
-from tests.spark_runtime import java_options
+from tests.spark_runtime import SHORT_RUN
 
 SPARK_HOME = Path(pyspark.__file__).parent
 OF_SPARK = ("pyarrow", "numpy", "numpy.libs", "pandas", "dateutil", "pytz", "tzdata")
@@ -108,9 +108,9 @@ def submit(
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": EXECUTOR_MEMORY,
-        "spark.driver.extraJavaOptions": java_options(),
+        "spark.driver.extraJavaOptions": SHORT_RUN,
         "spark.executor.memory": EXECUTOR_MEMORY,
-        "spark.executor.extraJavaOptions": java_options(),
+        "spark.executor.extraJavaOptions": SHORT_RUN,
         "spark.ui.enabled": "false",
         # No job begins before both executors are there: the first one could have done it alone.
         "spark.cores.max": str(WORKERS),
@@ -240,7 +240,7 @@ def _environment(directory: Path) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(directory / "local"),
         "SPARK_DAEMON_MEMORY": DAEMON_MEMORY,
-        "SPARK_DAEMON_JAVA_OPTS": java_options(),
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_RUN,
     }
 
 

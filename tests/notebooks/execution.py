@@ -13,7 +13,7 @@ from unittest import mock
 
 import attrs
 
-from tests.spark_runtime import DRIVER_OPTIONS, java_options
+from tests.spark_runtime import DRIVER_OPTIONS, SHORT_RUN
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks"
@@ -112,8 +112,8 @@ def _environment(directory: Path) -> dict[str, str]:
         (directory / folder).mkdir()
     log = directory / "log4j2.properties"
     log.write_text(_LOG)
-    # Java knows no TMPDIR. No SPARK_CONF_DIR: with another class path Java ignores the file of shared classes.
-    java = f"{java_options()} -Djava.io.tmpdir={directory / 'spark'} -Dlog4j2.configurationFile={log}"
+    # Java knows no TMPDIR.
+    java = f"{SHORT_RUN} -Djava.io.tmpdir={directory / 'spark'} -Dlog4j2.configurationFile={log}"
     own = {
         "IPYTHONDIR": "ipython",
         "MPLCONFIGDIR": "matplotlib",
