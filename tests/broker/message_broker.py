@@ -177,13 +177,15 @@ async def open_message_broker(
     has_kernels: bool = BUILD.has_kernels,
     accounts: PlainPermissionManager | None = None,
     decode_batch: DecodeBatch | None = None,
+    has_fast_paths: bool = True,
     **settings: object,
 ) -> AsyncIterator[MessageBroker]:
     """Open a broker with one topic of four queues, and with access control if there are ``accounts``.
 
     ``store`` are its store's settings, ``settings`` its own. With ``put_status`` its store refuses every message so.
-    With send hooks there is no fast path. ``read_batch`` is the kernel that reads batches, None for none, and
-    ``has_kernels`` says whether the headers of sends and batches are read by theirs, or by ``decode_batch``.
+    With send hooks there is no fast path of sends, without ``has_fast_paths`` none at all. ``read_batch`` is the kernel
+    that reads batches, None for none, and ``has_kernels`` says whether the headers of sends and batches are read by
+    theirs, or by ``decode_batch``.
     """
     store_config = MessageStoreConfig(**{**SMALL_STORE, **(store or {}), "store_path_root_dir": root})  # type: ignore[arg-type]
     # Fast failure measures real time: a send would be refused because the machine was busy with something else.
@@ -242,6 +244,8 @@ async def open_message_broker(
             message_put=message_put,
         )
         broker.add_topic()
+        if not has_fast_paths:
+            broker.use_general_path()
         yield broker
 
 

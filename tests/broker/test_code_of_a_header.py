@@ -62,12 +62,12 @@ def header_of(code: int, *, topic: str = "TopicTest", is_signed: bool = True, mo
 async def outcome(path: bool | None, frames: list[bytes], *, has_accounts: bool) -> tuple[object, list[bool]]:
     """Serve frames; return the answers and what is stored, and which of them the fast paths took."""
     accounts = make_manager(ACCOUNTS) if has_accounts else None
-    async with open_message_broker(has_kernels=path is True, accounts=accounts) as broker:
+    async with open_message_broker(
+        has_kernels=path is True, has_fast_paths=path is not None, accounts=accounts
+    ) as broker:
         taken: list[bool] = []
         broker.send_path.taken = broker.batch_path.taken = broker.pull_path.taken = taken
         broker.add_topic("Secret")
-        if path is None:
-            broker.use_general_path()
         return (await answers_of(broker, frames), await contents(broker)), taken
 
 

@@ -14,9 +14,7 @@ from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broke
 
 @pytest.fixture(params=["fast", "general"])
 async def broker(request: pytest.FixtureRequest) -> AsyncIterator[MessageBroker]:
-    async with open_message_broker() as broker:
-        if request.param == "general":
-            broker.use_general_path()
+    async with open_message_broker(has_fast_paths=request.param == "fast") as broker:
         yield broker
 
 

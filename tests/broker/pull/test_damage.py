@@ -28,9 +28,7 @@ async def test_a_pull_ends_before_the_damage_and_the_next_one_names_it(
     is_fast: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = SimDisk()
-    async with open_message_broker(disk=disk) as broker:
-        if not is_fast:
-            broker.use_general_path()
+    async with open_message_broker(disk=disk, has_fast_paths=is_fast) as broker:
         await damaged(broker, disk)
         first = await broker.ask(pull())
         assert (bodies(first), offsets(first)) == (["a"], (1, 0, 3))

@@ -30,9 +30,7 @@ async def events(broker: MessageBroker) -> list[tuple[dict[str, object], str | N
 
 @pytest.mark.parametrize("path", ["fast", "general"])
 async def test_a_moved_offset_is_reported_in_a_message(path: str, caplog: pytest.LogCaptureFixture) -> None:
-    async with open_message_broker() as broker:
-        if path == "general":
-            broker.use_general_path()
+    async with open_message_broker(has_fast_paths=path == "fast") as broker:
         await send_tags(broker, "a", "b")
         answer = await broker.ask(pull(queue_offset=99))
         assert (answer.code, answer.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY")

@@ -171,10 +171,8 @@ async def test_both_paths_give_the_same_answers_and_count_the_same() -> None:
     ]
     seen = []
     for is_fast in (True, False):
-        async with open_message_broker(slave_read_enable=True) as broker:
+        async with open_message_broker(slave_read_enable=True, has_fast_paths=is_fast) as broker:
             broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("G", broker_id=5))
-            if not is_fast:
-                broker.use_general_path()
             await send_tags(broker, *"abcdefghij" * 4)
             answers = [await broker.ask_all(request) for request in pulls]
             counted = broker.tables.stats.get_stats_item("GROUP_GET_NUMS", f"{TOPIC}@G")

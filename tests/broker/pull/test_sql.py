@@ -18,9 +18,7 @@ from tests.broker.pull.pulling import SUSPEND, bodies, offsets, subscribe
 
 @pytest.fixture(params=["fast", "general"])
 async def broker(request: pytest.FixtureRequest) -> AsyncIterator[MessageBroker]:
-    async with open_message_broker(enable_property_filter=True) as broker:
-        if request.param == "general":
-            broker.use_general_path()
+    async with open_message_broker(enable_property_filter=True, has_fast_paths=request.param == "fast") as broker:
         yield broker
 
 

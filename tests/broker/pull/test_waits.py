@@ -197,9 +197,7 @@ async def test_an_expired_pull_returns_the_offset_up_to_which_nothing_matched(
 @pytest.mark.parametrize("subscription", ["*", "b"])
 async def test_what_is_cold_is_read_by_a_task(is_fast: bool, subscription: str) -> None:
     disk = SimDisk()
-    async with open_message_broker(disk=disk) as broker:
-        if not is_fast:
-            broker.use_general_path()
+    async with open_message_broker(disk=disk, has_fast_paths=is_fast) as broker:
         await send_tags(broker, "a", "b")
         disk.evict(LOG_FILE)
         connection = broker.connect()
@@ -216,9 +214,7 @@ async def test_what_is_cold_is_read_by_a_task(is_fast: bool, subscription: str) 
 @pytest.mark.parametrize("is_fast", [True, False])
 async def test_too_many_cold_reads_are_refused(is_fast: bool) -> None:
     disk = SimDisk()
-    async with open_message_broker(disk=disk) as broker:
-        if not is_fast:
-            broker.use_general_path()
+    async with open_message_broker(disk=disk, has_fast_paths=is_fast) as broker:
         await send_tags(broker, "a")
         disk.evict(LOG_FILE)
         broker.transport.start_task = lambda *arguments: False  # type: ignore[method-assign]

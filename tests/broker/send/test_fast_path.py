@@ -82,9 +82,7 @@ class NoHook:
 async def test_properties_as_long_as_a_header_do_not_block_the_loop(way: str, properties: str) -> None:
     """They are refused for their length before they are split, on every path into the store."""
     hooks = BrokerHooks(send=(NoHook(),)) if way == "hooks" else NO_HOOKS
-    async with open_message_broker(hooks=hooks) as broker:
-        if way == "general":
-            broker.use_general_path()
+    async with open_message_broker(hooks=hooks, has_fast_paths=way != "general") as broker:
         await broker.ask(send())
         frame = encode_frame(send(properties=properties))
         codes = set()

@@ -192,9 +192,7 @@ def test_what_is_long() -> None:
 async def test_a_long_batch_does_not_keep_the_loop(form: str, has_fast_path: bool, tmp_path: Path) -> None:
     """As many messages as a batch may have; the end of the burst, where the store writes, included."""
     frame = encode_frame(send_batch(batch_of(FORMS[form], 10_000)))
-    async with roomy_broker(disk=OsDisk(), root=str(tmp_path)) as broker:
-        if not has_fast_path:
-            broker.use_general_path()
+    async with roomy_broker(disk=OsDisk(), root=str(tmp_path), has_fast_paths=has_fast_path) as broker:
         await assert_short_slices(broker, frame)
 
 
@@ -396,9 +394,7 @@ async def test_keys_of_the_whole_batch_count_for_each_message(broker: MessageBro
 @pytest.mark.parametrize("has_fast_path", [True, False], ids=["fast path", "general path"])
 async def test_a_body_longer_than_a_message_is_refused(has_fast_path: bool) -> None:
     """Compatibility: RocketMQ compares the whole body of a batch, properties and all, with maxMessageSize."""
-    async with open_message_broker(store={"max_message_size": 1000}) as broker:
-        if not has_fast_path:
-            broker.use_general_path()
+    async with open_message_broker(store={"max_message_size": 1000}, has_fast_paths=has_fast_path) as broker:
         answer = await broker.ask(send_batch(item(b"", b"a\x01" + b"x" * 20) * 23))
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
         assert "limit 1000B" in (answer.remark or "")
