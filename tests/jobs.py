@@ -1,7 +1,8 @@
 """Runs commands a few at a time, and prints the first failure when it happens.
 
 A job is one command of a stage. Jobs start in their order, as soon as a slot is free and the stages that they wait for
-have ended. The output of a job is kept, and printed when it has ended; but a test that fails is printed at once, by
+have ended. A job that computes needs a core as well; those whose programs wait for each other fill the slots beside.
+The output of a job is kept, and printed when it has ended; but a test that fails is printed at once, by
 ``tests.first_failure``.
 """
 
@@ -38,6 +39,9 @@ class Job:
     after: frozenset[str] = frozenset()
     """Stages of which every job must have ended, passed or not, before this one starts."""
 
+    waits: bool = False
+    """Whether it mostly waits for the programs that it starts."""
+
 
 @attrs.frozen
 class Ended:
@@ -51,8 +55,12 @@ class Ended:
     """Processor time of the command and of every child that it waited for."""
 
 
-def run_jobs(jobs: Sequence[Job], slots: int, ended: Callable[[Ended], None] = lambda each: None) -> list[Ended]:
-    """Run all jobs, at most ``slots`` at a time, also after a failure; return how they ended, in that order.
+def run_jobs(
+    jobs: Sequence[Job], slots: int, cores: int, ended: Callable[[Ended], None] = lambda each: None
+) -> list[Ended]:
+    """Run all jobs, at most ``slots`` at a time, of which at most ``cores`` compute, also after a failure.
+
+    Returns how they ended, in that order.
 
     ``ended`` is called for each of them, from a thread, never for two at once.
     """
@@ -73,7 +81,9 @@ def run_jobs(jobs: Sequence[Job], slots: int, ended: Callable[[Ended], None] = l
 
     def next_job() -> Job | None:
         unfinished = {each.stage for each in (*waiting, *running)}
-        return next((job for job in waiting if not job.after & unfinished), None) if len(running) < slots else None
+        has_core = sum(not each.waits for each in running) < cores
+        startable = (job for job in waiting if not job.after & unfinished and (job.waits or has_core))
+        return next(startable, None) if len(running) < slots else None
 
     try:
         with changed:

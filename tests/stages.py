@@ -31,8 +31,9 @@ from tests.jobs import ROOT, Ended, Job, run_jobs
 
 TIER = os.environ.get("ROCKETPY_TIER", "dev")
 BIN = Path(sys.executable).parent
-SLOTS = (os.cpu_count() or 1) + 1
-"""Jobs at a time: one more than there are cores, because some of them wait for the programs that they start."""
+CORES = len(os.sched_getaffinity(0))
+SLOTS = CORES + 2
+"""Jobs at a time. One a core computes; the others are of stages that mostly wait for the programs that they start."""
 
 WHY_ONE_BUILD = (
     f"{hatch_build.VARIABLE}=1"
@@ -62,6 +63,9 @@ class Stage:
     """In which tiers it runs by default."""
 
     after: frozenset[str] = frozenset()
+    waits: bool = False
+    """Whether its programs mostly wait for each other, so that it takes no core from another."""
+
     variables: Mapping[str, str] = attrs.field(factory=lambda: COMPILED)
     left_out: str = ""
     """What the tier ``dev`` leaves out of it, for the last lines of the run."""
@@ -69,7 +73,7 @@ class Stage:
     def jobs(self) -> list[Job]:
         """Return its commands, with their environment."""
         environment = {**os.environ, build_counts.STAGE: self.name, **self.variables}
-        return [Job(self.name, command, environment, self.after) for command in self.commands]
+        return [Job(self.name, command, environment, self.after, self.waits) for command in self.commands]
 
 
 def pytest(*arguments: str) -> Command:
@@ -94,13 +98,14 @@ def marked_files(mark: str, *folders: str) -> list[str]:
     return [str(path.relative_to(ROOT)) for path in paths if f"mark.{mark}" in path.read_text(encoding="utf-8")]
 
 
-def parts(folder: str, *borders: str) -> Iterator[list[str]]:
+def files_of(folder: str, *borders: str) -> Iterator[list[str]]:
     """Yield the test files of a folder in lists, each of which ends where the names come to ``test_BORDER``."""
     names = sorted(path.name for path in (ROOT / folder).glob("test_*.py"))
     for begin, end in pairwise(("", *(f"test_{border}" for border in borders), "test_~")):
         yield [f"{folder}/{name}" for name in names if begin <= name < end]
 
 
+DEV = frozenset({"dev"})
 CI = frozenset({"ci", "deep"})
 BY_NAME = frozenset[str]()
 TWO_BUILDS = BY_NAME if WHY_ONE_BUILD else CI
@@ -137,6 +142,7 @@ PROPERTIES = (
     pytest(*CHOSEN_PROPERTIES, *HALF_OF_PROPERTIES),
     pytest(*CHOSEN_PROPERTIES, "property_tests", *(f"--ignore={path}" for path in HALF_OF_PROPERTIES)),
 )
+INTEROP = tuple(pytest(*files) for files in files_of("tests/interop", "l", "s"))
 COVERAGE = ("/bin/sh", "-c", f"{BIN}/coverage combine --quiet && {BIN}/coverage report --sort=cover")
 ONE_OF_EACH = pytest("-m", "sample", *marked_files("sample", "tests/blackbox", "tests/interop", "tests/spark"))
 
@@ -146,15 +152,15 @@ STAGES = (
     Stage("types", (tool("mypy"),)),
     Stage("floors", (tool("lint-imports", "--no-logo"),)),
     Stage("unit", UNIT, after=AFTER_COMPILING, left_out="cases above 0.5 s of processor time"),
-    Stage("spark", (pytest("tests/spark", "-m", "spark"),), CI, AFTER_COMPILING),
     Stage("properties", PROPERTIES, after=AFTER_COMPILING, left_out="hunts by chance, long enumerations"),
-    Stage("samples", (ONE_OF_EACH,), frozenset({"dev"}), left_out="all processes but one of a kind"),
-    Stage("interop", tuple(pytest(*files) for files in parts("tests/interop", "l", "s")), CI, AFTER_COMPILING),
-    Stage("blackbox", (pytest("tests/blackbox"),), CI, AFTER_COMPILING),
+    Stage("samples", (ONE_OF_EACH,), DEV, waits=True, left_out="all processes but one of a kind"),
+    Stage("interop", INTEROP, CI, AFTER_COMPILING, waits=True),
+    Stage("spark", (pytest("tests/spark", "-m", "spark"),), CI, AFTER_COMPILING, waits=True),
+    Stage("blackbox", (pytest("tests/blackbox"),), CI, AFTER_COMPILING, waits=True),
     Stage("bugs", (pytest("property_tests", *CHOSEN_BUGS),), TWO_BUILDS, variables=PURE),
     Stage("hunts", (pytest("property_tests", "-m", "by_chance"),), TWO_BUILDS, variables=PURE),
     Stage("both-builds", (pytest(*both_build_files()),), TWO_BUILDS, variables=PURE),
-    Stage("notebooks", (pytest("tests/test_notebooks.py"),), CI, AFTER_COMPILING | {"spark"}),
+    Stage("notebooks", (pytest("tests/test_notebooks.py"),), CI, AFTER_COMPILING | {"spark"}, waits=True),
     Stage("wheel", (pytest("tests/test_wheel.py"),), CI, AFTER_COMPILING),
     Stage("coverage", (COVERAGE,), frozenset({"deep"}), frozenset({"unit"})),
     Stage("java", (pytest("tests", "-m", "java"),), BY_NAME),
@@ -176,7 +182,7 @@ def main(names: list[str]) -> int:
         prepare(chosen, cleanup)
         counts = Path(os.environ[build_counts.COUNTS])
         ended = run_jobs(
-            [job for stage in chosen if stage.name not in skipped for job in stage.jobs()], SLOTS, note_cost
+            [job for stage in chosen if stage.name not in skipped for job in stage.jobs()], SLOTS, CORES, note_cost
         )
         print("\n".join(build_counts.table(counts.read_text(encoding="utf-8").splitlines())))
     print("\n".join(table(chosen, ended, skipped)))
