@@ -17,6 +17,9 @@ DRIVER_OPTIONS = "SPARK_SUBMIT_OPTS"
 """The variable from which Spark's scripts take options for the Java of a driver, before those of its settings."""
 
 SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+"""To compile a query costs more than to interpret it for a thousand rows."""
+
 SILENT = "-Xlog:disable -Xlog:all=error:stderr"
 """No warnings of Java's about classes that it cannot share: they would go to the standard output."""
 

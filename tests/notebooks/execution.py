@@ -13,7 +13,7 @@ from unittest import mock
 
 import attrs
 
-from tests.spark_runtime import DRIVER_OPTIONS, SHORT_RUN
+from tests.spark_runtime import DRIVER_OPTIONS, INTERPRETED, SHORT_RUN
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks"
@@ -113,7 +113,7 @@ def _environment(directory: Path) -> dict[str, str]:
     log = directory / "log4j2.properties"
     log.write_text(_LOG)
     # Java knows no TMPDIR.
-    java = f"{SHORT_RUN} -Djava.io.tmpdir={directory / 'spark'} -Dlog4j2.configurationFile={log}"
+    java = f"{SHORT_RUN} {INTERPRETED} -Djava.io.tmpdir={directory / 'spark'} -Dlog4j2.configurationFile={log}"
     own = {
         "IPYTHONDIR": "ipython",
         "MPLCONFIGDIR": "matplotlib",
