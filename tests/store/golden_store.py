@@ -8,10 +8,12 @@ import lzma
 import tarfile
 from collections.abc import Iterator
 from functools import cache
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import CheckedMessage, RecordStatus, check_message
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -54,3 +56,25 @@ def records(root: Path) -> Iterator[CheckedMessage]:
             position += record.size
         if record.status is not RecordStatus.BLANK:
             return
+
+
+def line_of(message: MessageExt) -> dict[str, object]:
+    """Return what Java says of the record that a message is decoded from, its body as it is stored."""
+    return {
+        "offset": message.physical_offset,
+        "size": message.store_size,
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "sysFlag": message.sys_flag,
+        "flag": message.flag,
+        "bodyCRC": message.body_crc,
+        "bodyLength": len(message.body),
+        "bodySha256": sha256(message.body).hexdigest(),
+        "properties": message.properties,
+        "bornTimestamp": message.born_timestamp,
+        "storeTimestamp": message.store_timestamp,
+        "msgId": message.offset_msg_id,
+        "preparedTransactionOffset": message.prepared_transaction_offset,
+        "reconsumeTimes": message.reconsume_times,
+    }

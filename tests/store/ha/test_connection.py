@@ -13,7 +13,17 @@ from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.ha.connection import HATimes
 from rocketpy.store.ha.protocol import FRAME_HEADER_SIZE, FrameReader
 from rocketpy.testing.sim.stream import BUFFER_SIZE
-from tests.store.ha.master import a_master
+from tests.store.ha.master import Master, a_master
+from tests.store.ha.slave_peer import SlavePeer
+
+
+async def caught_up(master: Master) -> SlavePeer:
+    """Return a slave that has the whole log, and whose connection waits for more."""
+    slave = master.connect(2500)
+    await slave.report(2500)
+    await slave.heartbeat()
+    await trio.testing.wait_all_tasks_blocked()
+    return slave
 
 
 async def test_a_slave_gets_the_log_from_its_end_on_and_then_what_is_appended(
@@ -32,10 +42,7 @@ async def test_a_slave_gets_the_log_from_its_end_on_and_then_what_is_appended(
 async def test_what_is_appended_is_on_its_way_when_the_burst_has_ended(autojump_clock: trio.testing.MockClock) -> None:
     """Without a step of any task in between: SYNC_MASTER waits for the way there and back."""
     async with a_master() as master:
-        slave = master.connect(2500)
-        await slave.report(2500)
-        await slave.heartbeat()
-        await trio.testing.wait_all_tasks_blocked()
+        slave = await caught_up(master)
         before = slave.stream.incoming.size
         master.append(200)
         assert slave.stream.incoming.size == before + FRAME_HEADER_SIZE + 200
@@ -46,10 +53,7 @@ async def test_the_end_of_a_burst_sends_a_few_frames_and_a_task_the_rest(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with a_master(batch_size=10) as master:
-        slave = master.connect(2500)
-        await slave.report(2500)
-        await slave.heartbeat()
-        await trio.testing.wait_all_tasks_blocked()
+        slave = await caught_up(master)
         before = slave.stream.incoming.size
         master.append(100)
         assert slave.stream.incoming.size == before + 4 * (FRAME_HEADER_SIZE + 10)
@@ -63,10 +67,7 @@ async def test_a_slave_that_catches_up_gets_many_frames_in_one_turn_of_the_event
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with a_master(batch_size=10) as master:
-        slave = master.connect(2500)
-        await slave.report(2500)
-        await slave.heartbeat()
-        await trio.testing.wait_all_tasks_blocked()
+        slave = await caught_up(master)
         before = slave.stream.incoming.size
         master.append(1000)
         frame_counts = [(slave.stream.incoming.size - before) // (FRAME_HEADER_SIZE + 10)]
@@ -101,10 +102,7 @@ async def test_a_slow_slave_gets_everything_once_and_in_order(
 
 async def test_a_shortage_of_descriptors_does_not_end_a_burst(autojump_clock: trio.testing.MockClock) -> None:
     async with a_master() as master:
-        slave = master.connect(2500)
-        await slave.report(2500)
-        await slave.heartbeat()
-        await trio.testing.wait_all_tasks_blocked()
+        slave = await caught_up(master)
         master.log.shortages = 1
         master.append(200)
         assert await slave.receive(200) == master.log.content[2500:]

@@ -37,7 +37,7 @@ from rocketpy.store.index.service import IndexService
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.recovery.checkpoint import load_checkpoint
 from tests.patience import PATIENCE_SECONDS
-from tests.store.golden_store import expected, unpack_store
+from tests.store.golden_store import expected, line_of, unpack_store
 from tests.store.opened_store import opened
 from tests.store.parts import Place
 from tests.turns import run_in_turn
@@ -116,34 +116,12 @@ async def test_every_record_is_the_one_that_java_reads(name: str, tmp_path: Path
             record = await store.look_message_by_offset(each["offset"])
             assert record is not None, each
             assert hashlib.sha256(record).hexdigest() == each["recordSha256"], each
-            assert _described(record).items() <= each.items()
+            assert line_of(decode_message(record, decompress=False)).items() <= each.items()
             if "plainSha256" in each:
                 assert hashlib.sha256(decode_message(record).body).hexdigest() == each["plainSha256"]
         for each in lines.get("blank", []):
             assert await store.look_message_by_offset(each["offset"]) is None
         assert await store.look_message_by_offset(store.max_physical_offset) is None
-
-
-def _described(record: bytes) -> dict[str, object]:
-    message = decode_message(record, decompress=False)
-    return {
-        "offset": message.physical_offset,
-        "size": message.store_size,
-        "topic": message.topic,
-        "queueId": message.queue_id,
-        "queueOffset": message.queue_offset,
-        "sysFlag": message.sys_flag,
-        "flag": message.flag,
-        "bodyCRC": message.body_crc,
-        "bodyLength": len(message.body),
-        "bodySha256": hashlib.sha256(message.body).hexdigest(),
-        "bornTimestamp": message.born_timestamp,
-        "storeTimestamp": message.store_timestamp,
-        "preparedTransactionOffset": message.prepared_transaction_offset,
-        "reconsumeTimes": message.reconsume_times,
-        "properties": message.properties,
-        "msgId": message.offset_msg_id,
-    }
 
 
 @pytest.mark.parametrize("name", STORES)
