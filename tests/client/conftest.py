@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -13,10 +13,13 @@ from rocketpy.client.consumer.lite_pull.config import LitePullConfig
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.producer.producer import Producer
 from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
+from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
+from rocketpy.testing.fixture.options import BrokerOptions
 from tests.client.fake_cluster import FakeCluster, open_fake_cluster
 from tests.client.opened import opened
 
 TOPIC = "TopicTest"
+BODIES = [b"0", b"1", b"2", b"3", b"4"]
 FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 LITE_FIRST = LitePullConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
 
@@ -27,6 +30,12 @@ async def cluster() -> AsyncIterator[FakeCluster]:
     async with open_fake_cluster() as cluster:
         cluster.add_topic(TOPIC)
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerInThread]:
+    with open_broker_in_thread(BrokerOptions()) as broker:
+        yield broker
 
 
 @pytest.fixture

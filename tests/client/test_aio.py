@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,18 +18,9 @@ from rocketpy.client import (
     TransactionSendResult,
     aio,
 )
-from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
-from rocketpy.testing.fixture.options import BrokerOptions
-from tests.client.conftest import FIRST, LITE_FIRST
+from rocketpy.testing.fixture.in_thread import BrokerInThread
+from tests.client.conftest import BODIES, FIRST, LITE_FIRST
 from tests.patience import PATIENCE_SECONDS
-
-BODIES = [b"0", b"1", b"2", b"3", b"4"]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerInThread]:
-    with open_broker_in_thread(BrokerOptions()) as broker:
-        yield broker
 
 
 def test_every_role_works(broker: BrokerInThread) -> None:

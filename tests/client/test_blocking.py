@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -17,18 +16,9 @@ from rocketpy.client import (
     blocking,
 )
 from rocketpy.errors import LocalProtocolError
-from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
-from rocketpy.testing.fixture.options import BrokerOptions
-from tests.client.conftest import FIRST, LITE_FIRST
+from rocketpy.testing.fixture.in_thread import BrokerInThread
+from tests.client.conftest import BODIES, FIRST, LITE_FIRST
 from tests.patience import PATIENCE_SECONDS
-
-BODIES = [b"0", b"1", b"2", b"3", b"4"]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerInThread]:
-    with open_broker_in_thread(BrokerOptions()) as broker:
-        yield broker
 
 
 def test_every_role_works(broker: BrokerInThread) -> None:
