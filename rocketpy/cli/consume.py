@@ -22,7 +22,7 @@ from rocketpy.cli.options import (
     chosen_config,
     chosen_queue,
 )
-from rocketpy.cli.outcome import naming_topic, outcome
+from rocketpy.cli.outcome import naming_topic, outcome, run_async
 from rocketpy.cli.printing import escaped_body, json_bytes
 from rocketpy.errors import RocketpyError
 
@@ -90,10 +90,8 @@ def consume(
         as_json=as_json,
         commit=commit,
     )
-    import trio
-
     with outcome(), naming_topic(topic, namesrv):
-        trio.run(
+        run_async(
             print_messages, attrs.evolve(options, config=chosen_config(tls, tls_file, credentials)), sys.stdout.buffer
         )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocketpy.cli.options import DEFAULT_NAME_SERVER, Credentials, NameServers, Tls, TlsFile, chosen_config
-from rocketpy.cli.outcome import FAILED, outcome
+from rocketpy.cli.outcome import FAILED, outcome, run_async
 from rocketpy.cli.printing import print_json, print_line
 
 if TYPE_CHECKING:
@@ -30,10 +30,8 @@ def doctor(
     Every advertised address is dialled from this machine. Nothing is changed. Exit status: 0 no problem, 1 a problem,
     2 wrong usage; notes are no problem.
     """
-    import trio
-
     with outcome():
-        diagnosis = trio.run(_diagnose, namesrv, chosen_config(tls, tls_file, credentials), watch)
+        diagnosis = run_async(_diagnose, namesrv, chosen_config(tls, tls_file, credentials), watch)
         if json:
             print_json(_fields(diagnosis))
         else:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import typer
 
 from rocketpy.cli.printing import print_line
 from rocketpy.errors import ClientError, ClientErrorCode, RocketpyError, single_failures
+
+Result = TypeVar("Result")
 
 FAILED = 1
 INTERRUPTED = 130
@@ -41,6 +44,17 @@ def outcome() -> Iterator[None]:
     except BaseExceptionGroup as group:  # what several tasks raised
         _leave_for(group)
         raise
+
+
+def run_async(command: Callable[..., Awaitable[Result]], *arguments: object) -> Result:
+    """Run a command on Trio. Control-C reaches it where it waits.
+
+    In the middle of another task, where Python would raise it, it would end a connection and look like a broker's
+    failure.
+    """
+    import trio
+
+    return trio.run(command, *arguments, restrict_keyboard_interrupt_to_checkpoints=True)
 
 
 @contextmanager

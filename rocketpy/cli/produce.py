@@ -26,7 +26,7 @@ from rocketpy.cli.options import (
     chosen_config,
     chosen_queue,
 )
-from rocketpy.cli.outcome import CommandError, naming_topic, outcome
+from rocketpy.cli.outcome import CommandError, naming_topic, outcome, run_async
 from rocketpy.cli.printing import print_line
 
 if TYPE_CHECKING:
@@ -86,10 +86,8 @@ def produce(
     template = _properties(tag, key, properties or [])
     line_format = LineFormat(topic=topic, properties=template, key_separator=key_separator.encode())
     read = partial(os.read, sys.stdin.fileno(), READ_SIZE)
-    import trio
-
     with outcome(), naming_topic(topic, namesrv):
-        trio.run(send_lines, read, line_format, namesrv, queue, verbose, chosen_config(tls, tls_file, credentials))
+        run_async(send_lines, read, line_format, namesrv, queue, verbose, chosen_config(tls, tls_file, credentials))
 
 
 def _properties(tag: str, key: str, assignments: list[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocketpy.cli.options import DEFAULT_NAME_SERVER, Credentials, NameServers, Tls, TlsFile, chosen_config
-from rocketpy.cli.outcome import outcome
+from rocketpy.cli.outcome import outcome, run_async
 from rocketpy.cli.printing import print_line
 from rocketpy.log_files import escaped
 from rocketpy.protocol.codes import PERM_INHERIT, PERM_READ, PERM_WRITE
@@ -29,10 +29,8 @@ def list_topics(
     credentials: Credentials = "",
 ) -> None:
     """List every topic with its brokers and queues."""
-    import trio
-
     with outcome():
-        rows = trio.run(_topic_rows, namesrv, chosen_config(tls, tls_file, credentials), names_only)
+        rows = run_async(_topic_rows, namesrv, chosen_config(tls, tls_file, credentials), names_only)
         for line in [row[0] for row in rows] if names_only else aligned([COLUMNS, *rows]):
             print_line(line)
 
@@ -48,10 +46,8 @@ def create_topic(
     credentials: Credentials = "",
 ) -> None:
     """Create a topic, or change its number of queues, on every master."""
-    import trio
-
     with outcome():
-        addresses = trio.run(
+        addresses = run_async(
             _create, namesrv, chosen_config(tls, tls_file, credentials), topic, queues, cluster or None
         )
         print_line(f"{topic}: {queues} {'queue' if queues == 1 else 'queues'} on {', '.join(addresses)}")

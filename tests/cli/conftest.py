@@ -70,7 +70,7 @@ async def run(*arguments: str, stdin: bytes = b"", **more: str) -> Ended:
 @asynccontextmanager
 async def started(*arguments: str) -> AsyncIterator[trio.Process]:
     """Start a command with pipes; it is killed when the block ends, if it still runs."""
-    with _heeded_interrupt():
+    with heeded_interrupt():
         process = await trio.lowlevel.open_process(
             command(*arguments),
             stdin=subprocess.PIPE,
@@ -92,7 +92,7 @@ async def started(*arguments: str) -> AsyncIterator[trio.Process]:
 
 
 @contextmanager
-def _heeded_interrupt() -> Iterator[None]:
+def heeded_interrupt() -> Iterator[None]:
     """Let a process that is started here heed Control-C, though this one may not, as the background jobs of a shell."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
 import pytest
+import trio
 import typer
 
-from rocketpy.cli.outcome import CommandError, naming_topic, outcome
+from rocketpy.cli.outcome import CommandError, naming_topic, outcome, run_async
 from rocketpy.errors import BrokerError, ClientError, ClientErrorCode, RemotingConnectError
+from tests.cli.conftest import heeded_interrupt
 
 
 @pytest.fixture
@@ -53,6 +56,22 @@ def test_expected_failures(
 ) -> None:
     assert status_of(failure) == status
     assert capsys.readouterr().err == sentence
+
+
+def test_control_c_reaches_a_command_where_it_waits_and_breaks_no_other_task() -> None:
+    async def interrupted() -> None:
+        signal.raise_signal(signal.SIGINT)
+        went_on.append(True)
+
+    async def command() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(interrupted)
+            await trio.sleep_forever()
+
+    went_on: list[bool] = []
+    with heeded_interrupt(), pytest.raises(typer.Exit) as left, outcome():
+        run_async(command)
+    assert (left.value.exit_code, went_on) == (130, [True])
 
 
 @pytest.mark.parametrize("failure", [BrokenPipeError(), ExceptionGroup("", [BrokenPipeError(), CommandError("x")])])
