@@ -159,7 +159,7 @@ STAGES = (
     Stage("blackbox", (pytest("tests/blackbox"),), CI, AFTER_COMPILING, waits=True),
     Stage("bugs", (pytest("property_tests", *CHOSEN_BUGS),), TWO_BUILDS, variables=PURE),
     Stage("hunts", (pytest("property_tests", "-m", "by_chance"),), TWO_BUILDS, variables=PURE),
-    Stage("both-builds", (pytest(*both_build_files()),), TWO_BUILDS, variables=PURE),
+    Stage("both-builds", (pytest(*both_build_files()),), TWO_BUILDS, AFTER_COMPILING, variables=PURE),
     Stage("notebooks", (pytest("tests/test_notebooks.py"),), CI, AFTER_COMPILING | {"spark"}, waits=True),
     Stage("wheel", (pytest("tests/test_wheel.py"),), CI, AFTER_COMPILING),
     Stage("coverage", (COVERAGE,), frozenset({"deep"}), frozenset({"unit"})),
