@@ -88,17 +88,7 @@ def test_a_store_opened_in_full_finds_what_the_short_way_finds() -> None:
     assert count > 100
 
 
-def test_the_same_is_tried_every_time() -> None:
-    def counts() -> list[str]:
-        setup = Setup("twice the same", ("put", "acknowledge"))
-        enumeration = Enumeration(setup, Effort(1, again_each=20, goes_on_each=20))
-        enumeration.run()
-        return [str(enumeration.counts)]
-
-    assert counts() == counts()
-
-
-def test_parts_together_are_the_whole() -> None:
+def test_parts_together_are_the_whole_and_the_same_is_tried_every_time() -> None:
     setup = Setup("parts", ("put", "acknowledge"))
     whole = Enumeration(setup, Effort(2))
     whole.run()

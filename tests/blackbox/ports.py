@@ -121,6 +121,7 @@ def _can_bind(family: socket.AddressFamily, host: str, port: int) -> bool:
 
 @contextmanager
 def port_in_use() -> Iterator[int]:
-    """Listen on a port for as long as the block lasts."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield listener.getsockname()[1]
+    """Listen on a port for as long as the block lasts; those around it are free for brokers beside it."""
+    port = free_ports(40) + 20
+    with socket.create_server(("127.0.0.1", port)):
+        yield port
