@@ -132,8 +132,7 @@ WITHOUT_BUGS = () if WHY_ONE_BUILD else ("-k", "not planted and not bug and not 
 """A bug is planted in plain Python, where every function can be replaced: ``bugs`` and ``hunts`` do."""
 
 CHOSEN_PROPERTIES = ("-m", "not by_chance and not deep_enumeration and not slow") if TIER == "dev" else WITHOUT_BUGS
-BUGS = "(planted or bug) and not by_chance"
-CHOSEN_BUGS = ("-k", BUGS) if TIER == "deep" else ("-k", BUGS, "-m", "not deep_enumeration")
+CHOSEN_BUGS = ("-k", "(planted or bug) and not by_chance", *(() if TIER == "deep" else ("-m", "not deep_enumeration")))
 UNIT = (
     covered(pytest(*CHOSEN_UNIT, *UNIT_FOLDERS)),
     covered(pytest(*CHOSEN_UNIT, "tests", *(f"--ignore={path}" for path in (*PROCESSES, *UNIT_FOLDERS)))),

@@ -1,7 +1,6 @@
 """Every workload, every disk call, every legal disk: recovery keeps what was promised.
 
-How far this goes is chosen by ROCKETPY_TIER, as for Hypothesis: ``dev`` and ``ci`` some seconds, ``deep``
-hours. What was tried is printed.
+ROCKETPY_TIER chooses how far this goes: in ``dev`` and ``ci`` seconds, in ``deep`` hours. What was tried is printed.
 """
 
 from __future__ import annotations
