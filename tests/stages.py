@@ -32,7 +32,7 @@ from tests.jobs import ROOT, Ended, Job, run_jobs
 TIER = os.environ.get("ROCKETPY_TIER", "dev")
 BIN = Path(sys.executable).parent
 CORES = len(os.sched_getaffinity(0))
-SLOTS = CORES + 2
+SLOTS = CORES + 1
 """Jobs at a time. One a core computes; the others are of stages that mostly wait for the programs that they start."""
 
 WHY_ONE_BUILD = (
