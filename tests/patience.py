@@ -31,12 +31,14 @@ async def until(condition: Callable[[], object]) -> None:
             await trio.sleep(0.002)
 
 
-def wait_until(condition: Callable[[], object], otherwise: Callable[[], object] = lambda: "it never came") -> None:
+def wait_until(
+    condition: Callable[[], object], otherwise: Callable[[], object] = lambda: "it never came", pause_s: float = 0.005
+) -> None:
     """As :func:`until`, for a thread that may block, about another thread or process; ``otherwise`` is asked why."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, otherwise()
-        time.sleep(0.005)
+        time.sleep(pause_s)
 
 
 def starved_s(thread_id: int | str) -> float:

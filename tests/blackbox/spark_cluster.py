@@ -132,7 +132,7 @@ def submit(
     return _start(command, environment, cluster.directory, log_path)
 
 
-def make_home(directory: Path) -> Path:
+def make_home(directory: Path) -> None:
     """Link what is installed of Spark, with its Python modules as a folder: each Python that Spark starts would compile
     them for more than a second if they were in an archive.
     """
@@ -143,7 +143,6 @@ def make_home(directory: Path) -> Path:
     for each in (*SPARK_HOME.iterdir(), *archives.glob("py4j-*.zip")):
         if each != archives.parent:
             (modules.parent if each.parent == archives else directory).joinpath(each.name).symlink_to(each)
-    return directory
 
 
 def make_python(directory: Path) -> Path:

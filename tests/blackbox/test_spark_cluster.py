@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -179,21 +178,19 @@ def _await_both(cluster: SparkCluster, program: subprocess.Popen[bytes], gate: P
     workers = {cluster.work_directory(number) for number in range(WORKERS)}
 
     def are_there() -> bool:
-        time.sleep(LOOK_S)
         assert program.poll() is None, _log(directory)
         return {place.parents[1] for place in _waiting(gate)} == workers
 
-    wait_until(are_there, lambda: f"{gate.name}: {_log(directory)}")
+    wait_until(are_there, lambda: f"{gate.name}: {_log(directory)}", LOOK_S)
 
 
 def _await_rows_of_both(broker: BrokerInThread) -> None:
     """Wait until two tasks have sent rows; each writes those of one queue."""
-
-    def are_there() -> bool:
-        time.sleep(LOOK_S)
-        return len({each.queue_id for each in broker.messages("Target")}) >= WORKERS
-
-    wait_until(are_there, lambda: "no rows before the gate")
+    wait_until(
+        lambda: len({each.queue_id for each in broker.messages("Target")}) >= WORKERS,
+        lambda: "no rows before the gate",
+        LOOK_S,
+    )
 
 
 def _kill_executor(cluster: SparkCluster, worker: int, gate: Path) -> Path:
