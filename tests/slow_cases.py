@@ -1,4 +1,4 @@
-"""Marks cases as ``slow`` that take more than half a second of processor time: ``make test`` leaves them to CI.
+"""Marks cases as ``slow`` that take more than some 0.3 s of processor time: ``make test`` leaves them to CI.
 
 A pytest plugin. The list ``slow_cases.txt`` is measured, not judged. It has a case a line, or a function without its
 parameters where all of its cases are slow. ``python -m tests.slow_cases`` compares the list with the last measurements

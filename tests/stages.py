@@ -150,7 +150,7 @@ STAGES = (
     Stage("compile", ((sys.executable, "hatch_build.py", "all"),), TWO_BUILDS),
     Stage("types", (tool("mypy"),)),
     Stage("floors", (tool("lint-imports", "--no-logo"),)),
-    Stage("unit", UNIT, after=AFTER_COMPILING, left_out="cases above 0.5 s of processor time"),
+    Stage("unit", UNIT, after=AFTER_COMPILING, left_out="cases above some 0.3 s of processor time"),
     Stage("properties", PROPERTIES, after=AFTER_COMPILING, left_out="hunts by chance, long enumerations"),
     Stage("samples", (ONE_OF_EACH,), DEV, waits=True, left_out="all processes but one of a kind"),
     Stage("interop", INTEROP, CI, AFTER_COMPILING, waits=True),

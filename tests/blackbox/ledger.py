@@ -70,7 +70,7 @@ class Ledger:
     def _check(self, record: Record, queue_id: int) -> None:
         found = self._found[queue_id]
         place = queue_id, len(found)
-        assert (record.queue_id, record.queue_offset) == place
+        assert (record.queue_id, record.queue_offset) == place, f"{record.queue_offset} at the place of {place}"
         sender, sequence = parse_body(record.body)
         assert sequence < self._sent_counts.get(sender, 0), f"{(sender, sequence)} was never sent, found at {place}"
         assert record.properties.get("KEYS") == key_of(sender, sequence), (place, record.properties)
