@@ -166,8 +166,10 @@ def test_a_fast_path_is_taken_only_after_its_guard() -> None:
 def test_the_vip_port_asks_the_same_questions() -> None:
     dispatcher = Dispatcher(authorize=refuse_secrets)
     dispatcher.register(10, lambda c, r: make_response(r))
+    dispatcher.register_rpc_hook(recorder := Recorder())
     (answer,), _ = dispatch(dispatcher.without([11]), RemotingCommand(10))
     assert answer.remark == "not for you"
+    assert not [each for each in recorder.seen if each[0] == "before"], "a hook sees what is authorized"
 
 
 class Recorder:

@@ -27,7 +27,7 @@ def test_what_is_listed_comes_before_the_defaults() -> None:
         "secret-1",
         default_topic_perm="PUB|SUB",
         default_group_perm="SUB",
-        topic_perms=["orders=SUB", " secrets = DENY "],
+        topic_perms=["orders=PUB", "orders=SUB", " secrets = DENY "],  # the last one counts
         group_perms=["writers=PUB"],
     )
     account = build_account(config)

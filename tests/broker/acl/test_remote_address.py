@@ -79,6 +79,7 @@ def test_every_form_of_pattern(text: str, meant: list[str], not_meant: list[str]
         "1:2:3:4:5:6:*:*",
         "1:2:3:4:5:6:7:8:*",
         "1::2::*",
+        "1:2:3:4::5:6:7:*",
         "1:2:3:*",
         "2001:db8::{g}",
         "2001:db8::f-1",

@@ -298,6 +298,9 @@ async def test_the_memory_of_heartbeats_is_bounded_and_released(
     assert len(known) == taken
     again = await broker.ask(subscribing("c", (known[0], SubscriptionData("t"))), connections[0])
     assert again.code == ResponseCode.SUCCESS, again.remark  # what is known goes on
+    producers = HeartbeatData("c", [ProducerData(next(iter(broker.tables.producers.groups_of(connections[0]))))])
+    again = await broker.ask(make_request(RequestCode.HEART_BEAT, body=encode_body(producers)), connections[0])
+    assert again.code == ResponseCode.SUCCESS, again.remark
     for connection in connections:
         connection.close()
     assert broker.tables.consumers.kept_bytes == broker.tables.producers.kept_bytes == 0

@@ -45,12 +45,6 @@ def topics_of(slices: Iterator[list[str]]) -> list[str]:
     return list(chain(*slices))
 
 
-def perm_of(manager: Manager, topic_name: str, name: str = "a") -> int:
-    route = manager.pick_up_topic_route_data(topic_name)
-    assert route is not None
-    return {queue.broker_name: queue.perm for queue in route.queue_datas}[name]
-
-
 @pytest.fixture
 def manager() -> Manager:
     return RouteInfoManager()

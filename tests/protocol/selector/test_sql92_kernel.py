@@ -24,8 +24,6 @@ VALUES = st.one_of(TEXTS, st.sampled_from(["10", "20", "a\x01b", "", "é", "0" *
 ENTRIES = st.one_of(st.tuples(NAMES, VALUES).map("\x01".join), st.sampled_from(["", "a", "\x01x", "a\x01", "\x01"]))
 TEXTS_OF_PROPERTIES = st.lists(ENTRIES, max_size=6).map("\x02".join).map(str.encode)
 
-ANY_TEXTS = st.lists(st.one_of(TEXTS_OF_PROPERTIES, st.binary(max_size=30)), min_size=1, max_size=4)
-
 
 def record_of(text: bytes, *, body: bytes = b"body", address_bits: int = 0, topic: bytes = b"T") -> bytes:
     """A record with a text of properties; of its head only what is read is right."""

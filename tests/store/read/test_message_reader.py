@@ -9,6 +9,7 @@ from typing import TypeVar
 import attrs
 import pytest
 
+from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.layout import UNIT, UNIT_SIZE
@@ -124,9 +125,10 @@ def test_units_are_listed_up_to_the_end_of_their_file(place: Place) -> None:
     assert read_now(parts.reader.list_units("Nobody", 0, 0, 1)) is None
 
 
-@pytest.mark.parametrize("is_interleaved", [False, True])
-def test_the_fast_path_of_a_pull_returns_the_same(place: Place, is_interleaved: bool) -> None:
-    parts = Parts(place, log_file_size=4096, queue_file_size=1000)
+@pytest.mark.parametrize(("is_interleaved", "bytes_max"), [(False, 1 << 18), (True, 1 << 18), (False, 1000)])
+def test_the_fast_path_of_a_pull_returns_the_same(place: Place, is_interleaved: bool, bytes_max: int) -> None:
+    limits = attrs.evolve(LIMITS, bytes_in_memory=bytes_max)
+    parts = Parts(place, log_file_size=4096, queue_file_size=1000, limits=limits)
     for number in range(120):
         parts.put(b"%d " % number * (number % 7))
         if is_interleaved:
@@ -144,11 +146,11 @@ def test_the_fast_path_of_a_pull_returns_the_same(place: Place, is_interleaved: 
 
 
 def test_a_single_record_is_found_only_where_one_begins(place: Place) -> None:
-    parts = Parts(place)
+    parts = Parts(place, store_host=encode_host("[2001:db8::2]:10911"))
     places = parts.put_all(numbered(3))
     for at in range(-2, parts.commit_log.wrote_offset + 2):
-        record = read_now(parts.reader.look_message(at))
-        assert (record is not None) is (at in places)
+        for look in (parts.reader.look_message, parts.reader.look_named_message):
+            assert (read_now(look(at)) is not None) is (at in places)
 
 
 @pytest.mark.parametrize("born_host", ["10.9.9.9:9", "[2001:db8::1]:9"])

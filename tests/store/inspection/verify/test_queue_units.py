@@ -24,7 +24,6 @@ from rocketpy.store.queue.extension import CqExtUnit
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.parts import Place
 
-PER_FILE = 10
 NOTHING = (0, 0, 0)
 
 
