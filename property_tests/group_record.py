@@ -64,7 +64,6 @@ class Member:
     consumer: Consumer
     is_odd: bool = False
     """It divides the queues otherwise than the others, which need not agree with it on their owners."""
-    is_hung: bool = False
 
 
 @attrs.define(eq=False)
@@ -103,7 +102,6 @@ class History:
 
     def hang(self, member: Member) -> None:
         """Note that a process stands still: what it was handling may be handled by the next owner."""
-        member.is_hung = True
         for busy in self._busy.values():
             busy.discard(member)
 
