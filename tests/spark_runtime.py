@@ -8,10 +8,16 @@ processor time to write and saves each Spark 8 to 10 s, no more than that for th
 from __future__ import annotations
 
 import os
+import time
+from typing import TYPE_CHECKING
 
 import pytest
 
 from rocketpy.errors import StartError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 DRIVER_OPTIONS = "SPARK_SUBMIT_OPTS"
 """The variable from which Spark's scripts take options for the Java of a driver, before those of its settings."""
@@ -22,6 +28,16 @@ INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryM
 
 SILENT = "-Xlog:disable -Xlog:all=error:stderr"
 """No warnings of Java's about classes that it cannot share: they would go to the standard output."""
+
+
+def started_query(writer: DataStreamWriter) -> StreamingQuery:
+    """Start a query, again where its process was too slow: Spark gives the one that plans batches ten seconds."""
+    while True:
+        query = writer.start()
+        while query.isActive and query.status["message"].startswith("Initializing"):
+            time.sleep(0.02)
+        if "Python worker failed to connect back" not in str(query.exception()):
+            return query
 
 
 def require_spark() -> None:

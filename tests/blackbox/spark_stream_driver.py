@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rocketpy.spark.session import open_local_session
 from tests.spark.conftest import SMALL
+from tests.spark_runtime import started_query
 
 OFFSETS_PER_TRIGGER = 50
 
@@ -28,7 +29,7 @@ def main(name_server: str, topic: str, directory: str, streams: str, verb: str) 
         place = Path(directory) / str(number)
         writer = stream.load().writeStream.format("parquet").option("path", str(place / "out"))
         writer = writer.option("checkpointLocation", str(place / "checkpoint"))
-        queries.append((writer.trigger(availableNow=True) if verb == "finish" else writer).start())
+        queries.append(started_query(writer.trigger(availableNow=True) if verb == "finish" else writer))
     (Path(directory) / "started").touch()
     for query in queries:
         query.awaitTermination()

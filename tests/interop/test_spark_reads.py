@@ -27,6 +27,7 @@ from tests.interop.conftest import BROKERS, chosen_cluster, unique_name
 from tests.interop.our_client import PATIENT_PRODUCER, open_our_client
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.spark.conftest import spark as spark
+from tests.spark_runtime import started_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -124,12 +125,8 @@ def streamed(spark: SparkSession, cluster: Cluster, topic: str, directory: Path)
         "maxOffsetsPerTrigger": "20",
     }
     writer = spark.readStream.format("rocketmq").options(**options).load().writeStream.format("parquet")
-    query = (
-        writer.option("path", str(directory / "streamed"))
-        .option("checkpointLocation", str(directory / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
+    places = {"path": str(directory / "streamed"), "checkpointLocation": str(directory / "checkpoint")}
+    query = started_query(writer.options(**places).trigger(availableNow=True))
     try:
         assert query.awaitTermination(PATIENCE_SECONDS)
         assert sum(progress.numInputRows > 0 for progress in query.recentProgress) > 1

@@ -20,6 +20,7 @@ from rocketpy.client import Message, blocking
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.spark.stream.progress import queue_lags
 from rocketpy.testing.fixture.in_thread import BrokerInThread
+from tests.spark_runtime import started_query
 
 
 @attrs.frozen
@@ -38,7 +39,7 @@ class Query:
         given = {"nameServer": self.broker.name_server, "topic": "T", "startingOffsets": "earliest"} | options
         frame = self.spark.readStream.format("rocketmq").options(**given).load()
         writer = frame.writeStream.foreachBatch(self._keep).option("checkpointLocation", self.checkpoint)
-        query = (writer.trigger(availableNow=True) if available_now else writer).start()
+        query = started_query(writer.trigger(availableNow=True) if available_now else writer)
         try:
             yield query
         finally:
