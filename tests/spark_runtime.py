@@ -16,8 +16,7 @@ import pytest
 from rocketpy.errors import StartError
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 DRIVER_OPTIONS = "SPARK_SUBMIT_OPTS"
 """The variable from which Spark's scripts take options for the Java of a driver, before those of its settings."""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from rocketpy.spark.pipelines.archive import archive
@@ -71,8 +72,13 @@ def _stream(spark: SparkSession, settings: dict[str, str]) -> list[list[object]]
     )
     writer = _gated(stream.load(), f"{settings['work']}/stream-gate").writeStream.format("parquet")
     writer = writer.options(path=f"{place}/out", checkpointLocation=f"{place}/checkpoint").trigger(availableNow=True)
-    writer.start().awaitTermination()
-    return [list(row) for row in spark.read.parquet(f"{place}/out").selectExpr(*PLACE).collect()]
+    while True:
+        try:
+            writer.start().awaitTermination()
+            return [list(row) for row in spark.read.parquet(f"{place}/out").selectExpr(*PLACE).collect()]
+        except StreamingQueryException as failure:  # Spark gives the process that plans batches ten seconds to start
+            if "Python worker failed to connect back" not in str(failure):
+                raise
 
 
 def _gated(messages: DataFrame, gate: str) -> DataFrame:
