@@ -14,6 +14,7 @@ from rocketpy.client.producer.producer import Producer
 from rocketpy.errors import RemotingConnectError, RemotingTimeoutError, RemotingTooMuchRequestError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.message import Message
+from rocketpy.testing.fixture.network import ReservedPort
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeBroker, FakeCluster
 from tests.patience import until_blocked
@@ -131,10 +132,11 @@ async def test_slow_brokers_are_avoided_when_that_is_set(
 
 
 async def test_with_the_vip_channel_sends_go_to_the_second_port(cluster: FakeCluster) -> None:
-    host, _, port = cluster.broker.address.rpartition(":")
-    config = ClientConfig(vip_channel_enabled=True)
-    async with open_producer(cluster.address, config=config) as producer:
+    second = ReservedPort()  # nobody listens there
+    cluster.broker.address = f"127.0.0.1:{second.port + 2}"
+    cluster.add_topic(TOPIC)
+    async with open_producer(cluster.address, config=ClientConfig(vip_channel_enabled=True)) as producer:
         for send in (producer.send, producer.send_nowait, producer.send_oneway):
-            with pytest.raises(RemotingConnectError, match=f"{host}:{int(port) - 2}"):
+            with pytest.raises(RemotingConnectError, match=f"127.0.0.1:{second.port}"):
                 await send(Message(TOPIC, b"x"))
-    assert cluster.broker.asked(SEND) == []
+    second.release()

@@ -28,7 +28,7 @@ def test_keys_of_one_length(length: int) -> None:
     choices = random.Random(length)
     keys = [bytes(choices.randrange(1, 128) for _ in range(length)) for _ in range(CHUNK + 1)]
     expected = plain(["TopicTest"] * len(keys), keys)
-    for count in (1, 2, 63, CHUNK, CHUNK + 1):
+    for count in (0, 1, 2, 63, CHUNK, CHUNK + 1):
         assert hash_index_keys(["TopicTest"] * count, keys[:count]) == expected[:count]
 
 
@@ -57,10 +57,6 @@ def test_the_largest_bytes_overflow_no_lane() -> None:
     for length in (8, 16, 32, 64, 128):
         keys = [b"\x7f" * length] * CHUNK
         assert hash_index_keys(["t"] * CHUNK, keys) == plain(["t"], keys[:1]) * CHUNK
-
-
-def test_no_keys() -> None:
-    assert hash_index_keys([], []) == []
 
 
 def test_the_hash_that_has_no_absolute_value_is_zero() -> None:
