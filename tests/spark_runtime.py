@@ -31,12 +31,13 @@ SILENT = "-Xlog:disable -Xlog:all=error:stderr"
 
 def started_query(writer: DataStreamWriter) -> StreamingQuery:
     """Start a query, again where its process was too slow: Spark gives the one that plans batches ten seconds."""
-    while True:
+    for _ in range(10):
         query = writer.start()
         while query.isActive and query.status["message"].startswith("Initializing"):
             time.sleep(0.02)
         if "Python worker failed to connect back" not in str(query.exception()):
-            return query
+            break
+    return query
 
 
 def require_spark() -> None:

@@ -132,7 +132,7 @@ async def test_slow_brokers_are_avoided_when_that_is_set(
 
 
 async def test_with_the_vip_channel_sends_go_to_the_second_port(cluster: FakeCluster) -> None:
-    second = ReservedPort()  # nobody listens there
+    second = ReservedPort()  # bound, so that no process listens there
     cluster.broker.address = f"127.0.0.1:{second.port + 2}"
     cluster.add_topic(TOPIC)
     async with open_producer(cluster.address, config=ClientConfig(vip_channel_enabled=True)) as producer:

@@ -125,10 +125,9 @@ def test_units_are_listed_up_to_the_end_of_their_file(place: Place) -> None:
     assert read_now(parts.reader.list_units("Nobody", 0, 0, 1)) is None
 
 
-@pytest.mark.parametrize(("is_interleaved", "bytes_max"), [(False, 1 << 18), (True, 1 << 18), (False, 1000)])
-def test_the_fast_path_of_a_pull_returns_the_same(place: Place, is_interleaved: bool, bytes_max: int) -> None:
-    limits = attrs.evolve(LIMITS, bytes_in_memory=bytes_max)
-    parts = Parts(place, log_file_size=4096, queue_file_size=1000, limits=limits)
+@pytest.mark.parametrize(("is_interleaved", "longest"), [(False, 1 << 18), (True, 1 << 18), (False, 1000)])
+def test_the_fast_path_of_a_pull_returns_the_same(place: Place, is_interleaved: bool, longest: int) -> None:
+    parts = Parts(place, log_file_size=4096, queue_file_size=1000, limits=attrs.evolve(LIMITS, bytes_in_memory=longest))
     for number in range(120):
         parts.put(b"%d " % number * (number % 7))
         if is_interleaved:
