@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,10 +30,12 @@ SILENT = "-Xlog:disable -Xlog:all=error:stderr"
 """No warnings of Java's about classes that it cannot share: they would go to the standard output."""
 
 
-def started_query(writer: DataStreamWriter) -> StreamingQuery:
+def started_query(
+    writer: DataStreamWriter, start: Callable[[DataStreamWriter], StreamingQuery] | None = None
+) -> StreamingQuery:
     """Start a query, again where its process was too slow: Spark gives the one that plans batches ten seconds."""
     for _ in range(10):
-        query = writer.start()
+        query = start(writer) if start else writer.start()
         while query.isActive and query.status["message"].startswith("Initializing"):
             time.sleep(0.02)
         if "Python worker failed to connect back" not in str(query.exception()):

@@ -72,13 +72,14 @@ def _stream(spark: SparkSession, settings: dict[str, str]) -> list[list[object]]
     )
     writer = _gated(stream.load(), f"{settings['work']}/stream-gate").writeStream.format("parquet")
     writer = writer.options(path=f"{place}/out", checkpointLocation=f"{place}/checkpoint").trigger(availableNow=True)
-    while True:
+    for attempt in range(10):
         try:
             writer.start().awaitTermination()
-            return [list(row) for row in spark.read.parquet(f"{place}/out").selectExpr(*PLACE).collect()]
+            break
         except StreamingQueryException as failure:  # Spark gives the process that plans batches ten seconds to start
-            if "Python worker failed to connect back" not in str(failure):
+            if attempt == 9 or "Python worker failed to connect back" not in str(failure):
                 raise
+    return [list(row) for row in spark.read.parquet(f"{place}/out").selectExpr(*PLACE).collect()]
 
 
 def _gated(messages: DataFrame, gate: str) -> DataFrame:

@@ -21,9 +21,13 @@ CELL_S = 300  # no measure: what hangs ends
 KERNEL_S = 300
 
 _STARTUP = """
+from functools import partialmethod
+from pyspark.sql.streaming import DataStreamWriter
 from tests.notebooks import pictures
+from tests.spark_runtime import started_query
 pictures.watch({report!r})
-del pictures
+DataStreamWriter.start = partialmethod(started_query, start=DataStreamWriter.start)
+del DataStreamWriter, partialmethod, pictures, started_query
 """
 _LOG = """
 rootLogger = fatal, console

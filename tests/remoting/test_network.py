@@ -11,6 +11,7 @@ import trio.testing
 from rocketpy.errors import RemotingConnectError, StartError
 from rocketpy.remoting.local_address import outgoing_address
 from rocketpy.remoting.network import Listener, SocketListener, SocketNetwork, split_address
+from rocketpy.testing.fixture.network import ReservedPort
 from tests.patience import PATIENCE_SECONDS
 
 
@@ -58,7 +59,8 @@ async def test_a_port_that_is_none_is_named() -> None:
 
 
 async def test_closing_wakes_the_task_that_accepts_and_refuses_from_then_on() -> None:
-    network, listener = SocketNetwork(), await _listen()
+    port = ReservedPort()  # so that nobody else listens on it when it is closed
+    network, listener = SocketNetwork(), await _listen(port=port.port)
     address = f"127.0.0.1:{listener.port}"
     ended: list[str] = []
 
@@ -78,6 +80,7 @@ async def test_closing_wakes_the_task_that_accepts_and_refuses_from_then_on() ->
         await listener.accept()
     with pytest.raises(RemotingConnectError, match=f"cannot connect to {address}: .*refused"):
         await network.connect(address)
+    port.release()
 
 
 @pytest.mark.parametrize("failure", [BlockingIOError(11, "none"), ConnectionAbortedError(103, "aborted")])
