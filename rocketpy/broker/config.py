@@ -142,6 +142,12 @@ class BrokerConfig:
         "", expected="a directory; empty: conf in rocketmqHome, or beside this file", fixed=True
     )
     acl_strict: bool = setting(False, fixed=True)
+    acl_targets: str = setting(
+        "",
+        expected="HOST:PORT of tunnels and load balancers before this broker, with , between them; * for any",
+        fixed=True,
+    )
+    """Ours: addresses for which a client of rocketpy may sign a request, beside those of this broker."""
     replication_account: str = setting(
         "", expected="the access key of an account in plain_acl.yml; empty: requests are not signed", fixed=True
     )

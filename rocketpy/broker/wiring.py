@@ -29,6 +29,7 @@ from rocketpy.broker.query.feature import QueryFeature
 from rocketpy.broker.replication.feature import ReplicationFeature
 from rocketpy.broker.replication.tables_feature import ReplicatedTablesFeature
 from rocketpy.broker.send.feature import SendFeature
+from rocketpy.broker.start_settings import VIP_PORT_STEP
 from rocketpy.broker.transaction.feature import TransactionFeature
 from rocketpy.containment import Contained
 from rocketpy.protocol.codes import RequestCode
@@ -71,7 +72,7 @@ class Wiring:
         self.hold_service = hold_service
         self.replication = ReplicationFeature(context, client=client, network=network, listeners=ha_listeners)
         self.registration = _registration(context, self.replication.master_search, client)
-        self.acl = AclFeature(context.tables.accounts)
+        self.acl = AclFeature(context.tables.accounts, addresses=_addresses(context))
         self.metadata = MetadataFeature(context)
         self.clients = ClientsFeature(context, current_time=peer_time, is_stopping=stop.is_set)
         # Deliveries happen outside of bursts of requests.
@@ -206,6 +207,12 @@ class Wiring:
         return ConnectionBudget(
             allowed_connections(config.connections_max, needed_by_files=files.total), config.connections_per_address_max
         )
+
+
+def _addresses(context: BrokerContext) -> list[str]:
+    """Return where clients reach the broker by its settings: its ports, and what ``aclTargets`` names."""
+    host, targets = context.config.broker_ip1, context.config.acl_targets.split(",")
+    return [f"{host}:{context.port}", f"{host}:{context.port - VIP_PORT_STEP}", *filter(None, map(str.strip, targets))]
 
 
 def _registration(context: BrokerContext, master_search: MasterSearch, client: RemotingClient) -> RegistrationService:

@@ -4,8 +4,18 @@ The signed content is the values of all ext fields but ``Signature``, in the ord
 and followed by the body. The signature is its HMAC-SHA1 in Base64. ``AccessKey`` (and ``SecurityToken`` if present) are
 ext fields like any other, so they are signed too.
 
+What rocketpy signs has one more field, ``#signedFor``, with the request code and the address of the server:
+
+    rocketpy-1 310 10.0.0.7:10911                                                           with a space at its end
+
+Without it a signature fits any other code and any other server, because it covers neither, and any request whose values
+are the same when they are joined. The name of the field sorts before all others, so that what is signed begins with
+its value: then nobody can leave it out, rename it or move a part of it into another field. A server of rocketpy refuses
+a request whose signed content begins so and names another code, or an address that is not its own. RocketMQ's servers
+know no such field and sign it like any other.
+
 Java's clients sign the marker ``_UNIQUE_KEY_QUERY`` of a query by unique key, and its broker leaves it out, so that
-every such query fails there. Compatibility: :func:`signature_matches` accepts a signature made either way.
+every such query fails there. Compatibility: :func:`proved_content` accepts a signature made either way.
 
 Compatibility: ``AclClientRPCHook``, ``AclUtils`` and ``AclSigner`` (4.9.8). Keys are ordered by
 their UTF-16 code units, as Java's strings are.
@@ -25,6 +35,9 @@ ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
 SECURITY_TOKEN: Final = "SecurityToken"
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
+SIGNED_FOR: Final = "#signedFor"
+SIGNED_FOR_BEGIN: Final = b"rocketpy-1 "
+"""How the value of ``#signedFor`` begins; no access key of a client that does not know the field begins so."""
 
 
 @attrs.frozen
@@ -45,16 +58,23 @@ def signed_content(ext_fields: Mapping[str, str], body: bytes | None, *, leave_o
     return text.encode("utf-8", "replace") + (body or b"")
 
 
-def signature_matches(ext_fields: Mapping[str, str], body: bytes | None, key: SigningKey) -> bool:
-    """Whether the fields hold the signature of themselves and the body, with or without ``_UNIQUE_KEY_QUERY``.
+def proved_content(ext_fields: Mapping[str, str], body: bytes | None, key: SigningKey) -> bytes | None:
+    """Return what the signature in the fields signs, with or without ``_UNIQUE_KEY_QUERY``; None if it is wrong.
 
     Takes the same time right or wrong; a missing signature is a wrong one.
     """
     signature = ext_fields.get(SIGNATURE, "")
-    matches = key.matches(signed_content(ext_fields, body), signature)
+    content = signed_content(ext_fields, body)
+    proved = content if key.matches(content, signature) else None
     if UNIQUE_KEY_QUERY in ext_fields:
-        matches |= key.matches(signed_content(ext_fields, body, leave_out=UNIQUE_KEY_QUERY), signature)
-    return matches
+        content = signed_content(ext_fields, body, leave_out=UNIQUE_KEY_QUERY)
+        proved = content if key.matches(content, signature) else proved
+    return proved
+
+
+def signed_for(code: int, address: str) -> str:
+    """Return the value of ``#signedFor``; ``address`` is HOST:PORT of the server, numeric, IPv6 without brackets."""
+    return f"rocketpy-1 {code} {address} "
 
 
 class RequestSigner:
@@ -64,9 +84,14 @@ class RequestSigner:
         self._credentials = credentials
         self._key = SigningKey(credentials.secret_key)
 
-    def __call__(self, request: RemotingCommand) -> None:
-        """Add account and signature to the request's ext fields; the last step before it is sent."""
+    def __call__(self, request: RemotingCommand, address: str = "") -> None:
+        """Add account and signature to the request's ext fields; the last step before it is sent to an address.
+
+        Without an address it is a signature as RocketMQ's clients make it, for any code and server.
+        """
         fields = {} if request.ext_fields is None else request.ext_fields
+        if address:
+            fields[SIGNED_FOR] = signed_for(request.code, address)
         fields[ACCESS_KEY] = self._credentials.access_key
         if self._credentials.security_token is not None:
             fields[SECURITY_TOKEN] = self._credentials.security_token

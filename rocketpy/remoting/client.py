@@ -32,7 +32,8 @@ from rocketpy.remoting.tls.contexts import client_context
 
 _log = logging.getLogger("rocketpy.remoting")
 
-BeforeRequest = Callable[[RemotingCommand], None]
+BeforeRequest = Callable[[RemotingCommand, str], None]
+"""Takes a request and the numeric address of its server, as ``Connection.peer`` has it."""
 
 INCOMING_BYTES_MAX = 256 << 20
 """Limit on unfinished frames over all servers; above it the connection that holds most is closed."""
@@ -125,15 +126,18 @@ class RemotingClient:
         """Serve requests that a server sends, each in a task of its own, which may wait."""
         self._dispatcher.register_task(codes, processor)
 
-    async def request(self, address: str, request: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
-        """Send a request and return its response, whatever its code.
+    async def request(
+        self, address: str, request: RemotingCommand, timeout_s: float = 3.0, *, is_signed: bool = True
+    ) -> RemotingCommand:
+        """Send a request, signed if the client signs requests, and return its response, whatever its code.
 
         Raises RemotingConnectError, RemotingTimeoutError (connecting included), RemotingSendRequestError when the
         connection ended meanwhile, and RemotingTooMuchRequestError.
         """
         deadline = trio.current_time() + timeout_s
         connection = await self.connect(address, timeout_s)
-        self.sign(request)
+        if is_signed:
+            self.sign(request, connection)
         try:
             return await connection.request(request, max(0.0, deadline - trio.current_time()))
         except RemotingTimeoutError:
@@ -145,7 +149,7 @@ class RemotingClient:
         connection = await self.connect(address, self._config.connect_timeout_millis / 1000)
         if connection.is_closed:
             raise RemotingSendRequestError(f"the connection to {address} is closed")
-        self.sign(request)
+        self.sign(request, connection)
         connection.oneway(request)
 
     async def connect(self, address: str, timeout_s: float) -> Connection:
@@ -172,10 +176,10 @@ class RemotingClient:
         """Whether :meth:`sign` has to see each request; frames encoded in another way are not signed."""
         return self._before_request is not None
 
-    def sign(self, request: RemotingCommand) -> None:
-        """Sign a request, if the client signs them; it must not change afterwards."""
+    def sign(self, request: RemotingCommand, connection: Connection) -> None:
+        """Sign a request for the peer of a connection, if the client signs them; it must not change afterwards."""
         if self._before_request is not None:
-            self._before_request(request)
+            self._before_request(request, connection.peer)
 
     def note_timeout(self, connection: Connection) -> None:
         """Close a connection on which a request was not answered in time, where that is set."""

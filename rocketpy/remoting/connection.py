@@ -77,6 +77,7 @@ class Connection:
         "kept_pulls",
         "last_active",
         "last_send",
+        "local",
         "opened_at",
         "outgoing_size",
         "peer",
@@ -92,6 +93,8 @@ class Connection:
         now: float,
     ) -> None:
         self.peer = f"{address[0]}:{address[1]}"
+        self.local = ""
+        """The address at which the peer has reached this program, as ``peer`` is written; empty if it is not known."""
         self.born_host = pack_host(address[0], address[1])
         self.opened_at = self.last_active = now
         self.frames_received = 0

@@ -40,6 +40,7 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.lull import LULL_SECONDS, Lull, spin_seconds_here
+from rocketpy.remoting.network import local_address_of
 from rocketpy.remoting.tls.acceptor import TLS_HANDSHAKE
 
 SLICE_SECONDS: Final = 0.001
@@ -144,6 +145,7 @@ class Hub:
             limits=self._limits,
             now=trio.current_time(),
         )
+        connection.local = local_address_of(sock)
         peer = _Peer(sock, address, connection)
         self._epoll.register(peer.fd, _IN)
         self._peers[peer.fd] = peer

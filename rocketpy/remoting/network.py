@@ -160,6 +160,15 @@ def socket_stream(sock: socket.socket) -> trio.SocketStream:
     return trio.SocketStream(trio.socket.from_stdlib_socket(sock))
 
 
+def local_address_of(sock: socket.socket | trio.socket.SocketType) -> str:
+    """Return HOST:PORT of the near end of a connected socket; empty if it has none any more."""
+    try:
+        name = sock.getsockname()
+    except OSError:
+        return ""
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
+
+
 def address_in_use(host: str | None, port: int) -> StartError:
     """Return the error of a port that another program listens on."""
     return StartError(f"cannot listen on {_place(host, port)}: another process uses it")

@@ -24,6 +24,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
+from rocketpy.remoting.network import local_address_of
 from rocketpy.remoting.nowait_stream import NowaitStream
 
 READ_SIZE = 65_536
@@ -92,6 +93,7 @@ class StreamDriver:
             limits=self._limits,
             now=trio.current_time(),
         )
+        connection.local = _local_address(stream)
         try:
             with trio.CancelScope() as scope:
                 writer = _Writer(stream, scope)
@@ -214,6 +216,13 @@ class StreamDriver:
         except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
             _log.debug("sending to %s failed: %r", connection.peer, failure)
             writer.scope.cancel()
+
+
+def _local_address(stream: trio.abc.Stream) -> str:
+    """Return the near end of a stream as ``Connection.local`` has it."""
+    if isinstance(stream, trio.SSLStream):
+        stream = stream.transport_stream
+    return local_address_of(stream.socket) if isinstance(stream, trio.SocketStream) else ""
 
 
 def _is_past(deadline: float) -> bool:

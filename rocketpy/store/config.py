@@ -106,8 +106,8 @@ class MessageStoreConfig:
     disk_fall_recorded: bool = setting(True)
 
     message_index_enable: bool = setting(True)
-    max_hash_slot_num: int = setting(5_000_000, unit="slots", validator=Between(1, (1 << 31) - 1))
-    max_index_num: int = setting(20_000_000, unit="entries", validator=Between(2, (1 << 31) - 1))
+    max_hash_slot_num: int = setting(5_000_000, unit="slots", validator=Between(1, 500_000_000))  # positions: 31 bits
+    max_index_num: int = setting(20_000_000, unit="entries", validator=Between(2, 100_000_000))
     max_msgs_num_batch: int = setting(64, unit="messages", validator=Between(1))
     message_index_safe: bool = setting(
         False, ignored="after a crash the index is always built again, from its last durable file on"

@@ -10,6 +10,8 @@ from rocketpy.errors import BrokerError, RemoteProtocolError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.queue_bounds import GetMaxOffsetResponseHeader
+from rocketpy.protocol.signature import SessionCredentials, proved_content, signed_for
+from rocketpy.protocol.signing_key import SigningKey
 from tests.client.fake_cluster import FakeCluster
 from tests.client.opened import opened
 
@@ -50,3 +52,22 @@ async def test_the_vip_channel_is_the_brokers_port_less_two(cluster: FakeCluster
         assert instance.broker_port_of("[::1]:10911") == "[::1]:10909"
         for no_address in ("text", "host:port", "host:0", "host:" + "9" * 5000):
             assert instance.broker_port_of(no_address) == no_address
+
+
+async def test_a_nameserver_gets_no_signature_before_it_asks_for_one(cluster: FakeCluster) -> None:
+    credentials = SessionCredentials("an-account", "a-secret")
+    code = RequestCode.GET_BROKER_CLUSTER_INFO
+    async with opened(cluster.address, credentials=credentials) as instance:
+        await instance.name_servers.cluster_info()
+        (bare,) = cluster.name_server.asked(code)
+        assert not {"AccessKey", "Signature"} & (bare.ext_fields or {}).keys()
+        cluster.name_server.refuse(code, ResponseCode.NO_PERMISSION)
+        with pytest.raises(BrokerError):
+            await instance.name_servers.cluster_info()
+        cluster.broker.answer(RequestCode.GET_BROKER_RUNTIME_INFO)
+        await instance.request(cluster.broker.address, make_request(RequestCode.GET_BROKER_RUNTIME_INFO))
+        (signed,) = cluster.broker.asked(RequestCode.GET_BROKER_RUNTIME_INFO)
+        for request, at in ((cluster.name_server.asked(code)[-1], cluster.address), (signed, cluster.broker.address)):
+            fields = request.ext_fields or {}
+            assert fields["#signedFor"] == signed_for(request.code, at)
+            assert proved_content(fields, request.body, SigningKey("a-secret"))

@@ -11,7 +11,7 @@ from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.signature import (
     RequestSigner,
     SessionCredentials,
-    signature_matches,
+    proved_content,
     signed_content,
 )
 from rocketpy.protocol.signing_key import SigningKey
@@ -37,9 +37,9 @@ def test_what_javas_clients_sign_is_right_here(vector: dict[str, object]) -> Non
     """Among them is a query by unique key, which Java's own broker refuses."""
     fields = vector["ext_fields"]
     assert isinstance(fields, dict)
-    assert signature_matches(fields, body_of(vector), SigningKey(str(vector["secret"])))
-    assert not signature_matches(fields, b"another body", SigningKey(str(vector["secret"])))
-    assert not signature_matches(fields, body_of(vector), SigningKey("another secret"))
+    assert proved_content(fields, body_of(vector), SigningKey(str(vector["secret"])))
+    assert not proved_content(fields, b"another body", SigningKey(str(vector["secret"])))
+    assert not proved_content(fields, body_of(vector), SigningKey("another secret"))
 
 
 @pytest.mark.parametrize("vector", VECTORS["acl_client_hook"])
@@ -60,7 +60,16 @@ def test_a_request_without_fields_is_signed_too() -> None:
     RequestSigner(SessionCredentials("account-1", "a secret key"))(request)
     assert request.ext_fields is not None
     assert list(request.ext_fields) == ["AccessKey", "Signature"]
-    assert signature_matches(request.ext_fields, None, SigningKey("a secret key"))
+    assert proved_content(request.ext_fields, None, SigningKey("a secret key"))
+
+
+def test_ours_begins_with_the_code_and_the_server_that_it_is_for() -> None:
+    request = RemotingCommand(28, {"!": "1", "zone": "2"})
+    RequestSigner(SessionCredentials("account-1", "a secret key"))(request, "::1:10911")
+    assert request.ext_fields is not None
+    del request.ext_fields["!"]
+    content = signed_content(request.ext_fields, b"body")
+    assert content == b"rocketpy-1 28 ::1:10911 account-12body"
 
 
 def test_the_unique_key_marker_may_be_signed_or_not() -> None:
@@ -68,8 +77,8 @@ def test_the_unique_key_marker_may_be_signed_or_not() -> None:
     fields = {"AccessKey": "RocketMQ", "_UNIQUE_KEY_QUERY": "true", "key": "k", "topic": "T"}
     for leave_out in ("Signature", "_UNIQUE_KEY_QUERY"):
         made = key.sign(signed_content(fields, None, leave_out=leave_out)).decode()
-        assert signature_matches(fields | {"Signature": made}, None, key)
-    assert not signature_matches(fields | {"Signature": ""}, None, key)
+        assert proved_content(fields | {"Signature": made}, None, key)
+    assert not proved_content(fields | {"Signature": ""}, None, key)
 
 
 def test_keys_are_in_the_order_of_java_strings() -> None:
@@ -78,7 +87,7 @@ def test_keys_are_in_the_order_of_java_strings() -> None:
 
 
 def test_a_signature_in_another_script_is_only_wrong() -> None:
-    assert not signature_matches({"Signature": "signé\udcff"}, None, SigningKey("12345678"))
+    assert not proved_content({"Signature": "signé\udcff"}, None, SigningKey("12345678"))
 
 
 def test_secrets_are_not_shown() -> None:
@@ -100,6 +109,6 @@ def test_right_and_wrong_take_the_same_steps(monkeypatch: pytest.MonkeyPatch) ->
     counts = []
     for found in (right, "A" + right[1:], "", right + "x"):
         compared.clear()
-        signature_matches(fields | {"Signature": found}, None, key)
+        proved_content(fields | {"Signature": found}, None, key)
         counts.append(len(compared))
     assert counts == [2, 2, 2, 2]

@@ -176,13 +176,16 @@ async def test_what_is_to_be_done_before_a_request_is_done_before_it_leaves(runn
     """A client of a broker with ACL signs there."""
     done: list[RemotingCommand] = []
 
-    def sign(request: RemotingCommand) -> None:
+    def sign(request: RemotingCommand, address: str) -> None:
+        assert address == running.address
         request.body = b"signed " + (request.body or b"")
         done.append(request)
 
     async with open_remoting_client(before_request=sign) as client:
         answer = await client.request(running.address, make_request(ECHO, body=b"request"))
         assert answer.body == b"signed request"
+        bare = await client.request(running.address, make_request(ECHO, body=b"request"), is_signed=False)
+        assert bare.body == b"request"
         await client.oneway(running.address, make_request(ECHO, body=b"oneway"))
         assert [each.body for each in done] == [b"signed request", b"signed oneway"]
 

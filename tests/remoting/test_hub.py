@@ -57,6 +57,9 @@ class PlannedSocket:
         self.fileno, self.close = sock.fileno, sock.close
         self.setblocking = sock.setblocking
 
+    def getsockname(self) -> tuple[str, int]:
+        return ("127.0.0.1", 10911)
+
     def recv(self, size: int, flags: int = 0) -> bytes:
         if self.fails_to_read and not flags & socket.MSG_PEEK:
             raise KeyError("a bug")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Final
 
 import attrs
@@ -27,7 +28,7 @@ from rocketpy.errors import StoreError
 from rocketpy.protocol.bodies.acl import AclConfig, PlainAccessConfig
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.store.disk.interface import Disk
-from rocketpy.store.disk.text_files import persist_text
+from rocketpy.store.disk.text_files import persist_text, sole_writer
 
 DEFAULT_FILE: Final = "plain_acl.yml"
 FILE_SIZE_MAX: Final = 1 << 20
@@ -108,6 +109,10 @@ class AclFiles:
         except UnicodeDecodeError as failure:
             raise AclError(f"{path}: expected UTF-8, found byte {failure.object[failure.start]:#04x}") from failure
 
+    def sole_writer(self, path: str) -> AbstractContextManager[None]:
+        """Keep other processes from changing a file while the block runs; StoreError if that is not possible."""
+        return sole_writer(self._disk, path)
+
     def write_text(self, path: str, text: str) -> None:
         """Replace a file durably. AclError when its text is invalid, StoreError when the write fails."""
         if len(text.encode("utf-8", "replace")) > FILE_SIZE_MAX:
@@ -147,13 +152,13 @@ class AclTable:
         return any(pattern(address) for pattern in self.white_addresses)
 
     def config(self) -> AclConfig:
-        """Return the merged configuration, secrets included."""
+        """Return the merged configuration without the secret keys, which no request may read."""
         accounts: dict[str, PlainAccessConfig] = {}
         white_addresses: list[str] = []
         for file in self.files.values():
             white_addresses += file.document.white_addresses
             for account in file.document.accounts:
-                accounts.setdefault(account.access_key, account)
+                accounts.setdefault(account.access_key, attrs.evolve(account, secret_key=None))
         return AclConfig(white_addresses, list(accounts.values()))
 
 

@@ -63,6 +63,7 @@ class _SignedSend(
         "security_token": "SecurityToken",
         "signature": "Signature",
         "access_key": "AccessKey",
+        "signed_for": "#signedFor",
     },
     forbid_unknown_fields=True,
     kw_only=True,
@@ -92,6 +93,7 @@ class _SignedSend(
     security_token: str = ""
     signature: bytes  # out of its Base64
     access_key: str
+    signed_for: str = ""
 
     sys_flag: ClassVar[int] = 0
     flag: ClassVar[int] = 0
@@ -116,6 +118,7 @@ class _SignedPull(
         "access_key": "AccessKey",
         "sub_version": "subVersion",
         "group": "consumerGroup",
+        "signed_for": "#signedFor",
     },
     forbid_unknown_fields=True,
     kw_only=True,
@@ -139,6 +142,7 @@ class _SignedPull(
     access_key: str
     sub_version: str = ""
     group: str
+    signed_for: str = ""
 
 
 class _SignedSendHeader(FastHeader, kw_only=True, gc=False):
@@ -166,7 +170,7 @@ class _Signed:
 
 def _send_content(fields: _SignedSend) -> bytes:
     return (
-        f"{fields.access_key}{fields.security_token}{fields.group}{fields.topic}{fields.c}{fields.d}"
+        f"{fields.signed_for}{fields.access_key}{fields.security_token}{fields.group}{fields.topic}{fields.c}{fields.d}"
         f"{fields.queue_id}{fields.f}{fields.born_timestamp}{fields.h}{fields.properties}{fields.j}{fields.k}"
         f"{fields.l}{fields.m}{fields.n}"
     ).encode()
@@ -174,7 +178,7 @@ def _send_content(fields: _SignedSend) -> bytes:
 
 def _pull_content(fields: _SignedPull) -> bytes:
     return (
-        f"{fields.access_key}{fields.request_type}{fields.security_token}{fields.broker_name}"
+        f"{fields.signed_for}{fields.access_key}{fields.request_type}{fields.security_token}{fields.broker_name}"
         f"{fields.commit_offset}{fields.group}{fields.expression_type}{fields.max_msg_nums}{fields.queue_id}"
         f"{fields.queue_offset}{fields.sub_version}{fields.subscription}{fields.suspend_timeout_millis}"
         f"{fields.sys_flag}{fields.topic}"
@@ -253,6 +257,8 @@ class FastPathGuards:
                 session = self._open_session(code, connection.peer, fields.access_key)
             if session.needs_no_signature:
                 return fast_path(connection, header, body)
+            if fields.signed_for and not session.signed_for:
+                session.signed_for = self._manager.accepted_begin(connection, code, fields.signed_for.encode())
             if not session.matches(content_of(fields), fields.signature, b"" if body is None else body):
                 return False
             if (fields.topic, fields.group) not in session.allowed and not self._learn(session, code, fields):

@@ -6,7 +6,7 @@ With ``aclEnable=false`` there are no accounts, and the dispatcher does no check
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rocketpy.broker.config import BrokerConfig
@@ -26,7 +26,8 @@ if TYPE_CHECKING:  # a broker without access control does not load it
 class AclFeature(Feature):
     """Request checks for a dispatcher, derived from the accounts; ``accounts`` is None without any."""
 
-    def __init__(self, accounts: PlainPermissionManager | None) -> None:
+    def __init__(self, accounts: PlainPermissionManager | None, *, addresses: Sequence[str] = ()) -> None:
+        """``addresses`` lead to this broker, beside those that peers have connected to."""
         self.authorize: Authorize | None = None
         self.fast_guards: Mapping[int, FastGuard] | None = None
         self.decode_send: DecodeSend = decode_fast_send
@@ -40,6 +41,7 @@ class AclFeature(Feature):
             from rocketpy.broker.acl.fast_path_guards import FastPathGuards
             from rocketpy.broker.acl.file_watch import AclFileWatchService
 
+            accounts.serve_at(addresses)
             self.guards = FastPathGuards(accounts)
             self.authorize = accounts.authorize
             self.fast_guards = self.guards.by_code()

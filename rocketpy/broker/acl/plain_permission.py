@@ -4,8 +4,9 @@
 2. a request without an access key, or with an unknown one, is refused;
 3. an address of the account's own white list needs neither signature nor permission (with ``aclStrict``, an
    administrator's request still needs the account of an administrator);
-4. the signature must be valid;
-5. PUB on RMQ_SYS_TRACE_TOPIC needs no permission;
+4. the signature must be valid, and made for this code and this broker if it says for which; with ``aclStrict`` that of
+   an administrator's request must say so if a client in Python has made it: ours do;
+5. a send to RMQ_SYS_TRACE_TOPIC needs no permission on that topic;
 6. administrators' requests need an administrator, all others the permissions in :mod:`.needed_permissions`.
 
 An unknown access key takes as long as a wrong signature: it is checked against the key of a dummy account. The table
@@ -18,7 +19,7 @@ an unauthenticated request is not decoded. A removed account is unknown here, an
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 import trio
@@ -36,14 +37,18 @@ from rocketpy.clock import Clock
 from rocketpy.errors import RequestError, StartError
 from rocketpy.protocol.bodies.acl import AclConfig, PlainAccessConfig
 from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.protocol.codes import LanguageCode, RequestCode
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.signature import ACCESS_KEY, signature_matches
+from rocketpy.protocol.signature import ACCESS_KEY, SIGNED_FOR_BEGIN, proved_content, signed_for
 from rocketpy.protocol.topic_name import TRACE_TOPIC
 from rocketpy.remoting.connection import Connection
 from rocketpy.runner import RunBlocking
 
 _DUMMY_ACCOUNT = build_account(PlainAccessConfig("no such account", "the key of no account"))
 _LOGGED_MAX = 1000
+_SHOWN_BYTES_MAX = 100
+_SENDS = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE))
+_ANY_ADDRESS = "*"
 
 _log = logging.getLogger("rocketpy.broker.acl")
 
@@ -75,6 +80,7 @@ class PlainPermissionManager:
         self._files = files
         self._run_blocking = run_blocking
         self._clock = clock
+        self._addresses: tuple[str, ...] = ()  # of this broker, beside the one by which a peer has reached it
         self._needs: Mapping[int, Needs] | None = None  # of every request code that is served; None before it is known
         self._table = AclTable()
         self._listeners: list[Callable[[], None]] = []  # for replacements of the table
@@ -90,13 +96,17 @@ class PlainPermissionManager:
         """Set what each served request code needs; comes before the first request."""
         self._needs = needs
 
+    def serve_at(self, addresses: Iterable[str]) -> None:
+        """Set the addresses for which requests may be signed beside the one that they have come to; ``*`` is any."""
+        self._addresses = tuple(addresses)
+
     def authorize(self, connection: Connection, request: RemotingCommand) -> None:
         """Raise RequestError unless the request is allowed."""
         address = host_of_peer(connection.peer)
         if self._table.is_white(address):
             return
         try:
-            self._validate(address, request)
+            self._validate(connection, request)
         except AclError as failure:
             self._log_refusal(address, request, str(failure))
             raise refusal(str(failure)) from failure
@@ -124,6 +134,17 @@ class PlainPermissionManager:
     def is_white(self, address: str) -> bool:
         """Whether an address is in a global white list, and so needs no account."""
         return self._table.is_white(address)
+
+    def accepted_begin(self, connection: Connection, code: int, signed: bytes) -> bytes:
+        """Return how what is signed for a code and this broker begins, if ``signed`` begins so; nothing otherwise."""
+        for address in (connection.local, *self._addresses):
+            begin = signed_for(code, "" if address == _ANY_ADDRESS else address).encode()
+            if address == _ANY_ADDRESS:
+                begin = begin[:-1]
+                begin = signed[: signed.find(b" ", len(begin)) + 1] if signed.startswith(begin) else b""
+            if address and begin and signed.startswith(begin):
+                return begin
+        return b""
 
     def is_permitted(self, account: PlainAccessResource, request: RemotingCommand) -> bool:
         """Whether an account may make a request. Neither its signature nor its address is checked."""
@@ -170,7 +191,7 @@ class PlainPermissionManager:
         return {path: file.version for path, file in self._table.files.items()}
 
     def config(self) -> AclConfig:
-        """Return all accounts, secrets included."""
+        """Return all accounts, without their secret keys."""
         return self._table.config()
 
     # ---- changes by request -----------------------------------------------------------------------------------------
@@ -212,23 +233,40 @@ class PlainPermissionManager:
 
     # ---- private ----------------------------------------------------------------------------------------------------
 
-    def _validate(self, address: str, request: RemotingCommand) -> None:
+    def _validate(self, connection: Connection, request: RemotingCommand) -> None:
+        address = host_of_peer(connection.peer)
         needs = self._needs_of(request)
         fields = request.ext_fields or {}
         access_key = fields.get(ACCESS_KEY)
         if access_key is None:
             raise AclError("No accessKey is configured")
         account = self._table.accounts.get(access_key)
-        is_signed = signature_matches(fields, request.body, (account or _DUMMY_ACCOUNT).signing_key)
+        signed = proved_content(fields, request.body, (account or _DUMMY_ACCOUNT).signing_key)
         if account is None:
             raise AclError(f"No acl config for {access_key}")
         if account.is_white(address):
             if self.is_strict:
                 self._check_administrator(request, needs, account)
             return
-        if not is_signed:
+        if signed is None:
             raise AclError(f"Check signature failed for accessKey={access_key}")
+        if signed.startswith(SIGNED_FOR_BEGIN):
+            if not self.accepted_begin(connection, request.code, signed):
+                raise AclError(self._signed_for_another(connection, request.code, signed))
+        elif self.is_strict and needs.is_strict_admin and request.language is LanguageCode.PYTHON:
+            raise AclError(
+                f"accessKey={access_key}: expected a signature with #signedFor, which clients of rocketpy make "
+                f"since 2026-11, for an administrator's request code={request.code}"
+            )
         self._check_permissions(request, needs, account)
+
+    def _signed_for_another(self, connection: Connection, code: int, signed: bytes) -> str:
+        found = signed[len(SIGNED_FOR_BEGIN) :][:_SHOWN_BYTES_MAX].decode("utf-8", "replace").split(" ")
+        addresses = " or ".join(dict.fromkeys(filter(None, (connection.local, *self._addresses))))
+        return (
+            f"expected a signature for request code={code} at {addresses}, found one for code={found[0]} at "
+            f"{' '.join(found[1:2])}; aclTargets names other addresses that lead to this broker"
+        )
 
     def _needs_of(self, request: RemotingCommand) -> Needs:
         assert self._needs is not None, "declare comes before the first request"
@@ -243,8 +281,8 @@ class PlainPermissionManager:
             multi_dispatch=self._multi_dispatch,
             body_size_max=self._body_size_max(),
         )
-        if needed.get(TRACE_TOPIC) == PUB:
-            return
+        if request.code in _SENDS and needed.get(TRACE_TOPIC) == PUB:
+            del needed[TRACE_TOPIC]
         self._check_administrator(request, needs, account)
         for resource, permission in needed.items():
             account.check(resource, permission)
@@ -308,14 +346,15 @@ class PlainPermissionManager:
         timestamp_ms = self._clock.timestamp_ms()
 
         def edit() -> None:
-            text = self._files.read_text(path)
-            try:
-                text = change(text)
-                version = read_acl_document(text).version or DataVersion()
-                text = with_version(text, version.next_version(timestamp_ms))
-            except AclError as failure:
-                raise AclError(f"{path}: {failure}") from failure
-            self._files.write_text(path, text)
+            with self._files.sole_writer(path):  # brokers of several groups share it
+                text = self._files.read_text(path)
+                try:
+                    text = change(text)
+                    version = read_acl_document(text).version or DataVersion()
+                    text = with_version(text, version.next_version(timestamp_ms))
+                except AclError as failure:
+                    raise AclError(f"{path}: {failure}") from failure
+                self._files.write_text(path, text)
 
         await self._run_blocking(edit)
         self._stamps.pop(path, None)

@@ -1,9 +1,10 @@
 """Administration of accounts and of the global white list.
 
 Compatibility: ``AdminBrokerProcessor`` (4.9.8), and for GET_BROKER_CLUSTER_ACL_CONFIG 4.9.7, the last version that
-serves it and whose ``mqadmin getAclConfig`` sends it. Without ``aclEnable`` RocketMQ responds with the text of a
-NullPointerException, or not at all; here every code is answered, and the remark says that access control is disabled. A
-white list is validated before it is written; RocketMQ writes an invalid one, and the file no longer loads.
+serves it and whose ``mqadmin getAclConfig`` sends it; the secret keys that RocketMQ lists are left out. Without
+``aclEnable`` RocketMQ responds with the text of a NullPointerException, or not at all; here every code is answered, and
+the remark says that access control is disabled. A white list is validated before it is written; RocketMQ writes an
+invalid one, and the file no longer loads.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:  # a broker without access control does not load it
     from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 
 GET_BROKER_CLUSTER_ACL_CONFIG: Final = 54
-"""Lists all accounts, secrets included. RocketMQ has dropped it between 4.9.7 and 4.9.8; its tools still send it."""
+"""Lists all accounts. RocketMQ has dropped it between 4.9.7 and 4.9.8; its tools of before still send it."""
 
 _NOT_ENABLED = "access control is not enabled: the broker runs with aclEnable=false"
 
@@ -124,7 +125,7 @@ class AdminAclProcessor:
         return make_response(request, header=header)
 
     def process_get_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Return all accounts, secrets included; only administrators may send this code."""
+        """Return all accounts without their secret keys; only administrators may send this code."""
         return make_response(request, body=encode_body(self._enabled(ResponseCode.SYSTEM_ERROR).config()))
 
     def _enabled(self, failed: int) -> PlainPermissionManager:

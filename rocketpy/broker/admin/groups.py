@@ -87,6 +87,8 @@ class AdminGroupProcessor:
         group_config = read_body(request, SubscriptionGroupConfig, _GROUP_SIZE_MAX)
         check_name(group_config, "groupName", group_config.group_name)
         check_range(group_config, "retryQueueNums", group_config.retry_queue_nums, 0, QUEUE_NUMS_MAX)
+        check_range(group_config, "brokerId", group_config.broker_id, 0)
+        check_range(group_config, "whichBrokerWhenConsumeSlowly", group_config.which_broker_when_consume_slowly, 0)
         self._subscription_group_manager.update_subscription_group_config(group_config)
         await persist_change(self._subscription_group_manager.stored, self._consumer_offset_manager.stored)
         return make_response(request)

@@ -146,6 +146,8 @@ def _decode_groups(body: bytes) -> SubscriptionGroupWrapper:
         if not name.strip() or name != group.group_name:
             raise RemoteProtocolError(f"group {name[:64]!r}: expected a name and its settings, found {group}")
         _check(group.retry_queue_nums, QUEUE_NUMS_MAX, f"group {name}: retryQueueNums")
+        _check(group.broker_id, _INT64[-1], f"group {name}: brokerId")
+        _check(group.which_broker_when_consume_slowly, _INT64[-1], f"group {name}: whichBrokerWhenConsumeSlowly")
     return wrapper
 
 

@@ -48,7 +48,7 @@ class NameServerAdmin:
         """Return the brokers that each nameserver knows, and why those that have not answered have not."""
 
         async def ask(address: str) -> ClusterInfo:
-            response = await self._requests.ask_address(address, RequestCode.GET_BROKER_CLUSTER_INFO)
+            response = await self._requests.ask_this_name_server(address, RequestCode.GET_BROKER_CLUSTER_INFO)
             return decode_body(response.body, ClusterInfo)
 
         return await self._requests.each_or_failure(self.addresses, ask)

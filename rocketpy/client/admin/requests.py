@@ -65,8 +65,15 @@ class AdminRequests:
     async def ask_address(
         self, address: str, code: RequestCode, header: object | None = None, *, body: bytes | None = None
     ) -> RemotingCommand:
-        """Send a request to exactly this address, a nameserver's or the main port of a broker."""
+        """Send a request to the main port of a broker."""
         return await self.instance.request(address, make_request(code, header, body), timeout_s=self.timeout_s)
+
+    async def ask_this_name_server(
+        self, address: str, code: RequestCode, header: object | None = None, *, body: bytes | None = None
+    ) -> RemotingCommand:
+        """Send a request to one nameserver."""
+        request = make_request(code, header, body)
+        return await self.instance.request_name_server(address, request, timeout_s=self.timeout_s)
 
     async def ask_name_servers(
         self,
@@ -78,7 +85,7 @@ class AdminRequests:
     ) -> dict[str, RemotingCommand]:
         """Send a request to each of (these) nameservers; return their answers by address."""
         chosen = self.instance.name_servers.addresses if addresses is None else addresses
-        return await self.each(chosen, lambda address: self.ask_address(address, code, header, body=body))
+        return await self.each(chosen, lambda address: self.ask_this_name_server(address, code, header, body=body))
 
     async def ask_name_server(
         self, code: RequestCode, header: object | None = None, *, expected: Collection[int] = (ResponseCode.SUCCESS,)

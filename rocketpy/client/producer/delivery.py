@@ -25,8 +25,8 @@ class AttemptOwner(Protocol):
         """Whether attempts have to be commands, not frames."""
         ...
 
-    def sign(self, command: RemotingCommand) -> None:
-        """Sign the command of an attempt."""
+    def sign(self, command: RemotingCommand, connection: Connection) -> None:
+        """Sign the command of an attempt, which goes over a connection."""
         ...
 
     def answered(self, delivery: Delivery, response: RemotingCommand | None) -> None:
@@ -136,7 +136,8 @@ class Delivery:
         if not self.pipeline.signs_requests:
             return self.request.frame(self.chosen, opaque)
         command = self.request.command(self.chosen)
-        self.pipeline.sign(command)
+        assert self.connection is not None, "it asks for the frame"
+        self.pipeline.sign(command, self.connection)
         command.opaque = opaque
         return encode_frame(command)
 

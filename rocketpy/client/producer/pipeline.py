@@ -73,9 +73,9 @@ class Pipeline:
         """Whether attempts have to be commands, not frames."""
         return self._remoting.signs_requests
 
-    def sign(self, command: RemotingCommand) -> None:
-        """Sign the command of an attempt."""
-        self._remoting.sign(command)
+    def sign(self, command: RemotingCommand, connection: Connection) -> None:
+        """Sign the command of an attempt, which goes over a connection."""
+        self._remoting.sign(command, connection)
 
     def start(self, delivery: Delivery) -> None:
         """Begin a send; ``delivery.pending`` gets its result. ClientError when the producer is closed."""
@@ -207,6 +207,7 @@ class Pipeline:
 
     def _put_on_wire(self, delivery: Delivery, address: str, connection: Connection) -> None:
         delivery.address = address
+        delivery.connection, delivery.opaque = connection, -1  # its frame is signed for the peer
         try:
             if self._hooks is not None:
                 self._hooks.before(delivery)
@@ -218,7 +219,6 @@ class Pipeline:
             self._leave(delivery)
             self._fail(delivery, failure)
         else:
-            delivery.connection = connection
             delivery.is_waiting = False
 
     def _leave(self, delivery: Delivery) -> None:

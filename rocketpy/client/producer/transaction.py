@@ -263,7 +263,7 @@ class _Checks:
             broker_name=header.broker_name,
         )
         answer = _end_request(verdict, remark)
-        self._instance.remoting.sign(answer)
+        self._instance.remoting.sign(answer, connection)
         self._hooks.announce(message, message.msg_id, connection.peer, state, from_transaction_check=True)
         connection.oneway(answer)
         return None

@@ -127,8 +127,8 @@ def copy_text(writer: BytesWriter, text: bytes, begin: i64, end: i64) -> None:
 
 def decimal_width(value: i64) -> i64:
     """Return how many bytes :func:`write_decimal` writes."""
-    if value < 0:
-        return 1 + decimal_width(-value)
+    if value < 0:  # not by its absolute value: the lowest number of 64 bits has none
+        return i64(len(str(value)))
     width: i64 = 1
     while value >= 10:
         value //= 10
@@ -137,10 +137,10 @@ def decimal_width(value: i64) -> i64:
 
 
 def write_decimal(writer: BytesWriter, value: i64) -> None:
-    """Write a number above the lowest of 64 bits in decimal."""
+    """Write a number in decimal."""
     if value < 0:
-        writer.append(0x2D)
-        value = -value
+        writer.write(str(value).encode())
+        return
     at = i64(len(writer)) + decimal_width(value)
     while i64(len(writer)) < at:
         writer.append(0x30)

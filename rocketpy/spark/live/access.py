@@ -37,6 +37,12 @@ class ClusterAccess:
         """Open a connection; see :class:`BlockingRemotingClient` for errors."""
         return BlockingRemotingClient(address, timeout_s=self.timeout_s, credentials=self.credentials, tls=self.tls)
 
+    def connect_name_server(self, address: str) -> BlockingRemotingClient:
+        """The same to a nameserver, which gets no signature before it has asked for one."""
+        return BlockingRemotingClient(
+            address, timeout_s=self.timeout_s, credentials=self.credentials, tls=self.tls, signs_when_asked=True
+        )
+
     def connect_broker(self, broker_name: str, address: str, advertised_by: str) -> BlockingRemotingClient:
         """Open a connection to a broker; the error also says where the address comes from."""
         try:

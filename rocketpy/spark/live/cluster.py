@@ -196,7 +196,7 @@ class Cluster:
         for address in self.access.name_servers:
             try:
                 if address not in self._clients:
-                    self._clients[address] = self.access.connect(address)
+                    self._clients[address] = self.access.connect_name_server(address)
                 return self._clients[address].expect_success(code, header), address
             except BrokerError as error:
                 if error.response_code != ResponseCode.TOPIC_NOT_EXIST:

@@ -40,14 +40,18 @@ class BlockingRemotingClient:
         timeout_s: float,
         credentials: SessionCredentials | None = None,
         tls: TlsFiles | None = None,
+        signs_when_asked: bool = False,
     ) -> None:
+        """With ``signs_when_asked`` no request is signed before the peer has answered one by NO_PERMISSION."""
         self.address = address
+        self._is_asked = not signs_when_asked
         self._sign = None if credentials is None else RequestSigner(credentials)
         self._reader = FrameReader()
         self._opaque = 0
         self._answers: dict[int, RemotingCommand | None] = {}  # of the requests in flight
         self._hint = " (if the peer takes TLS only: option tls=true)" if tls is None else ""  # until it has answered
         self._socket = _connect(address, timeout_s, tls)
+        self._peer = _peer_of(self._socket)
 
     def __enter__(self) -> BlockingRemotingClient:
         return self
@@ -64,8 +68,8 @@ class BlockingRemotingClient:
     def send(self, code: int, header: object | None, body: bytes | None = None) -> int:
         """Send a request; return its opaque, for :meth:`receive`."""
         request = make_request(code, header, body)
-        if self._sign is not None:
-            self._sign(request)
+        if self._sign is not None and self._is_asked:
+            self._sign(request, self._peer)
         self._opaque += 1
         request.opaque = self._opaque
         try:
@@ -95,7 +99,11 @@ class BlockingRemotingClient:
 
     def request(self, code: int, header: object | None, body: bytes | None = None) -> RemotingCommand:
         """Send a request and return its answer, whatever its response code."""
-        return self.receive(self.send(code, header, body))
+        answer = self.receive(self.send(code, header, body))
+        if answer.code == ResponseCode.NO_PERMISSION and self._sign is not None and not self._is_asked:
+            self._is_asked = True
+            return self.receive(self.send(code, header, body))
+        return answer
 
     def expect_success(self, code: int, header: object | None, body: bytes | None = None) -> RemotingCommand:
         """Send a request and return its answer; :class:`BrokerError` unless it is SUCCESS."""
@@ -115,6 +123,15 @@ class BlockingRemotingClient:
             self._reader.receive(received)
             self._hint = ""
         return decode_command(*frame)
+
+
+def _peer_of(connection: socket.socket) -> str:
+    """Return the numeric address of a connection's peer; empty when it has already gone."""
+    try:
+        name = connection.getpeername()
+    except OSError:
+        return ""
+    return f"{name[0]}:{name[1]}"
 
 
 def _connect(address: str, timeout_s: float, tls: TlsFiles | None) -> socket.socket:

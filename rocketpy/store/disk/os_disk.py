@@ -7,15 +7,32 @@ system call becomes a StoreError with its path, or a StartError where only a sta
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
+import time
 from typing import ClassVar
 
-from rocketpy.errors import StartError
-from rocketpy.store.disk.interface import DiskFile, DiskLock
+from rocketpy.errors import StartError, StoreError
+from rocketpy.store.disk.interface import LOCK_SECONDS, DiskFile, DiskLock
 from rocketpy.store.disk.os_file import OsFile, OsLock, existing_ancestor, store_error
 
+_NO_LOCKS = frozenset({errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+_LOCK_PAUSE_SECONDS = 0.005
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR})
+
+
+class _DirectoryLock:
+    """A directory that is open, and locked thereby."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Close the directory."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 class OsDisk:
@@ -163,6 +180,31 @@ class OsDisk:
     def lock(self, path: str) -> DiskLock:
         """Take the same POSIX record lock as RocketMQ, so that the two never open a store at the same time."""
         return OsLock(path)
+
+    def lock_directory(self, path: str) -> DiskLock:
+        """Take a lock of ``flock``. It belongs to the open directory, so it also keeps out other threads.
+
+        A file system that has no such lock for directories (NFS) gives none: then no other process is kept out.
+        """
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as failure:
+            raise store_error(failure, "cannot lock", path) from failure
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as failure:
+                if time.monotonic() > deadline:
+                    os.close(descriptor)
+                    raise StoreError(f"another process has it locked for {LOCK_SECONDS:g} s", path=path) from failure
+                time.sleep(_LOCK_PAUSE_SECONDS)
+                continue
+            except OSError as failure:
+                if failure.errno not in _NO_LOCKS:
+                    os.close(descriptor)
+                    raise store_error(failure, "cannot lock", path) from failure
+            return _DirectoryLock(descriptor)
 
     def _opened(self, action: str, path: str, flags: int, mode: int) -> OsFile:
         try:

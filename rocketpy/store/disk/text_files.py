@@ -1,12 +1,17 @@
 """Small text files that are replaced as a whole: settings, tables, checkpoints of offsets.
 
 Rule: at every instant, after a crash too, either the old or the new text is readable. Everything here blocks.
+
+Rule: a file that several processes may change (settings, accounts: those of ``--groups`` share them) is read, changed
+and written within :func:`sole_writer`. All of them write the same temporary file, and each keeps what another has
+changed. A table of a store needs no lock: the store has one.
 """
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from rocketpy.errors import StartError, StoreError
 from rocketpy.properties_text import decode_properties_text, format_properties, rewritten_properties
@@ -43,32 +48,45 @@ def persist_text(disk: Disk, path: str, text: str, *, keeps_backup: bool = False
     disk.sync_directory(os.path.dirname(path))
 
 
+@contextmanager
+def sole_writer(disk: Disk, path: str) -> Iterator[None]:
+    """Keep other processes of this machine from changing a file while the block runs.
+
+    Its directory is created if it is missing. StoreError if that fails, or if another process does not let go of it.
+    """
+    directory = os.path.dirname(path) or os.curdir
+    try:
+        disk.make_directories(directory)
+    except StartError as error:  # in a running program it refuses one change, and stops nothing
+        raise StoreError(str(error), path=path) from error
+    lock = disk.lock_directory(directory)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def persist_small_file(disk: Disk, path: str, text: str) -> None:
-    """Replace a file atomically and durably; its directory is created if it is missing.
+    """Replace a file that other processes may write too, atomically and durably; its directory may be missing.
 
     Raises ``StoreError``; the file is then unchanged.
     """
-    try:
-        disk.make_directories(os.path.dirname(path))
-    except StartError as error:  # in a running broker it refuses one change, and stops nothing
-        raise StoreError(str(error), path=path) from error
-    persist_text(disk, path, text)
+    with sole_writer(disk, path):
+        persist_text(disk, path, text)
 
 
 def rewrite_properties_file(disk: Disk, path: str, changes: Mapping[str, str], *, initial: Mapping[str, str]) -> None:
     """Change some keys of a properties file and keep the rest of its text, comments and order.
 
-    A missing file is created with the keys of ``initial``. Raises ``StoreError``; the file is then unchanged.
+    A missing file is created with the keys of ``initial``. Other processes may change other keys at the same time.
+    Raises ``StoreError``; the file is then unchanged.
     """
-    if not disk.exists(path):
-        persist_small_file(disk, path, format_properties(initial))
-        return
-    file = disk.open(path, read_only=True)
-    try:
-        text = decode_properties_text(file.read(0, file.size()))
-    finally:
-        file.close()
-    persist_small_file(disk, path, rewritten_properties(text, changes))
+    with sole_writer(disk, path):
+        if not disk.exists(path):
+            persist_text(disk, path, format_properties(initial))
+            return
+        text = decode_properties_text(_read_all(disk, path))
+        persist_text(disk, path, rewritten_properties(text, changes))
 
 
 def _read_all(disk: Disk, path: str) -> bytes:

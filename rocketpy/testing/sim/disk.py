@@ -309,6 +309,16 @@ class SimDisk:
         self._locks[path] = lock = SimLock(self, path)
         return lock
 
+    def lock_directory(self, path: str) -> DiskLock:
+        """Lock a directory until release, or until the process ends. Nobody waits here: a second lock fails at once."""
+        if not self.is_directory(path):
+            raise StoreError("cannot lock: no such directory", path=path)
+        if path in self._locks:
+            raise StoreError("another process has it locked", path=path)
+        self.require_descriptor("lock_directory", path)
+        self._locks[path] = lock = SimLock(self, path)
+        return lock
+
     # ---- for the files ----------------------------------------------------------------------------------------------
 
     def count_call(self, method: str, path: str, *, is_change: bool = False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rocketpy.broker.acl.acl_files import AclFiles
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
 from rocketpy.clock import ManualClock
+from rocketpy.protocol.codes import LanguageCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.signature import RequestSigner, SessionCredentials
 from rocketpy.remoting.connection import Connection
@@ -49,12 +50,17 @@ def read_file(disk: Disk, path: str) -> str:
     return text
 
 
+HERE = "10.0.0.7:10911"
+"""Where the broker of these tests is reached."""
+
+
 def make_manager(
     text: str | None = ACCOUNTS,
     *,
     disk: SimDisk | None = None,
     clock: ManualClock | None = None,
     is_strict: bool = False,
+    multi_dispatch: bool = False,
 ) -> PlainPermissionManager:
     disk = disk or SimDisk()
     if text is not None:
@@ -64,8 +70,10 @@ def make_manager(
         run_blocking=run_inline,
         clock=clock or ManualClock(),
         is_strict=is_strict,
+        multi_dispatch=multi_dispatch,
     )
     manager.declare(declared_needs())
+    manager.serve_at([HERE])
     manager.load()
     return manager
 
@@ -75,8 +83,15 @@ def peer_at(address: str, port: int = 1234) -> Connection:
 
 
 def signed(
-    code: int, fields: dict[str, str] | None = None, body: bytes | None = None, *, by: SessionCredentials = USER
+    code: int,
+    fields: dict[str, str] | None = None,
+    body: bytes | None = None,
+    *,
+    by: SessionCredentials = USER,
+    at: str = "",
 ) -> RemotingCommand:
+    """A request as RocketMQ's clients sign it; ``at`` is the server for which ours do."""
     request = RemotingCommand(code, dict(fields or {}), body)
-    RequestSigner(by)(request)
+    request.language = LanguageCode.PYTHON if at else LanguageCode.JAVA
+    RequestSigner(by)(request, at)
     return request

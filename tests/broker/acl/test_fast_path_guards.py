@@ -27,7 +27,7 @@ from rocketpy.protocol.frame.json_header import decode_json_header, encode_json_
 from rocketpy.protocol.signature import SessionCredentials
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import FastPath
-from tests.broker.acl.accounts import ACCOUNTS, ADMIN, make_manager, peer_at, signed
+from tests.broker.acl.accounts import ACCOUNTS, ADMIN, HERE, make_manager, peer_at, signed
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 SEND, BATCH, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.PULL_MESSAGE
@@ -81,6 +81,7 @@ ALLOWED = [
     signed(BATCH, SEND_FIELDS | {"b": "not-mine", "m": "true"}, b"body"),
     signed(PULL, PULL_FIELDS),
     signed(PULL, PULL_FIELDS, b"body"),
+    *(signed(code, fields, at=HERE) for code, fields in ((SEND, SEND_FIELDS), (PULL, PULL_FIELDS))),
 ]
 
 

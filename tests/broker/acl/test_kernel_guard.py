@@ -24,7 +24,7 @@ from rocketpy.protocol.kernels.send_header import SendHeader
 from rocketpy.protocol.signature import SessionCredentials
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import FastPath
-from tests.broker.acl.accounts import ADMIN, make_manager, peer_at, signed
+from tests.broker.acl.accounts import ADMIN, HERE, make_manager, peer_at, signed
 from tests.broker.acl.test_fast_path_guards import long_way
 
 SEND, BATCH, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.PULL_MESSAGE
@@ -101,6 +101,23 @@ def test_the_first_request_of_a_peer_is_permitted_the_next_ones_are_known(
         request = signed(code, fields, body) if account is None else signed(code, fields, body, by=account)
         assert served.serves(connection, request)
         assert served.asked == 1
+
+
+@pytest.mark.parametrize("body", [b"body", LONG])
+@pytest.mark.parametrize("code", OF_CODE)
+def test_what_ours_sign_takes_the_same_way_if_it_is_for_this_code_and_broker(code: RequestCode, body: bytes) -> None:
+    manager = make_manager()
+    served, connection = Served(manager, code), peer_at("10.0.0.1")
+    for number in range(5):
+        assert served.serves(connection, signed(code, another(code, number), body, at=HERE))
+        assert served.asked == 1
+    for at in ("10.0.0.9:10911", f"{HERE}1", "10.0.0.7:1091"):
+        assert not served.serves(connection, signed(code, another(code, 7), body, at=at))
+        assert not served.serves(peer_at("10.0.0.2"), signed(code, another(code, 7), body, at=at))
+    for_another_code = signed(code + 1, another(code, 7), body, at=HERE)
+    for_another_code.code = code
+    assert not served.serves(connection, for_another_code)
+    assert served.serves(connection, signed(code, another(code, 8), body)), "and one of Java's on the same connection"
 
 
 @pytest.mark.parametrize("code", OF_CODE)

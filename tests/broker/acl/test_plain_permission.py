@@ -17,7 +17,7 @@ from rocketpy.clock import ManualClock
 from rocketpy.errors import RequestError, StartError, StoreError
 from rocketpy.protocol.bodies.acl import PlainAccessConfig
 from rocketpy.protocol.bodies.topic import DataVersion
-from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.signature import SessionCredentials
 from rocketpy.protocol.signing_key import SigningKey
@@ -28,6 +28,7 @@ from tests.broker.acl.accounts import (
     ADMIN,
     DEFAULT,
     DIRECTORY,
+    HERE,
     make_manager,
     peer_at,
     read_file,
@@ -50,6 +51,83 @@ def verdict(manager: PlainPermissionManager, request: RemotingCommand, address: 
             raise
         return refusal.remark.removeprefix("org.apache.rocketmq.acl.common.AclException: ")
     return "allowed"
+
+
+ELSEWHERE = "10.0.0.9:10911"
+
+
+def told(fields: dict[str, str], body: bytes = b"", code: int = 54) -> RemotingCommand:
+    """A request of an attacker, who says that he is a client in Java."""
+    return RemotingCommand(code, fields, body, language=LanguageCode.JAVA)
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_a_signature_for_another_code_or_broker_is_refused_whatever_becomes_of_its_fields(*, is_strict: bool) -> None:
+    """What is signed of it is the same in each case, so the signature itself is right."""
+    manager = make_manager(is_strict=is_strict)
+    assert verdict(manager, signed(54, by=ADMIN, at=HERE)) == "allowed"
+    assert verdict(manager, signed(54, by=ADMIN)) == "allowed", "RocketMQ's tools sign so"
+    for at in (ELSEWHERE, HERE):
+        taken = dict(signed(43, by=ADMIN, at=at).ext_fields or {})
+        about = taken.pop("#signedFor")
+        moved = [
+            told(taken | {"#signedFor": about}),
+            told(taken | {"0": about}),
+            told(taken | {"1": about[:9], "2": about[9:]}),
+            told(taken | {" ": "", "#signedFor": about}),
+            told({"AccessKey": "theAdmin", "Signature": taken["Signature"], "#": about[:20], "$": about[20:]}),
+        ]
+        expected = (
+            f"expected a signature for request code=54 at {HERE}, found one for code=43 at {at}; aclTargets names "
+        )
+        for each in moved:
+            assert verdict(manager, each).startswith(expected)
+    taken = dict(signed(43, {"z": "x" * 40}, by=ADMIN, at=HERE).ext_fields or {})
+    assert verdict(manager, told(taken | {"z": "x" * 20}, b"x" * 20)).startswith("expected a signature for")
+    assert verdict(manager, signed(54, by=ADMIN, at=f"{HERE}1")).startswith("expected a signature for")
+
+
+@pytest.mark.parametrize("targets", [[], ["127.0.0.1:4", HERE], ["*"]])
+def test_a_signature_may_be_for_any_address_that_leads_here(targets: list[str]) -> None:
+    manager, connection = make_manager(), peer_at("10.0.0.1")
+    manager.serve_at(targets)
+    connection.local = "172.17.0.2:10911"
+    manager.authorize(connection, signed(54, by=ADMIN, at="172.17.0.2:10911"))
+    if targets:
+        manager.authorize(connection, signed(54, by=ADMIN, at=HERE))
+        other = signed(43, by=ADMIN, at=HERE)
+        other.code = 54
+        with pytest.raises(RequestError):
+            manager.authorize(connection, other)
+    else:
+        with pytest.raises(RequestError):
+            manager.authorize(connection, signed(54, by=ADMIN, at=HERE))
+
+
+def test_the_strict_form_wants_administrators_of_ours_to_say_what_they_sign() -> None:
+    bare = signed(54, by=ADMIN)
+    bare.language = LanguageCode.PYTHON
+    assert verdict(make_manager(), bare) == "allowed"
+    expected = "accessKey=theAdmin: expected a signature with #signedFor"
+    assert verdict(make_manager(is_strict=True), bare).startswith(expected)
+    send = signed(SEND, {"a": "writers", "b": "orders"})
+    send.language = LanguageCode.PYTHON
+    assert verdict(make_manager(is_strict=True), send) == "allowed"
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_the_trace_topic_opens_no_other_queue_and_no_client(*, is_strict: bool) -> None:
+    naming = "TAGS\x01x\x02INNER_MULTI_DISPATCH\x01secrets"
+    manager = make_manager(is_strict=is_strict, multi_dispatch=True)
+    for fields in ({"b": "RMQ_SYS_TRACE_TOPIC"}, {"b": "RMQ_SYS_TRACE_TOPIC", "i": "TAGS\x01x"}):
+        assert verdict(manager, signed(SEND, fields)) == "allowed"
+        assert verdict(manager, signed(RequestCode.SEND_BATCH_MESSAGE, fields)) == "allowed"
+        answer = verdict(manager, signed(RequestCode.SEND_REPLY_MESSAGE_V2, fields))
+        assert ("No default permission for topic:RMQ_SYS_TRACE_TOPIC" in answer) == is_strict
+    refused = verdict(manager, signed(SEND, {"b": "RMQ_SYS_TRACE_TOPIC", "i": naming}))
+    assert "secrets" in refused
+    sent_back = signed(RequestCode.SEND_MESSAGE, {"topic": "RMQ_SYS_TRACE_TOPIC", "properties": naming})
+    assert "secrets" in verdict(manager, sent_back)
 
 
 def test_every_verdict_of_java() -> None:
@@ -185,10 +263,7 @@ def test_the_first_file_that_defines_an_account_counts(caplog: pytest.LogCapture
         f"the accessKey RocketMQ in {DEFAULT} is repeated, the first one counts",
     ]
     accounts = manager.config().plain_access_configs or ()
-    assert [(each.access_key, each.secret_key) for each in accounts] == [
-        ("RocketMQ", "from-a-77"),
-        ("theAdmin", "87654321"),
-    ]
+    assert [(each.access_key, each.secret_key) for each in accounts] == [("RocketMQ", None), ("theAdmin", None)]
 
 
 async def test_a_changed_file_counts_after_the_next_look() -> None:
@@ -274,7 +349,9 @@ async def test_an_account_is_added_and_changed_at_once_and_counted() -> None:
     newcomer = SessionCredentials("newcomer", "secret-2")
     assert verdict(manager, signed(SEND, {"b": "orders"}, by=newcomer)) == "allowed"
     assert manager.version == DataVersion(clock.timestamp_ms(), 2)
-    assert make_manager(None, disk=disk).config() == manager.config(), "the same after a restart"
+    again = make_manager(None, disk=disk)
+    assert again.config() == manager.config(), "the same after a restart"
+    assert verdict(again, signed(SEND, {"b": "orders"}, by=newcomer)) == "allowed"
     assert not await manager.reload()
 
 

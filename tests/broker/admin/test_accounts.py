@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,9 +111,8 @@ async def test_the_requests_that_java_recorded_are_answered_alike(run: str) -> N
         answer = await broker.ask(request)
         assert (answer.code, answer.remark) == (wanted.code, wanted.remark), request
         assert without_times(answer.ext_fields) == without_times(wanted.ext_fields), request
-        if wanted.body:
-            assert decode_body(answer.body or b"", AclConfig) == decode_body(wanted.body, AclConfig)
-            assert answer.body == wanted.body
+        if wanted.body:  # without the secret keys
+            assert answer.body == re.sub(rb',"secretKey":"[^"]*"', b"", wanted.body)
         asked.append(request.code)
     assert sorted(set(asked)) == [50, 51, 52, 53, 54]
     java = (Path(__file__).parents[2] / "golden" / "config" / "plain_acl.yml").read_text()
@@ -130,7 +130,7 @@ async def test_an_account_counts_when_the_answer_comes() -> None:
     answer = await broker.ask(signed(54, by=ADMIN))
     accounts = decode_body(answer.body or b"", AclConfig).plain_access_configs or ()
     assert accounts[-1] == PlainAccessConfig(
-        "newcomer", "secret-1", "10.1.*.*", topic_perms=["a=PUB", "b=SUB"], group_perms=["g=SUB"]
+        "newcomer", None, "10.1.*.*", topic_perms=["a=PUB", "b=SUB"], group_perms=["g=SUB"]
     )
     assert read_file(disk, DEFAULT).startswith(ACCOUNTS)
     assert (await broker.ask(signed(51, {"accessKey": "newcomer"}, by=ADMIN))).code == ResponseCode.SUCCESS

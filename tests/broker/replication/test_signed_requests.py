@@ -31,7 +31,8 @@ class Sent:
     [make_request(RequestCode.GET_ALL_CONSUMER_OFFSET), make_request(RequestCode.UPDATE_CONSUMER_OFFSET, COMMIT)],
 )
 async def test_a_broker_with_the_same_files_accepts_the_signature(request_: RemotingCommand) -> None:
-    master, sent = make_manager(), Sent()
+    master, sent = make_manager(is_strict=True), Sent()
+    master.serve_at([ADDRESS])
     with pytest.raises(RequestError):
         master.authorize(peer_at("10.0.0.2"), request_)
     answer = await SignedRequests(sent, accounts=make_manager(), access_key="theAdmin").request(ADDRESS, request_, 7.0)
@@ -39,6 +40,10 @@ async def test_a_broker_with_the_same_files_accepts_the_signature(request_: Remo
     ((address, signed, timeout_s),) = sent.requests
     assert (address, timeout_s) == (ADDRESS, 7.0)
     master.authorize(peer_at("10.0.0.2"), signed)
+    another = make_manager(is_strict=True)
+    another.serve_at(["10.0.0.9:10911"])
+    with pytest.raises(RequestError, match=f"found one for code={signed.code} at {ADDRESS}"):
+        another.authorize(peer_at("10.0.0.2"), signed)
     (signed.ext_fields or {})["AccessKey"] = "RocketMQ"
     with pytest.raises(RequestError):
         master.authorize(peer_at("10.0.0.2"), signed)

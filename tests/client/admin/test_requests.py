@@ -127,7 +127,7 @@ async def test_brokers_are_asked_over_the_vip_port_and_nameservers_are_not(clust
         asked.append((address, options["timeout_s"]))
 
     async with opened(cluster.address, vip_channel_enabled=True) as instance:
-        instance.request = note  # type: ignore[method-assign, assignment]
+        instance.request = instance.request_name_server = note  # type: ignore[method-assign, assignment]
         requests = AdminRequests(instance)
         await requests.ask_broker("127.0.0.1:10911", RequestCode.GET_ALL_TOPIC_CONFIG)
         await requests.ask_address("127.0.0.1:10911", RequestCode.GET_BROKER_CONFIG)

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from rocketpy.broker.pull.answers import FoundHead, encode_found_answer
 from rocketpy.store.read.plain_read import PlainRead
 
-OFFSETS = st.integers(0, 2**63 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 
 
-@given(INT32, st.integers(-(2**62), 2**62), OFFSETS, OFFSETS, OFFSETS, st.integers(0, 99))
+@given(INT32, INT64, INT64, INT64, INT64, st.integers(0, 99))
 @example(0, 0, 0, 0, 0, 0)
+@example(-(2**31), -(2**63), -(2**63), -(2**63), -(2**63), 0)
 def test_heads_are_those_of_the_generic_encoder(
     opaque: int, broker_id: int, next_begin: int, minimum: int, maximum: int, size: int
 ) -> None:

@@ -12,11 +12,13 @@ from rocketpy.protocol.codes import SerializeType
 from rocketpy.store.results import PutMessageStatus
 
 NOT_NEGATIVE = st.integers(0, 2**63 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
 @pytest.mark.parametrize("region", ["DefaultRegion", "100%d %016X %%", 'é"'])
-@given(st.integers(-(2**31), 2**31 - 1), NOT_NEGATIVE, st.integers(0, 2**31 - 1), NOT_NEGATIVE)
+@given(st.integers(-(2**31), 2**31 - 1), NOT_NEGATIVE, st.integers(-(2**31), 2**31 - 1), INT64)
 @example(0, 0, 0, 0)
+@example(-(2**31), 2**63 - 1, -(2**31), -(2**63))
 def test_frames_are_those_of_the_generic_encoder(
     region: str, opaque: int, physical_offset: int, queue_id: int, queue_offset: int
 ) -> None:

@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from rocketpy.errors import StartError, StoreError
+from rocketpy.store.disk import os_disk
 from rocketpy.store.disk.interface import Disk
 
 
@@ -223,6 +224,19 @@ class TestLock:
     def test_a_lock_that_cannot_be_made_is_named(self, disk: Disk, root: str) -> None:
         with pytest.raises((StartError, StoreError), match=f"{root}/no/lock"):
             disk.lock(f"{root}/no/lock")
+
+
+def test_a_directory_is_locked_by_one_at_a_time(disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os_disk, "LOCK_SECONDS", 0.0)
+    lock = disk.lock_directory(root)
+    with pytest.raises(StoreError, match=f"another process has it locked.*{root}"):
+        disk.lock_directory(root)
+    lock.release()
+    lock.release()
+    disk.lock_directory(root).release()
+    with pytest.raises(StoreError, match=f"{root}/no"):
+        disk.lock_directory(f"{root}/no")
+    assert disk.list_directory(root) == []
 
 
 def test_warming_changes_nothing(disk: Disk, root: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 
@@ -46,6 +48,44 @@ def test_whatever_ends_the_machine_the_old_or_the_new_settings_are_there(seed: i
     texts = [read_text(each, "/conf/b.conf") for each in different_disks(deaths, Random(seed).randrange)]
     assert set(texts) <= {"# mine\na=1\n", "# mine\na=2\n"}
     assert texts[0] == "# mine\na=2\n", "what was answered is durable"
+
+
+ANOTHER = """
+import sys
+from rocketpy.store.disk.os_disk import OsDisk
+from rocketpy.store.disk.text_files import rewrite_properties_file
+path, key = sys.argv[1:]
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(150):
+    rewrite_properties_file(OsDisk(), path, {f"{key}{number}": "1", key: str(number)}, initial={})
+"""
+
+
+def test_no_change_of_two_processes_is_lost_and_the_file_is_never_empty(tmp_path: Path) -> None:
+    path = tmp_path / "b.conf"
+    path.write_text("# both\nkept=1\n")
+    command = [sys.executable, "-c", ANOTHER, str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    others = [subprocess.Popen([*command, key], **pipes) for key in "ab"]  # type: ignore[call-overload]
+    assert [each.stdout.readline() for each in others] == ["ready\n"] * 2
+    for each in others:
+        each.stdin.write("go\n")
+        each.stdin.flush()
+    while any(each.poll() is None for each in others):
+        assert path.read_text().startswith("# both\nkept=1\n")
+    assert [each.communicate()[0] for each in others] == [""] * 2
+    assert [each.returncode for each in others] == [0, 0]
+    lines = path.read_text().splitlines()
+    assert sorted(lines) == sorted(
+        [
+            "# both",
+            "kept=1",
+            *(f"{key}=149" for key in "ab"),
+            *(f"{key}{number}=1" for key in "ab" for number in range(150)),
+        ]
+    )
+    assert sorted(os.listdir(tmp_path)) == ["b.conf", "b.conf.bak"]
 
 
 def test_properties_of_a_file_that_is_not_there(tmp_path: Path) -> None:
