@@ -336,10 +336,10 @@ class FakeBroker(Scripted):
         return make_response(request, header=GetMinOffsetResponseHeader(self._min(header.topic, header.queue_id)))
 
     def _search_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The nearest message, as RocketMQ."""
+        """The nearest message, as RocketMQ: of several of one time not the first."""
         header = read_header(request, SearchOffsetRequestHeader)
         queue = self.queues[header.topic, header.queue_id]
-        nearest = min(queue, key=lambda each: abs(each.store_timestamp - header.timestamp), default=None)
+        nearest = min(reversed(queue), key=lambda each: abs(each.store_timestamp - header.timestamp), default=None)
         return make_response(request, header=SearchOffsetResponseHeader(nearest.queue_offset if nearest else 0))
 
     def _query_progress(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

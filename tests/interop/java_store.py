@@ -104,6 +104,17 @@ class StoreView:
     keys: tuple[tuple[int, ...], ...]
     times: tuple[int, ...]
 
+    def first_of_time(self, question: TimeQuestion, found: int) -> int:
+        """Return the first of the messages stored at the very time of a question; Java finds any of them."""
+        queue = self.queues.get((question.topic, question.queue_id))
+        if queue is None:
+            return found
+        times = [decode_message(record, decompress=False).store_timestamp for record in queue.records]
+        at = found - queue.min_offset
+        while 0 < at < len(times) and times[at] == question.timestamp_ms == times[at - 1]:
+            at -= 1
+        return queue.min_offset + at if 0 <= at < len(times) else found
+
 
 class JavaStores:
     """The JVM with its stores; a request waits for its answer, and ends the JVM when there is none in time."""
@@ -162,7 +173,8 @@ class JavaStores:
             ],
             times=[{"topic": each.topic, "queueId": each.queue_id, "timestamp": each.timestamp_ms} for each in times],
         )
-        return _view(answer)
+        view = _view(answer)
+        return attrs.evolve(view, times=tuple(map(view.first_of_time, times, view.times)))
 
     def get(self, root: Path, topic: str, queue_id: int, queue_offset: int, max_num: int = 32) -> dict[str, object]:
         """Return the answer to a read at one offset, without the messages."""

@@ -73,6 +73,10 @@ class ScheduleMessageStatistics:
     dead_letter_count: int  # stored as dead letters, because they can never be delivered
 
 
+def _as_sent(topic: str, queue_id: int) -> int:
+    return queue_id
+
+
 class ScheduleMessageService:
     """Service with one task that delivers for all levels, and one that persists their progress."""
 
@@ -87,8 +91,13 @@ class ScheduleMessageService:
         serve_woken: Callable[[], None],
         dead_letters: DelayDeadLetters,
         stats: BrokerStatsManager | None,
+        queue_to_deliver: Callable[[str, int], int] = _as_sent,
     ) -> None:
-        """``serve_woken`` serves pulls woken by deliveries; ``stats`` counts deliveries, None for no counting."""
+        """``serve_woken`` serves pulls woken by deliveries; ``stats`` counts deliveries, None for no counting.
+
+        ``queue_to_deliver`` returns the queue for a message, of its topic and the queue that it was sent to.
+        """
+        self._queue_to_deliver = queue_to_deliver
         self._store = store
         self._levels = levels
         self._offsets = offsets
@@ -283,7 +292,7 @@ class ScheduleMessageService:
             return self._keep(queue, unit, message, message.fault)
         status, physical_offset, _ = self._store.put(
             message.topic,
-            message.queue_id,
+            self._queue_to_deliver(message.topic, message.queue_id),
             message.body,
             message.stored_properties,
             message.tags_code,

@@ -36,6 +36,7 @@ class DelayFeature(Feature):
                 store=context.store, make_topic=partial(_make_dead_letter_topic, tables.topics)
             ),
             stats=tables.stats if store_config.enable_schedule_message_stats else None,
+            queue_to_deliver=tables.topics.queue_to_deliver,
         )
         self.message_put = MessagePut(store=context.store, levels=tables.levels, delivery=self.schedule)
         self._admin = AdminDelayProcessor(delay_offset_manager=tables.delay_offsets)

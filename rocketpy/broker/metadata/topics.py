@@ -160,6 +160,15 @@ class TopicConfigManager:
             )
         )
 
+    def queue_to_deliver(self, topic: str, queue_id: int) -> int:
+        """Return the queue for a message that was meant for a queue some time ago: the same, unless consumers no longer
+        read it because the topic has been given fewer queues since; then one that they do.
+        """
+        config = self.topic_config_table.get(topic)
+        if config is None or queue_id < config.read_queue_nums:
+            return queue_id
+        return queue_id % max(1, min(config.read_queue_nums, config.write_queue_nums))
+
     def create_topic_in_send_message_back_method(
         self, topic: str, queue_nums: int, perm: int, topic_sys_flag: int
     ) -> TopicConfig | None:

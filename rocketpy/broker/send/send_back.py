@@ -134,7 +134,9 @@ class SendBackProcessor:
         )
         if not topic_config.perm & PERM_WRITE:
             raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{retry_topic}] sending message is forbidden")
-        queue_id = self._randomness.randrange(group_config.retry_queue_nums)
+        # The topic is as old as the group's first message that came back, the number as new as its last change.
+        queue_nums = min(group_config.retry_queue_nums, topic_config.write_queue_nums, topic_config.read_queue_nums)
+        queue_id = self._randomness.randrange(max(1, queue_nums))
         limit = self._limit_of(request, header, group_config)
         return _SendBack(connection, request, header, retry_topic, queue_id, limit)
 

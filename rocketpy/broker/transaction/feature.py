@@ -29,6 +29,7 @@ class TransactionFeature(Feature):
             transactions=self.transactions,
             clock=context.clock,
             store_host=context.store_host,
+            queue_to_deliver=tables.topics.queue_to_deliver,
         )
         self.check_service = TransactionalMessageCheckService(
             config=context.config,

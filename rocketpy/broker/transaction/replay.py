@@ -15,6 +15,7 @@ message leaves its transaction open, a lost half message is no longer open.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import TypeAlias
@@ -112,17 +113,17 @@ class _Newest:
 
     queue_offset: int
     physical_offsets: list[int]  # of all its records read so far, this one last
-    target: tuple[str, int] | None
+    target: str | None
+    """Its topic. Its message may be in any queue of it, because the topic may have had fewer queues at the commit."""
     unique_key: str | None
 
-    def may_have_ended_by(self, last: MessageExt | None) -> bool:
-        """Whether ``last``, the last record of the target queue, is the delivered message of this transaction.
+    def may_have_ended_by(self, last: MessageExt) -> bool:
+        """Whether ``last``, the last record of a queue of the target, is the delivered message of this transaction.
 
         Retries stored by other brokers may have the commit flag too: those name offset 0.
         """
         return (
-            last is not None
-            and last.physical_offset > self.physical_offsets[-1]
+            last.physical_offset > self.physical_offsets[-1]
             and last.properties.get(PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX) == self.unique_key
         )
 
@@ -136,20 +137,20 @@ def _note_end(op: Op, ended: set[int], ended_up_to: dict[int, int]) -> None:
         ended_up_to[op.origin] = max(op.half_offset, ended_up_to.get(op.origin, -1))
 
 
-def _target(half: MessageExt) -> tuple[str, int] | None:
+def _target(half: MessageExt) -> str | None:
     try:
-        return real_queue(half)
+        return real_queue(half)[0]
     except ValueError:
         return None
 
 
 async def _unwritten_ends(store: MessageStore, newest: dict[int, _Newest], ends: QueueEnds) -> tuple[int, ...]:
     """Return the origins whose commit or give-up is the last message of its queue: case 1 of the module docstring."""
-    queues = {each.target for each in newest.values() if each.target is not None}
-    queues.update(queue for queue in ends if queue[0] in (SCHEDULE_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC))
-    by_origin: dict[int, MessageExt] = {}
-    by_record: dict[int, MessageExt] = {}
-    for topic, queue_id in queues & ends.keys():
+    topics = {SCHEDULE_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, *(each.target for each in newest.values())}
+    queues = [queue for queue in ends if queue[0] in topics]
+    by_origin: defaultdict[int, list[MessageExt]] = defaultdict(list)
+    by_record: defaultdict[int, list[MessageExt]] = defaultdict(list)
+    for topic, queue_id in queues:
         end = ends[topic, queue_id]
         async for records in read_queue(store, topic, queue_id, end - 1, end):
             found = readable_messages(records)
@@ -159,11 +160,15 @@ async def _unwritten_ends(store: MessageStore, newest: dict[int, _Newest], ends:
             is_commit = transaction_type(last.sys_flag) == TRANSACTION_COMMIT_TYPE
             origin = named_origin(last)
             if origin is not None and (is_commit or topic == TRANS_CHECK_MAX_TIME_TOPIC):
-                by_origin[origin] = last
+                by_origin[origin].append(last)
             if is_commit:
-                by_record[last.prepared_transaction_offset] = last
+                by_record[last.prepared_transaction_offset].append(last)
     return tuple(
         origin
         for origin, each in newest.items()
-        if any(map(each.may_have_ended_by, (by_origin.get(origin), *map(by_record.get, each.physical_offsets))))
+        if any(
+            each.may_have_ended_by(last)
+            for found in (by_origin[origin], *(by_record[at] for at in each.physical_offsets))
+            for last in found
+        )
     )

@@ -15,6 +15,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
 
 from rocketpy.broker.send.put import MessagePut, PutMessageResult
 from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, copied, named_origin, origin_of, restored
@@ -58,7 +59,10 @@ class TransactionalMessageService:
         transactions: OpenTransactions,
         clock: Clock,
         store_host: bytes,
+        queue_to_deliver: Callable[[str, int], int],
     ) -> None:
+        """``queue_to_deliver`` returns the queue for a message, of its topic and the queue that it was sent to."""
+        self._queue_to_deliver = queue_to_deliver
         self._store = store
         self._message_put = message_put
         self._transactions = transactions
@@ -99,6 +103,7 @@ class TransactionalMessageService:
         """
         origin = origin_of(half)
         message = restored(half)
+        message.queue_id = self._queue_to_deliver(message.topic, message.queue_id)
         if self._transactions.newest(origin) != half.queue_offset:
             message.properties[PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET] = str(origin)
         result = self._message_put.put(message)

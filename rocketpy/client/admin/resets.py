@@ -9,10 +9,13 @@ by the second way as soon as one of them has no member of the group; here only o
 
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 
 from rocketpy.client.admin.offsets import OffsetAdmin
 from rocketpy.client.admin.requests import AdminRequests
+from rocketpy.client.consumer.start import first_offset_from
 from rocketpy.errors import BrokerError
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.offset import ResetOffsetBody, ResetOffsetBodyForC
@@ -144,7 +147,7 @@ class ResetAdmin:
         if timestamp == TO_END:
             found = await self._offsets.max_offset(queue, address=address)
         else:
-            found = await self._offsets.search_offset(queue, timestamp, address=address)
+            found = await first_offset_from(queue, timestamp, partial(self._offsets.search_offset, address=address))
         is_reset = force or found <= before.consumer_offset
         if is_reset:
             await self._offsets.commit(address, group, queue, found)

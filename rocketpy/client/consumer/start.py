@@ -9,6 +9,7 @@ its beginning, but from its end under CONSUME_FROM_TIMESTAMP, as there.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Protocol
 
@@ -17,6 +18,9 @@ import attrs
 from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.topic_name import RETRY_PREFIX
+
+SearchOffset = Callable[[MessageQueue, int], Awaitable[int]]
+"""Asks a broker for the offset nearest to a wall time in ms."""
 
 
 class QueueOffsets(Protocol):
@@ -122,18 +126,24 @@ class Start:
             raise ValueError(f"start is {start!r}, expected {expected}") from None
 
 
-async def offset_of_start(start: Start, queue: MessageQueue, offsets: QueueOffsets) -> int:
-    """Return the offset at which reading a queue begins.
+async def first_offset_from(queue: MessageQueue, timestamp_ms: int, search: SearchOffset) -> int:
+    """Return an offset at or before that of the first message stored at a time or later, as near as a broker tells.
 
-    A broker finds the message *nearest* to a time, perhaps one that was stored before it.
+    It finds the message *nearest* to a time, and of several of that time Java's broker finds any: those of a batch have
+    the same. What it finds nearest to the millisecond before is never behind the first one.
     """
+    return await search(queue, max(timestamp_ms - 1, 0))
+
+
+async def offset_of_start(start: Start, queue: MessageQueue, offsets: QueueOffsets) -> int:
+    """Return the offset at which reading a queue begins; for a time see :func:`first_offset_from`."""
     match start.kind:
         case StartKind.BEGINNING:
             return await offsets.min_offset(queue)
         case StartKind.END:
             return await offsets.max_offset(queue)
         case StartKind.TIME:
-            return await offsets.search_offset(queue, start.value)
+            return await first_offset_from(queue, start.value, offsets.search_offset)
         case StartKind.LAST:
             return max(await offsets.min_offset(queue), await offsets.max_offset(queue) - start.value)
         case StartKind.OFFSET:
@@ -155,5 +165,7 @@ async def offset_without_progress(
     if consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
         return 0
     if consume_from_where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
-        return await (offsets.max_offset(queue) if is_retry else offsets.search_offset(queue, timestamp_ms))
+        if is_retry:
+            return await offsets.max_offset(queue)
+        return await first_offset_from(queue, timestamp_ms, offsets.search_offset)
     return 0 if is_retry else await offsets.max_offset(queue)

@@ -352,7 +352,11 @@ class MessageReader:
     # ---- search by time -------------------------------------------------------------------------------------------
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> Steps[int]:
-        """Return the queue offset of the message with the storeTimestamp nearest to a time; 0 if unknown."""
+        """Return the queue offset of the first message with the storeTimestamp nearest to a time; 0 if unknown.
+
+        Compatibility: ``DefaultMessageStore.getOffsetInQueueByTime`` (4.9.8), which returns any of several messages
+        that were stored at the very time.
+        """
         queue = self._queues.get(topic, queue_id)
         if queue is None or not queue.files or queue.max_offset == 0:
             return 0
@@ -361,7 +365,7 @@ class MessageReader:
         low = max(queue.min_offset, first)
         high = min(mapped_file.end_offset // UNIT_SIZE, queue.max_offset) - 1
         left = right = first * UNIT_SIZE - 1
-        left_ms = right_ms = -1
+        left_ms = right_ms = exact = -1
         while low <= high:
             middle = (low + high) // 2
             physical_offset, size = yield from self._unit(queue, middle)
@@ -372,14 +376,17 @@ class MessageReader:
             stored_ms = yield from self.record_timestamp(physical_offset, size)
             if stored_ms < 0:
                 return 0
-            if stored_ms == timestamp_ms:
-                return middle
-            if stored_ms > timestamp_ms:
+            if stored_ms == timestamp_ms:  # perhaps not the first of that time: those of a batch share it
+                exact = middle
+                high = middle - 1
+            elif stored_ms > timestamp_ms:
                 high = middle - 1
                 right, right_ms = middle * UNIT_SIZE, stored_ms
             else:
                 low = middle + 1
                 left, left_ms = middle * UNIT_SIZE, stored_ms
+        if exact >= 0:
+            return exact
         if left_ms == -1:
             found = right
         elif right_ms == -1:

@@ -8,6 +8,7 @@ import trio.testing
 
 from rocketpy.broker.delay.feature import DelayFeature
 from rocketpy.broker.send.put import MessageExtBrokerInner
+from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import PERM_READ, ResponseCode
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.protocol.topic_name import DELAY_DEAD_LETTER_TOPIC, SCHEDULE_TOPIC
@@ -57,6 +58,20 @@ async def test_what_is_put_with_a_level_waits_there_until_the_service_delivers_i
         assert [message.body for message in await broker.messages(TOPIC, 1)] == [b"later"]
         assert woken
         assert (broker.tables.stats.get_stats_item("TOPIC_PUT_NUMS", TOPIC) is not None) is is_counted
+
+
+@pytest.mark.parametrize(("read", "write", "expected"), [(2, 2, 1), (1, 1, 0), (3, 1, 1), (1, 4, 0)])
+async def test_a_topic_with_fewer_queues_than_at_the_send_gets_the_message_where_it_is_read(
+    read: int, write: int, expected: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with open_message_broker() as broker:
+        feature = DelayFeature(context_of(broker.tables, broker.store, MessageStoreConfig()), serve_woken=lambda: None)
+        assert feature.message_put.put(delayed(1)).is_ok
+        broker.store.end_burst()
+        broker.tables.topics.update_topic_config(TopicConfig(TOPIC, read, write))
+        broker.tables.clock.advance_ms(1_000)
+        await deliver(feature)
+        assert [message.body for message in await broker.messages(TOPIC, expected)] == [b"later"]
 
 
 @pytest.mark.parametrize(("role", "count"), [(BrokerRole.ASYNC_MASTER, 1), (BrokerRole.SLAVE, 0)])

@@ -6,6 +6,7 @@ import pytest
 import trio.testing
 
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
+from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.send import ConsumerSendMsgBackRequestHeader
@@ -94,6 +95,21 @@ async def test_the_queue_is_one_of_the_groups(broker: MessageBroker) -> None:
     for _ in range(40):
         await accepted(broker, send_back(physical_offset, delay_level=1))
     assert {each.properties["REAL_QID"] for each in await broker.messages(SCHEDULE, 0)} == {"0", "1", "2", "3"}
+
+
+@pytest.mark.parametrize(
+    ("group", "read", "write", "used"), [(4, 1, 1, {"0"}), (4, 2, 3, {"0", "1"}), (4, 8, 3, {"0", "1", "2"})]
+)
+async def test_the_queue_is_one_that_the_retry_topic_has(
+    broker: MessageBroker, group: int, read: int, write: int, used: set[str]
+) -> None:
+    """The group got more queues later, or an operator gave the topic fewer."""
+    physical_offset = await stored_offset(broker)
+    broker.tables.groups.update_subscription_group_config(SubscriptionGroupConfig("G", retry_queue_nums=group))
+    broker.tables.topics.update_topic_config(TopicConfig(RETRY, read, write))
+    for _ in range(40):
+        await accepted(broker, send_back(physical_offset, delay_level=1))
+    assert {each.properties["REAL_QID"] for each in await broker.messages(SCHEDULE, 0)} == used
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from rocketpy.broker.transaction.replay import (
     read_open_transactions,
     read_queue,
 )
+from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.protocol.sysflag import TRANSACTION_COMMIT_TYPE
 from rocketpy.protocol.topic_name import TRANS_HALF_TOPIC
@@ -212,3 +213,17 @@ async def test_without_descriptors_a_start_waits_with_reading(autojump_clock: tr
         began = trio.current_time()
         assert await left(broker) == LeftOpen({0: 0}, 1, ())
         assert trio.current_time() > began
+
+
+async def test_a_commit_to_a_topic_that_was_given_fewer_queues_is_found_where_it_was_put(
+    broker: TransactionBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = broker.half(b"0")
+    broker.tables.topics.update_topic_config(TopicConfig(TOPIC, QUEUE_ID, QUEUE_ID))
+    broker.put_no_op(monkeypatch)
+    with pytest.raises(pytest.fail.Exception, match="no op"):
+        await broker.end(half)
+    broker.store.end_burst()
+    assert broker.store.max_offset_in_queue(TOPIC, QUEUE_ID) == 0
+    assert [each.body for each in await broker.messages(queue_id=0)] == [b"0"]
+    assert (await left(broker)).unwritten_ends == (0,)

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import attrs
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.java_hash import tags_code
@@ -226,6 +228,25 @@ def test_search_by_time_finds_the_nearest_of_two_neighbours(place: Place) -> Non
     assert (found(740), found(750), found(760)) == (7, 7, 8), "a tie goes to the earlier one"
     assert (found(-5), found(99_999)) == (0, 22)
     assert found(440) == 5, "as in RocketMQ the file is chosen first, and then only its messages count"
+
+
+@given(st.lists(st.integers(0, 3), max_size=40), st.integers(1, 6), st.integers(-1, 60))
+@settings(max_examples=60)
+def test_search_by_time_finds_the_first_of_several_messages_of_that_time(
+    steps: list[int], units_in_file: int, wanted: int
+) -> None:
+    """Over the edges of files, at the begin and at the end; none of that time or later is before what is found."""
+    parts = Parts(Place(SimDisk(), "/store"), queue_file_size=20 * units_in_file)
+    begin_ms = parts.clock.timestamp_ms()
+    times = []
+    for step in (0, *steps):
+        parts.clock.advance_ms(step)
+        parts.put_all([b"x"])
+        times.append(parts.clock.timestamp_ms() - begin_ms)
+    found = read_now(parts.reader.offset_by_time("TopicTest", 0, begin_ms + wanted))
+    if wanted in times:
+        assert found == times.index(wanted)
+    assert all(each < wanted for each in times[:found])
 
 
 def test_search_by_time_skips_what_is_no_longer_in_the_log(place: Place) -> None:
