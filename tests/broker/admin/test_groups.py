@@ -52,6 +52,14 @@ async def test_a_group_is_in_the_file_before_the_answer(broker: BrokerOnBytes, t
             b'{"groupName":"g","retryQueueNums":-1}',
             "SubscriptionGroupConfig.retryQueueNums: expected 0 to 65535, found -1",
         ),
+        (
+            b'{"groupName":"g","brokerId":-9223372036854775808}',
+            "SubscriptionGroupConfig.brokerId: expected 0 or more, found -9223372036854775808",
+        ),
+        (
+            b'{"groupName":"g","whichBrokerWhenConsumeSlowly":-1}',
+            "SubscriptionGroupConfig.whichBrokerWhenConsumeSlowly: expected 0 or more, found -1",
+        ),
         (b'{"groupName":"g","retryMaxTimes":"often"}', "body: SubscriptionGroupConfig.retryMaxTimes: expected int32"),
         (b'{"groupName":"g","consumeEnable":7}', "body: SubscriptionGroupConfig.consumeEnable: expected true or false"),
     ],

@@ -93,6 +93,7 @@ BAD = {
         b'{"subscriptionGroupTable":{"G":{"groupName":"H"}}}',
         b'{"subscriptionGroupTable":{" ":{"groupName":" "}}}',
         b'{"subscriptionGroupTable":{"G":{"groupName":"G","retryQueueNums":-1}}}',
+        b'{"subscriptionGroupTable":{"G":{"groupName":"G","brokerId":-9223372036854775808}}}',
     ],
     OFFSETS: [
         b"{}",
