@@ -3,13 +3,16 @@
 Every 10 s, in this order, so that a group is never without its settings, and an offset never without its topic. Topics
 and groups are taken whole, with the master's data version; a table that a heartbeat or a send has changed on the slave
 differs, and is replaced. Consumer offsets follow :mod:`.offset_differences`, and those that clients have committed to
-the slave are brought home first. An offset may refer to messages that are not replicated yet: a pull from there is
-answered with it.
+the slave are brought home first.
 
-The progress of delayed messages is for a promotion: a slave delivers none. Rule: it is stored only when the slave's log
-has reached the end that the master's log had afterwards, and follows it. Otherwise a promoted slave would skip messages
-whose deliveries it does not have, and one whose log is not the master's would forget what its own log delivered.
-It names the physical offset from which on the log may have more deliveries, as a master's file does.
+Rule: what stands for a place in the log (consumer offsets, those of CID_RMQ_SYS_TRANS among them, and the progress of
+delayed messages) is stored only when the slave's log has reached the end that the master's log had afterwards, and
+follows it. Otherwise a promoted slave would skip what it does not have: messages whose deliveries, whose next try or
+whose commit had not arrived. One whose log is not the master's would forget what its own log has, and brings nothing
+home. So a slave that lags has the tables of an older moment, and one that does not follow keeps those that it has.
+
+The progress of delayed messages is for a promotion: a slave delivers none. It names the physical offset from which on
+the log may have more deliveries, as a master's file does.
 
 A part that fails is reported once, and again when it works; the other parts go on.
 
@@ -42,7 +45,11 @@ PERIOD_SECONDS = 10.0
 """Java's times: the first synchronization, and from one to the next."""
 
 BROUGHT_HOME_PER_ROUND_MAX = 2000
-"""Bound of the offsets that are brought home in one round, with three requests each."""
+"""Bound of the offsets that are brought home in one round, with four requests each."""
+
+REACH_LOOKS, REACH_PAUSE_SECONDS = 100, 0.01
+"""How often a round looks whether the own log has what the master had when it told its offsets: usually after some
+milliseconds. Else the next round does."""
 
 NOTE_AFTER_BYTES = 64 << 20
 """Growth of the log after which the progress of delayed messages is stored again although it is the same."""
@@ -70,6 +77,16 @@ class SlaveSynchronizeStatistics:
     brought_home_count: int
     failing: tuple[str, ...]
     different_offset_count: int
+
+
+@attrs.frozen
+class _PendingOffsets:
+    """Consumer offsets that the slave may store when its log has reached ``log_end``."""
+
+    master: str
+    run: int | None
+    table: dict[str, dict[int, int]]
+    log_end: int
 
 
 @attrs.frozen
@@ -108,6 +125,7 @@ class SlaveSynchronize:
         self._delay_offsets = delay_offsets
         self._differences = differences
         self._store = store
+        self._pending_offsets: _PendingOffsets | None = None
         self._pending: _PendingProgress | None = None
         self._failing: dict[str, None] = {}
         self._round_count = 0
@@ -177,9 +195,15 @@ class SlaveSynchronize:
     # ---- consumer offsets -----------------------------------------------------------------------------------------
 
     async def _take_offsets(self, address: str) -> None:
-        table = await self._tables.consumer_offsets(address)
-        # Asked after the table: if the run is still the known one, then the table is of that run too.
-        run = (await self._state(address)).run
+        pending = await self._pending_of(address)
+        is_reached = await self._reaches(pending.log_end)
+        if not self._is_following():
+            self._pending_offsets = None
+            return
+        self._pending_offsets = None if is_reached else pending
+        if not is_reached:
+            return
+        table, run = pending.table, pending.run
         is_same_run = self._differences.is_same_run(run)
         await self._bring_home(address, table, is_same_run=is_same_run)
         keys = list({**self._offsets.offset_table, **table})  # in an order that does not depend on hashes
@@ -192,8 +216,26 @@ class SlaveSynchronize:
                 self._offsets.replace(key, settled)
         self._differences.synchronized(run)
 
+    async def _pending_of(self, address: str) -> _PendingOffsets:
+        """Return the table that waits for the log, or the master's as it is now."""
+        pending = self._pending_offsets
+        if pending is None or (pending.master, pending.run) != (address, (await self._state(address)).run):
+            table = await self._tables.consumer_offsets(address)
+            # Asked after the table: if the run is still the known one, then the table is of that run too.
+            state = await self._state(address)
+            pending = _PendingOffsets(address, state.run, table, _log_end_in(state))
+        return pending
+
+    async def _reaches(self, log_end: int) -> bool:
+        """Whether the own log reaches an offset that the master's has, at once or in a moment."""
+        for _ in range(REACH_LOOKS):
+            if self._store.max_physical_offset >= log_end or not self._is_following():
+                break
+            await trio.sleep(REACH_PAUSE_SECONDS)
+        return self._store.max_physical_offset >= log_end
+
     async def _bring_home(self, address: str, table: dict[str, dict[int, int]], *, is_same_run: bool) -> None:
-        """Commit to the master what clients have committed here; the table then has what the master has.
+        """Commit to the master what clients have committed here; the table then has what the master has taken.
 
         One offset that the master refuses does not stop the others.
         """
@@ -225,10 +267,13 @@ class SlaveSynchronize:
         if home <= max(current, 0):
             return current
         await self._tables.commit(address, group, topic, queue_id, home)
-        self._brought_home_count += 1
-        fields = event_fields(master=address, topic=topic, group=group, queueId=queue_id, now=home, was=current)
-        _log.info("an offset that was committed to this slave was brought to the master", extra=fields)
-        return home
+        # It answers SUCCESS also where it takes nothing, because a reset or a promotion has revoked the offset.
+        now = await self._tables.consumer_offset(address, group, topic, queue_id)
+        if now > current:
+            self._brought_home_count += 1
+            fields = event_fields(master=address, topic=topic, group=group, queueId=queue_id, now=now, was=current)
+            _log.info("an offset that was committed to this slave was brought to the master", extra=fields)
+        return now
 
     # ---- delayed messages -----------------------------------------------------------------------------------------
 
@@ -241,7 +286,7 @@ class SlaveSynchronize:
             state = await self._state(address)
             if pending is None or (pending.master, pending.run) != (address, state.run):
                 progress = DelayProgress(offsets, physical_offset)
-                pending = _PendingProgress(address, state.run, progress, state.log_end or 0)
+                pending = _PendingProgress(address, state.run, progress, _log_end_in(state))
         if not self._is_following():  # else this log, and so its durable part, is a beginning of the master's
             pending = None
         self._pending = pending
@@ -263,6 +308,12 @@ class SlaveSynchronize:
             return await self._tables.state(address)
         except (BrokerError, RemoteProtocolError):
             return MasterState(None, None)
+
+
+def _log_end_in(state: MasterState) -> int:
+    if state.log_end is None:
+        raise RemoteProtocolError("expected commitLogMaxOffset among the master's figures (28), found none")
+    return state.log_end
 
 
 def _fields(address: str, count: int) -> dict[str, object]:

@@ -123,7 +123,9 @@ class TailCut:
 
     def _execute(self, order: CutOrder) -> Generator[None, None, str | None]:
         """Keep and cut; return why not."""
-        paths = self._config.commit_log_paths
+        # All that the log has: files of the directories that get no new ones may lie between those of the others.
+        config = self._config
+        paths = list(dict.fromkeys((*config.commit_log_paths, *config.read_only_commit_log_paths)))
         open_files = OpenFiles(disk=self._disk, open_max=_OPEN_FILES_MAX)
         files = MappedFileQueue(path=paths[0], more_paths=paths[1:], disk=self._disk, open_files=open_files)
         try:

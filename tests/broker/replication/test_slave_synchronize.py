@@ -374,12 +374,91 @@ async def test_so_many_offsets_are_brought_home_in_one_round(slave: Slave, monke
 
 
 async def test_a_master_that_tells_no_run_is_followed_upwards(slave: Slave) -> None:
-    slave.master.scripts[FIGURES] = body_answer(None, ResponseCode.NO_PERMISSION, "no")
+    slave.master.scripts[FIGURES] = body_answer(b'{"table":{"commitLogMaxOffset":"0"}}')
     for offset, own in ((5, 5), (9, 9), (2, 9), (12, 12)):
         slave.master.offsets = {"T@G": {0: offset}}
         await slave.service.synchronize()
         assert slave.offset() == own
     assert slave.service.statistics().failing == ()
+
+
+async def test_a_master_that_does_not_tell_the_end_of_its_log_is_not_followed_and_that_is_said(slave: Slave) -> None:
+    slave.master.scripts[FIGURES] = body_answer(None, ResponseCode.NO_PERMISSION, "no")
+    slave.master.offsets, slave.master.delay_offsets = {"T@G": {0: 5}}, {1: 4}
+    await slave.service.synchronize()
+    assert (slave.offset(), slave.tables.delay_offsets.offset_table) == (-1, {})
+    assert slave.service.statistics().failing == ("consumer offsets", "delay offsets")
+
+
+async def test_offsets_are_taken_when_the_log_has_what_they_stand_for(
+    slave: Slave, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Until then those of an older moment count, not newer ones: what they stand for has not arrived either."""
+    slave.master.offsets = {"T@G": {0: 5}}
+    await slave.service.synchronize()
+    slave.master.offsets, slave.master.log_end = {"T@G": {0: 9}}, 500
+    await slave.service.synchronize()
+    assert slave.offset() == 5
+    slave.master.offsets, slave.master.log_end = {"T@G": {0: 11}}, 700
+    slave.log.max_physical_offset = 600
+    await slave.service.synchronize()
+    assert slave.offset() == 9
+    slave.log.max_physical_offset = 700
+    await slave.service.synchronize()
+    assert slave.offset() == 11
+
+
+async def test_a_round_waits_a_moment_for_the_log(slave: Slave, autojump_clock: trio.testing.MockClock) -> None:
+    slave.master.offsets, slave.master.log_end = {"T@G": {0: 9}}, 500
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(slave.service.synchronize)
+        await trio.sleep(0.5)
+        slave.log.max_physical_offset = 500
+    assert slave.offset() == 9
+
+
+@pytest.mark.parametrize("what", ["not following", "another run", "another master"])
+async def test_offsets_of_another_log_are_forgotten(
+    what: str, slave: Slave, autojump_clock: trio.testing.MockClock
+) -> None:
+    slave.master.offsets, slave.master.log_end = {"T@G": {0: 9}}, 500
+    await slave.service.synchronize()
+    if what == "not following":
+        slave.is_following = False
+        await slave.service.synchronize()
+        slave.is_following = True
+    elif what == "another run":
+        slave.restart_master()
+    else:
+        slave.master.address = slave.master_addr = "127.0.0.2:10911"
+    slave.master.offsets, slave.log.max_physical_offset = {"T@G": {0: 7}}, 500
+    await slave.service.synchronize()
+    assert slave.offset() == 7
+
+
+async def test_a_slave_that_does_not_follow_takes_no_offsets_and_brings_none_home(slave: Slave) -> None:
+    slave.master.offsets, slave.is_following = {"T@G": {0: 5, 1: 5}}, False
+    slave.commit(8)
+    await slave.service.synchronize()
+    assert (slave.offset(), slave.offset(1)) == (8, -1)
+    assert slave.master.offsets == {"T@G": {0: 5, 1: 5}}
+    slave.is_following = True
+    await slave.service.synchronize()
+    assert (slave.offset(), slave.offset(1), slave.master.offsets) == (8, 5, {"T@G": {0: 8, 1: 5}})
+
+
+async def test_what_the_master_answers_success_for_and_does_not_take_is_not_home(slave: Slave) -> None:
+    """A promotion has revoked the offset there. Taken for home, it would look like a reset in the next round."""
+    slave.master.offsets = {"T@G": {0: 14}}
+    await slave.service.synchronize()
+    slave.commit(17)
+    slave.master.scripts[COMMIT] = body_answer(None)
+    for committed in (17, 23):
+        slave.commit(committed)
+        await slave.service.synchronize()
+        assert slave.offset() == committed
+    assert slave.master.offsets == {"T@G": {0: 14}}
+    assert slave.service.statistics().brought_home_count == 0
 
 
 async def test_both_may_restart(slave: Slave) -> None:

@@ -151,6 +151,20 @@ def test_a_store_of_any_kind_is_cut(options: dict[str, object], is_stopped: bool
         world.kill()
 
 
+def test_files_of_a_directory_that_gets_no_new_ones_are_part_of_the_log() -> None:
+    """They lie between those of the other: without them the log seems to have gaps."""
+    world, sent = a_store(store_path_commit_log="/one,/two")
+    world.config = attrs.evolve(world.config, store_path_commit_log="/one", read_only_commit_log_store_paths="/two")
+    files = {base: content for path in ("/one", "/two") for base, content in log_bytes(world.disk, path).items()}
+    end = max(base + len(content.rstrip(b"\0")) for base, content in files.items() if content.strip(b"\0"))
+    order = CutOrder(sent[15].physical_offset, end, 5)
+    before = joined(files, order.offset, end)
+    assert order_cut(world.disk, world.config, order) is None
+    assert in_log_order(world.open()) == sent[:15]
+    assert joined(kept_of(world.disk), order.offset, end) == before
+    world.kill()
+
+
 def in_log_order(found: Found) -> list[Sent]:
     """Return what all queues have, also of a log in several directories."""
     return sorted((each for queue in found.queues.values() for each in queue), key=lambda each: each.physical_offset)
