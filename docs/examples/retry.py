@@ -8,7 +8,8 @@ import sys
 
 import trio
 
-from rocketpy.client import ConsumeFromWhere, ConsumerConfig, Message, open_client
+from rocketpy.client import ConsumeFromWhere, ConsumerConfig, Message, PullConsumer, open_client
+from rocketpy.errors import ClientError
 
 
 async def main(name_server: str) -> None:
@@ -27,13 +28,23 @@ async def main(name_server: str) -> None:
                     await batch.dead_letter()
                     break
 
-        async with (
-            client.pull_consumer("retry_dead_letters") as reader,
-            reader.open_messages("%DLQ%retry", start="stored") as dead_letters,
-        ):
-            dead_letter = await anext(dead_letters)
-            await dead_letters.commit()
+        async with client.pull_consumer("retry_dead_letters") as reader:
+            await until_known(reader, "%DLQ%retry")
+            async with reader.open_messages("%DLQ%retry", start="stored") as dead_letters:
+                dead_letter = await anext(dead_letters)
+                await dead_letters.commit()
         print(f"dead letter: {dead_letter.body.decode()}")
+
+
+async def until_known(reader: PullConsumer, topic: str) -> None:
+    """Wait for a topic that a broker has just made: the nameservers know it a moment later."""
+    with trio.fail_after(60):
+        while True:
+            try:
+                await reader.queues(topic)
+                return
+            except ClientError:
+                await trio.sleep(0.1)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import attrs
 from rocketpy.protocol.codes import PERM_READ_WRITE
 from rocketpy.protocol.topic_name import TRACE_TOPIC
 from rocketpy.remoting.limits import allow_list
+from rocketpy.remoting.limits.targets import are_targets
 from rocketpy.settings import Between, OneOf, setting
 from rocketpy.store.plug_in import EXPECTED, split_names
 
@@ -144,8 +145,9 @@ class BrokerConfig:
     acl_strict: bool = setting(False, fixed=True)
     acl_targets: str = setting(
         "",
-        expected="HOST:PORT of tunnels and load balancers before this broker, with , between them; * for any",
+        expected="ADDRESS:PORT of tunnels and load balancers before this broker, with , between them; * for any",
         fixed=True,
+        validator=are_targets,
     )
     """Ours: addresses for which a client of rocketpy may sign a request, beside those of this broker."""
     replication_account: str = setting(

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from rocketpy.broker.metadata.named_queues import NamedQueues
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
-from rocketpy.broker.replication.promotion import set_back_to_queues
+from rocketpy.broker.replication.promotion import cut_tables, set_back_to_queues
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.tables import Tables
 from rocketpy.clock import Clock
@@ -71,17 +71,25 @@ async def open_broker_store(
         if store.index_behind:
             _log.info("%d bytes of the log are not indexed yet: the index is built while the broker serves, see "
                       "indexBehind in its runtime info", store.index_behind)  # fmt: skip
-        _fit_tables(tables, store, is_slave=settings.store.broker_role is BrokerRole.SLAVE)
+        await _fit_tables(tables, store, is_slave=settings.store.broker_role is BrokerRole.SLAVE)
         yield store
 
 
-def _fit_tables(tables: Tables, store: MessageStore, *, is_slave: bool) -> None:
-    """Give each queue a topic, and set offsets back that are past their queues on a master that was a slave."""
+async def _fit_tables(tables: Tables, store: MessageStore, *, is_slave: bool) -> None:
+    """Give each queue a topic; cut the tables as the log was cut; set offsets back that are past their queues on a
+    master that was a slave.
+    """
     restored = tables.topics.restore_from_queues(store.queues())
     if restored:
         _log.warning("topics with messages that topics.json did not have: %s", ", ".join(restored))
+    if store.was_cut:
+        cut_tables(tables.offsets, tables.offset_differences, tables.delay_offsets, store.max_offset_in_queue)
+        for table in (tables.offset_differences, tables.offsets, tables.delay_offsets):
+            await table.stored.persist()
+        await store.tables_were_cut()
+        _log.warning("what offsets and progress of delayed messages said of the part that was cut is forgotten")
     if tables.offset_differences.has_followed and not is_slave:
-        count = set_back_to_queues(tables.offsets, tables.offset_resets, store.max_offset_in_queue)
+        count = set_back_to_queues(tables.offsets, store.max_offset_in_queue)
         if count:
             _log.warning("%d consumer offsets were set back to the ends of their queues: the messages up to them "
                          "had not arrived when this broker was a slave", count)  # fmt: skip

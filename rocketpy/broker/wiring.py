@@ -33,12 +33,14 @@ from rocketpy.broker.start_settings import VIP_PORT_STEP
 from rocketpy.broker.transaction.feature import TransactionFeature
 from rocketpy.containment import Contained
 from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.host import decode_host, plain_host
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.limits.connection_budget import ConnectionBudget
 from rocketpy.remoting.limits.descriptors import allowed_connections, descriptor_limit
+from rocketpy.remoting.limits.targets import acl_targets
 from rocketpy.remoting.lull import LULL_SECONDS
 from rocketpy.remoting.network import Listener, Network
 from rocketpy.remoting.server import RemotingServer
@@ -211,8 +213,10 @@ class Wiring:
 
 def _addresses(context: BrokerContext) -> list[str]:
     """Return where clients reach the broker by its settings: its ports, and what ``aclTargets`` names."""
-    host, targets = context.config.broker_ip1, context.config.acl_targets.split(",")
-    return [f"{host}:{context.port}", f"{host}:{context.port - VIP_PORT_STEP}", *filter(None, map(str.strip, targets))]
+    numeric = plain_host(decode_host(context.store_host).rpartition(":")[0])
+    hosts = dict.fromkeys((context.config.broker_ip1, numeric))  # brokers are asked by what a nameserver has of them
+    ports = (context.port, context.port - VIP_PORT_STEP)
+    return [*(f"{host}:{port}" for host in hosts for port in ports), *acl_targets(context.config.acl_targets)]
 
 
 def _registration(context: BrokerContext, master_search: MasterSearch, client: RemotingClient) -> RegistrationService:

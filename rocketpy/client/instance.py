@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+import attrs
 import trio
 
 from rocketpy.client.broker_requests import BrokerRequests
@@ -27,7 +28,7 @@ from rocketpy.client.route_finder import RouteFinder
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.services.repeated_call import RepeatedCallService
 from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingConnectError, RequestError
-from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.namespace import namespace_of_endpoint
@@ -38,6 +39,7 @@ from rocketpy.remoting.network import split_address
 
 REFRESH_PAUSE_SECONDS = 1.0
 """Minimum pause between two refreshes of the routes, however many are requested."""
+_LOOK_UPS = (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO)
 VIP_PORT_DISTANCE = 2
 """The VIP port of a broker is its port less this."""
 
@@ -131,16 +133,19 @@ class ClientInstance:
         *,
         timeout_s: float | None = None,
     ) -> RemotingCommand:
-        """The same to a nameserver, which gets no signature before it has asked for one by NO_PERMISSION.
+        """The same to a nameserver, which gets no signature before it has asked for one.
+
+        It asks by answering NO_PERMISSION to a look-up, which no nameserver refuses for another reason.
 
         Compatibility: RocketMQ's client signs every request. Its nameservers ask for an account from 5.3 on, where
         ``authenticationEnabled`` is set.
         """
         patience = self._patience(timeout_s)
-        response = await self.remoting.request(address, request, patience, is_signed=address in self._asking)
-        if response.code == ResponseCode.NO_PERMISSION and self.remoting.signs_requests:
+        response = await self.remoting.request(address, _copy_of(request), patience, is_signed=address in self._asking)
+        asks = response.code == ResponseCode.NO_PERMISSION and request.code in _LOOK_UPS
+        if asks and address not in self._asking and self.remoting.signs_requests:
             self._asking.add(address)
-            response = await self.remoting.request(address, request, patience)
+            response = await self.remoting.request(address, _copy_of(request), patience)
         return _expect(response, expected, address)
 
     def broker_port_of(self, address: str) -> str:
@@ -172,6 +177,11 @@ def read_response(response: RemotingCommand, header_class: type[HeaderT]) -> Hea
         return read_header(response, header_class)
     except RequestError as failure:
         raise RemoteProtocolError(failure.remark) from failure
+
+
+def _copy_of(request: RemotingCommand) -> RemotingCommand:
+    """Return a request of its own for one nameserver: what is signed for one is not for the next."""
+    return attrs.evolve(request, ext_fields=None if request.ext_fields is None else dict(request.ext_fields))
 
 
 def _expect(response: RemotingCommand, expected: Collection[int], address: str) -> RemotingCommand:

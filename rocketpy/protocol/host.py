@@ -34,6 +34,9 @@ def encode_host(text: str) -> bytes:
         raise LocalProtocolError(f"host: expected ip:port, found {text!r}") from None
 
 
+_MAPPED = "::ffff:"
+
+
 def pack_host(address: str, port: int) -> bytes:
     """Return the 8 or 20 bytes of a socket's address; an IPv4-mapped one becomes IPv4, a zone is left out.
 
@@ -53,3 +56,13 @@ def host_of(address: str) -> str:
     '2001:db8::1'
     """
     return address.rpartition(":")[0]
+
+
+def plain_host(host: str) -> str:
+    """Return a numeric address without its zone; an IPv4 address that has come over IPv6 as the IPv4 address.
+
+    >>> plain_host("::ffff:10.0.0.7")
+    '10.0.0.7'
+    """
+    host = host.partition("%")[0]
+    return host[len(_MAPPED) :] if host.startswith(_MAPPED) and "." in host else host

@@ -19,6 +19,7 @@ import trio
 
 from rocketpy.errors import LocalProtocolError, RemotingConnectError, RemotingSendRequestError, RemotingTimeoutError
 from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.host import plain_host
 from rocketpy.remoting.config import IDLE_SWEEP_SECONDS, NettyClientConfig, TlsClientConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import AsyncProcessor, Dispatcher, Processor
@@ -33,7 +34,7 @@ from rocketpy.remoting.tls.contexts import client_context
 _log = logging.getLogger("rocketpy.remoting")
 
 BeforeRequest = Callable[[RemotingCommand, str], None]
-"""Takes a request and the numeric address of its server, as ``Connection.peer`` has it."""
+"""Takes a request and the numeric address of its server, HOST:PORT."""
 
 INCOMING_BYTES_MAX = 256 << 20
 """Limit on unfinished frames over all servers; above it the connection that holds most is closed."""
@@ -179,7 +180,8 @@ class RemotingClient:
     def sign(self, request: RemotingCommand, connection: Connection) -> None:
         """Sign a request for the peer of a connection, if the client signs them; it must not change afterwards."""
         if self._before_request is not None:
-            self._before_request(request, connection.peer)
+            host, _, port = connection.peer.rpartition(":")
+            self._before_request(request, f"{plain_host(host)}:{port}")
 
     def note_timeout(self, connection: Connection) -> None:
         """Close a connection on which a request was not answered in time, where that is set."""

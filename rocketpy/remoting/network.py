@@ -17,6 +17,7 @@ from typing import Protocol
 import trio
 
 from rocketpy.errors import RemotingConnectError, StartError
+from rocketpy.protocol.host import plain_host
 from rocketpy.remoting.local_address import outgoing_address
 from rocketpy.remoting.nowait_stream import NowaitSocketStream, NowaitStream
 
@@ -166,7 +167,7 @@ def local_address_of(sock: socket.socket | trio.socket.SocketType) -> str:
         name = sock.getsockname()
     except OSError:
         return ""
-    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
+    return f"{plain_host(name[0])}:{name[1]}" if isinstance(name, tuple) else ""
 
 
 def address_in_use(host: str | None, port: int) -> StartError:

@@ -20,7 +20,7 @@ from rocketpy.store.figures import StoreFigures
 from rocketpy.store.ha.following_log import FollowingCommitLog
 from rocketpy.store.ha.record_digest import RecordDigests
 from rocketpy.store.ha.recorded_log import CommitLogRecords
-from rocketpy.store.ha.tail_cut import CutOrder, order_cut
+from rocketpy.store.ha.tail_cut import CutOrder, order_cut, remove_order
 from rocketpy.store.index.query import MessageQuery
 from rocketpy.store.log.record_reader import RecordReader
 from rocketpy.store.queue.multi_dispatch import LmqLimit
@@ -337,6 +337,16 @@ class MessageStore:
         if refusal is None:
             self.cut_ordered.set()
         return refusal
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether this opening, or one that was killed since, has cut the log: the tables beside it may not know."""
+        report = self._files.cut_report
+        return report is not None and not report.refusal
+
+    async def tables_were_cut(self) -> None:
+        """Remove the order of a cut, once nothing beside the log stands for what was cut; before anything is stored."""
+        await self._run_blocking(remove_order, self._disk, self._config.root)
 
     # ---- lag ------------------------------------------------------------------------------------------------------
 

@@ -177,6 +177,8 @@ class Replica:
             reports=StoreReports(cut=self._note_cut),
             memory_bytes=1 << 40,
         ) as store:
+            if store.was_cut:
+                await store.tables_were_cut()  # it has none
             async with trio.open_nursery() as nursery:
                 listeners = await process.network.listen(None, HA_PORT)
                 accept = AcceptSocketService(listeners=listeners, serve=store.ha_service.serve, allowed=())

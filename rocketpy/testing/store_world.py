@@ -291,6 +291,8 @@ class StoreWorld:
 
     async def _live(self) -> None:
         async with self._open_life(self._run_blocking) as store:
+            if store.was_cut:
+                await store.tables_were_cut()  # there are none
             self._store = store
             while self._request is not _stop:
                 if self._request is None:

@@ -10,7 +10,7 @@ from rocketpy.errors import BrokerError, RemoteProtocolError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.queue_bounds import GetMaxOffsetResponseHeader
-from rocketpy.protocol.signature import SessionCredentials, proved_content, signed_for
+from rocketpy.protocol.signature import SessionCredentials, proved_content, shape_of_request, signed_for
 from rocketpy.protocol.signing_key import SigningKey
 from tests.client.fake_cluster import FakeCluster
 from tests.client.opened import opened
@@ -69,5 +69,5 @@ async def test_a_nameserver_gets_no_signature_before_it_asks_for_one(cluster: Fa
         (signed,) = cluster.broker.asked(RequestCode.GET_BROKER_RUNTIME_INFO)
         for request, at in ((cluster.name_server.asked(code)[-1], cluster.address), (signed, cluster.broker.address)):
             fields = request.ext_fields or {}
-            assert fields["#signedFor"] == signed_for(request.code, at)
+            assert fields["#signedFor"] == signed_for(request.code, at, shape_of_request(fields, request.body))
             assert proved_content(fields, request.body, SigningKey("a-secret"))

@@ -12,6 +12,7 @@ from rocketpy.protocol.signature import (
     RequestSigner,
     SessionCredentials,
     proved_content,
+    shape_of,
     signed_content,
 )
 from rocketpy.protocol.signing_key import SigningKey
@@ -63,13 +64,28 @@ def test_a_request_without_fields_is_signed_too() -> None:
     assert proved_content(request.ext_fields, None, SigningKey("a secret key"))
 
 
-def test_ours_begins_with_the_code_and_the_server_that_it_is_for() -> None:
-    request = RemotingCommand(28, {"!": "1", "zone": "2"})
-    RequestSigner(SessionCredentials("account-1", "a secret key"))(request, "::1:10911")
-    assert request.ext_fields is not None
-    del request.ext_fields["!"]
-    content = signed_content(request.ext_fields, b"body")
-    assert content == b"rocketpy-1 28 ::1:10911 account-12body"
+def test_ours_begins_with_the_code_the_server_and_the_shape_that_it_is_for() -> None:
+    request = RemotingCommand(28, {"zone": "2"}, b"body")
+    sign = RequestSigner(SessionCredentials("account-1", "a secret key"))
+    sign(request, "::1:10911")
+    fields = request.ext_fields
+    assert fields is not None
+    shape = shape_of([("AccessKey", 9), ("zone", 1)], 4)
+    assert signed_content(fields, b"body") == b"rocketpy-1 28 ::1:10911 %s account-12body" % shape.encode()
+    sign(request)
+    assert list(fields) == ["zone", "AccessKey", "Signature"], "a request that is sent again, as RocketMQ signs it"
+
+
+def test_a_shape_is_of_names_and_lengths() -> None:
+    shapes = {
+        shape_of(lengths, size)
+        for lengths, size in (
+            ([("a", 1), ("b", 2)], 0), ([("a", 1), ("b", 2)], 1), ([("a", 2), ("b", 1)], 0), ([("a", 1)], 2),
+            ([("a=1,1:b", 2)], 0), ([], 0), ([("", 0)], 0),
+        )
+    }  # fmt: skip
+    assert len(shapes) == 7
+    assert shape_of([("a", 1), ("b", 2)], 3) == shape_of([("b", 2), ("a", 1)], 3)
 
 
 def test_the_unique_key_marker_may_be_signed_or_not() -> None:

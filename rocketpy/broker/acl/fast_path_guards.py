@@ -44,12 +44,14 @@ from rocketpy.protocol.fast_path_headers import (
     decode_fast_batch,
     decode_fast_send,
 )
+from rocketpy.protocol.signature import SIGNATURE, SIGNED_FOR, SIGNED_FOR_BEGIN, shape_of
 from rocketpy.protocol.topic_name import TOPIC_LENGTH_MAX
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import FastGuard, FastPath
 
 _SESSIONS_MAX = 10_000
 _ALLOWED_MAX = 1000
+_EMPTY: Final = b'""'
 
 
 class _SignedSend(
@@ -257,9 +259,10 @@ class FastPathGuards:
                 session = self._open_session(code, connection.peer, fields.access_key)
             if session.needs_no_signature:
                 return fast_path(connection, header, body)
-            if fields.signed_for and not session.signed_for:
-                session.signed_for = self._manager.accepted_begin(connection, code, fields.signed_for.encode())
-            if not session.matches(content_of(fields), fields.signature, b"" if body is None else body):
+            content = content_of(fields)
+            if content.startswith(SIGNED_FOR_BEGIN) and not self._is_meant(connection, code, header, fields, body):
+                return False
+            if not session.matches(content, fields.signature, b"" if body is None else body):
                 return False
             if (fields.topic, fields.group) not in session.allowed and not self._learn(session, code, fields):
                 return False
@@ -268,6 +271,21 @@ class FastPathGuards:
             return fast_path(connection, header, body)
 
         return guarded
+
+    def _is_meant(self, connection: Connection, code: int, header: bytes, fields: Any, body: bytes | None) -> bool:
+        """Whether ``#signedFor`` says that these fields are for this code and this broker.
+
+        A field without a value is one that the decoder does not tell from none: that is for the general path.
+        """
+        if not fields.signed_for or _EMPTY in header:
+            return False
+        lengths = [
+            (name, len(value if isinstance(value, str) else str(value)))
+            for name, value in zip(fields.__struct_encode_fields__, msgspec.structs.astuple(fields), strict=True)
+            if value != "" and name not in (SIGNATURE, SIGNED_FOR)
+        ]
+        shape = shape_of(lengths, len(body or b""))
+        return self._manager.is_meant(connection, code, fields.signed_for.encode(), shape)
 
     def _guarded_by_kernel(self, code: int, fast_path: FastPath) -> FastPath:
         # Plain Python does not load it.

@@ -5,7 +5,7 @@ guard passes what it knows to be allowed: a request of an account and with names
 :class:`~rocketpy.broker.acl.fast_path_guards.FastPathGuards` has permitted on this connection before. It leaves any
 other request to that guard, which decides and remembers.
 
-Rule: like that guard, it passes only what has a valid signature.
+Rule: like that guard, it passes only what has a valid signature. One that says what it is for is left to that guard.
 
 Rule: the kernel reads no header of another code than that in the first member, by which the fast path was chosen, so
 the sessions are those of the code that is served. Of pulls it reads only those like one that the fast path has decoded.
@@ -16,10 +16,12 @@ from __future__ import annotations
 from typing import Final, final
 
 from rocketpy.broker.acl.session import Session
+from rocketpy.protocol.signature import SIGNED_FOR_BEGIN
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import FastPath
 
 _NO_BODY: Final = b""
+_SIGNED_FOR_BEGIN: Final = SIGNED_FOR_BEGIN
 _COPIED_MAX: Final = 1024
 """Bytes of a body that is copied behind what is signed of its header. To hash a longer one on its own is cheaper."""
 
@@ -51,10 +53,12 @@ class KernelGuard(_Guard):
         ):
             content = _NO_BODY if body is None else body
             if len(content) <= _COPIED_MAX:
-                is_signed = session.matches_text(sent.signed_content(content), sent.signature)
+                signed = sent.signed_content(content)
+                is_signed = session.matches_text(signed, sent.signature)
             else:
-                is_signed = session.matches_text(sent.signed_content(_NO_BODY), sent.signature, content)
-            if is_signed:
+                signed = sent.signed_content(_NO_BODY)
+                is_signed = session.matches_text(signed, sent.signature, content)
+            if is_signed and not signed.startswith(_SIGNED_FOR_BEGIN):
                 return self._fast_path(connection, header, body)
         return self._guarded(connection, header, body)
 
@@ -73,7 +77,8 @@ class KernelPullGuard(_Guard):
             and form is not None
             and form.access_key == session.access_key
             and session.allows(form.topic, form.consumer_group)
-            and session.matches_text(form.signed_content(header, _NO_BODY if body is None else body), form.signature)
         ):
-            return self._fast_path(connection, header, body)
+            signed = form.signed_content(header, _NO_BODY if body is None else body)
+            if session.matches_text(signed, form.signature) and not signed.startswith(_SIGNED_FOR_BEGIN):
+                return self._fast_path(connection, header, body)
         return self._guarded(connection, header, body)

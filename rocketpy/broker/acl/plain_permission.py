@@ -39,16 +39,17 @@ from rocketpy.protocol.bodies.acl import AclConfig, PlainAccessConfig
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.protocol.codes import LanguageCode, RequestCode
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.signature import ACCESS_KEY, SIGNED_FOR_BEGIN, proved_content, signed_for
+from rocketpy.protocol.signature import ACCESS_KEY, SIGNED_FOR_BEGIN, proved_content, shape_of_request
 from rocketpy.protocol.topic_name import TRACE_TOPIC
 from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.limits.targets import ANY_ADDRESS
 from rocketpy.runner import RunBlocking
 
 _DUMMY_ACCOUNT = build_account(PlainAccessConfig("no such account", "the key of no account"))
 _LOGGED_MAX = 1000
-_SHOWN_BYTES_MAX = 100
+_SHOWN_MAX = 100
+_SIGNED_FOR_MAX = 512  # more than the longest name of a host needs
 _SENDS = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE))
-_ANY_ADDRESS = "*"
 
 _log = logging.getLogger("rocketpy.broker.acl")
 
@@ -135,16 +136,12 @@ class PlainPermissionManager:
         """Whether an address is in a global white list, and so needs no account."""
         return self._table.is_white(address)
 
-    def accepted_begin(self, connection: Connection, code: int, signed: bytes) -> bytes:
-        """Return how what is signed for a code and this broker begins, if ``signed`` begins so; nothing otherwise."""
-        for address in (connection.local, *self._addresses):
-            begin = signed_for(code, "" if address == _ANY_ADDRESS else address).encode()
-            if address == _ANY_ADDRESS:
-                begin = begin[:-1]
-                begin = signed[: signed.find(b" ", len(begin)) + 1] if signed.startswith(begin) else b""
-            if address and begin and signed.startswith(begin):
-                return begin
-        return b""
+    def is_meant(self, connection: Connection, code: int, signed: bytes, shape: str) -> bool:
+        """Whether what is signed, which begins with ``#signedFor``, is for a code, this broker and such fields."""
+        words = signed[:_SIGNED_FOR_MAX].split(b" ", 4)
+        if len(words) != 5 or words[1] != b"%d" % code or words[3] != shape.encode():
+            return False
+        return ANY_ADDRESS in self._addresses or words[2].decode("utf-8", "replace") in self._all_addresses(connection)
 
     def is_permitted(self, account: PlainAccessResource, request: RemotingCommand) -> bool:
         """Whether an account may make a request. Neither its signature nor its address is checked."""
@@ -251,7 +248,7 @@ class PlainPermissionManager:
         if signed is None:
             raise AclError(f"Check signature failed for accessKey={access_key}")
         if signed.startswith(SIGNED_FOR_BEGIN):
-            if not self.accepted_begin(connection, request.code, signed):
+            if not self.is_meant(connection, request.code, signed, shape_of_request(fields, request.body)):
                 raise AclError(self._signed_for_another(connection, request.code, signed))
         elif self.is_strict and needs.is_strict_admin and request.language is LanguageCode.PYTHON:
             raise AclError(
@@ -260,12 +257,16 @@ class PlainPermissionManager:
             )
         self._check_permissions(request, needs, account)
 
+    def _all_addresses(self, connection: Connection) -> list[str]:
+        return list(dict.fromkeys(filter(None, (connection.local, *self._addresses))))
+
     def _signed_for_another(self, connection: Connection, code: int, signed: bytes) -> str:
-        found = signed[len(SIGNED_FOR_BEGIN) :][:_SHOWN_BYTES_MAX].decode("utf-8", "replace").split(" ")
-        addresses = " or ".join(dict.fromkeys(filter(None, (connection.local, *self._addresses))))
+        words = signed[:_SIGNED_FOR_MAX].decode("utf-8", "replace").split(" ", 4)
+        found = f"code={words[1][:_SHOWN_MAX]} at {' '.join(words[2:3])[:_SHOWN_MAX]}"
         return (
-            f"expected a signature for request code={code} at {addresses}, found one for code={found[0]} at "
-            f"{' '.join(found[1:2])}; aclTargets names other addresses that lead to this broker"
+            f"expected a signature for these fields of request code={code} at "
+            f"{' or '.join(self._all_addresses(connection))}, found one for {found}; aclTargets names other addresses "
+            "that lead to this broker"
         )
 
     def _needs_of(self, request: RemotingCommand) -> Needs:

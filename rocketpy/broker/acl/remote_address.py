@@ -27,14 +27,13 @@ import re
 from collections.abc import Callable
 
 from rocketpy.broker.acl.acl_error import AclError
-from rocketpy.protocol.host import host_of
+from rocketpy.protocol.host import host_of, plain_host
 
 AddressPattern = Callable[[str], bool]
 """Predicate that matches an address without port, in any spelling."""
 
 _EVERY = ("*", "*.*.*.*", "*:*:*:*:*:*:*:*")
 _PART = re.compile(r"(?P<low>[0-9A-Fa-f]{1,4})(?:-(?P<high>[0-9A-Fa-f]{1,4}))?|\*")
-_MAPPED = "::ffff:"
 
 
 def parse_address_pattern(text: str | None) -> AddressPattern:
@@ -54,8 +53,7 @@ def parse_address_pattern(text: str | None) -> AddressPattern:
 
 def host_of_peer(peer: str) -> str:
     """Return the address of ``address:port``; an IPv4 peer of an IPv6 socket is an IPv4 one."""
-    host = host_of(peer).partition("%")[0]
-    return host[len(_MAPPED) :] if host.startswith(_MAPPED) and "." in host else host
+    return plain_host(host_of(peer))
 
 
 class _Listed:

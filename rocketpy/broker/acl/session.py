@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from rocketpy.broker.acl.plain_access_resource import PlainAccessResource
-from rocketpy.protocol.signature import SIGNED_FOR_BEGIN
 from rocketpy.protocol.signing_key import SigningKey
-
-_SIGNED_FOR_BEGIN: Final = SIGNED_FOR_BEGIN
-_NOTHING: Final = b""
 
 
 @final
@@ -39,9 +35,6 @@ class Session:
         self.last_group: str | None = None
         """The pair out of them that :meth:`allows` was asked for last. For a comparison by identity: the kernels give
         the same objects for all headers of one form. No tuple, because compiled code makes a new one at each use."""
-        self.signed_for = _NOTHING
-        """How what a client of rocketpy has signed for this code and this broker begins; empty before its first request
-        that did."""
         self._key: SigningKey | None = None if account is None else account.signing_key
 
     def allows(self, topic: str, group: str) -> bool:
@@ -55,21 +48,14 @@ class Session:
         return True
 
     def matches(self, content: bytes, digest: bytes, rest: bytes = b"") -> bool:
-        """Whether the account has signed ``content`` and ``rest``, for us; for a signature out of its Base64."""
+        """Whether the account has signed ``content`` and ``rest``; for a signature out of its Base64."""
         key = self._key
-        return key is not None and self._is_for_us(content) and key.matches_digest(content, digest, rest)
+        return key is not None and key.matches_digest(content, digest, rest)
 
     def matches_text(self, content: bytes, signature: bytes, rest: bytes = b"") -> bool:
         """The same for one in Base64."""
         key = self._key
-        return key is not None and self._is_for_us(content) and key.matches_text(content, signature, rest)
-
-    def _is_for_us(self, content: bytes) -> bool:
-        """Whether what was signed names no code and no server, or those of this session."""
-        if not content.startswith(_SIGNED_FOR_BEGIN):
-            return True
-        known = self.signed_for
-        return len(known) > 0 and content.startswith(known)
+        return key is not None and key.matches_text(content, signature, rest)
 
 
 NO_SESSION: Final = Session(None, None)

@@ -69,6 +69,11 @@ class DelayOffsetManager:
         self.offset_table = dict(progress.offsets)
         self.note(progress)
 
+    def forget(self) -> None:
+        """Know nothing of deliveries any more: a start looks for them in the log, from the oldest message on."""
+        self.offset_table = {}
+        self.note(DelayProgress())
+
     def _snapshot(self) -> object:
         content: dict[str, object] = {_OFFSETS: dict(sorted(self.noted.offsets.items()))}
         if self.noted.physical_offset is not None:

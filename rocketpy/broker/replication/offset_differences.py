@@ -23,6 +23,9 @@ The differences are few, and are persisted in ``slaveOffsets.json``, which a mas
 
     {"committedOffsets":{"T@G":{0:12}},"masterBootTimestamp":1700000000000,"masterOffsets":{"T@G":{0:7}}}
 
+With ``"logWasCut":true`` the slave has none that it would keep: the log was cut since, and its own offsets may stand
+for what it had there. The next synchronization takes all of the master's, and keeps only those of which it has none.
+
 ``masterOffsets`` are the master's offsets at the last synchronization, -1 for none, where they differ from the slave's.
 Elsewhere the slave's own offset is that of the master.
 
@@ -47,6 +50,7 @@ NONE = -1
 _RUN = "masterBootTimestamp"
 _MASTER = "masterOffsets"
 _COMMITTED = "committedOffsets"
+_CUT = "logWasCut"
 
 OffsetTable = Mapping[str, Mapping[int, int]]
 """Consumer offsets by ``topic@group`` and queue id."""
@@ -74,13 +78,14 @@ class OffsetDifferences:
         self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
         self._master_run: int | None = None
         self._has_followed = False
+        self._is_cut = False  # since the last synchronization
         self._table: dict[str, dict[int, _Difference]] = {}
 
     def load(self) -> None:
         """Read the file into the empty table; StartError when file and backup are malformed."""
         loaded = self.stored.load(_decode)
         if loaded is not None:
-            self._master_run, self._table = loaded
+            self._master_run, self._table, self._is_cut = loaded
             self._has_followed = True
 
     def committed(self, key: str, queue_id: int, before: int | None, after: int | None) -> None:
@@ -92,6 +97,12 @@ class OffsetDifferences:
         if difference is None:
             difference = self._table[key][queue_id] = _Difference(NONE if before is None else before)
         difference.committed_offset = after
+        self.stored.changed()
+
+    def log_was_cut(self) -> None:
+        """Forget all differences: own offsets may stand for what was cut. The master's count from the next time on."""
+        self._table.clear()
+        self._is_cut = True
         self.stored.changed()
 
     @property
@@ -121,6 +132,8 @@ class OffsetDifferences:
         """Return the slave's new offsets for ``topic@group``, by the rules of this module."""
         if own == master and key not in self._table:
             return dict(master)
+        if self._is_cut:
+            return {**own, **master}
         settled = {
             queue_id: self._settle_one(
                 key, queue_id, own.get(queue_id, NONE), master.get(queue_id, NONE), is_same_run=is_same_run
@@ -131,8 +144,8 @@ class OffsetDifferences:
 
     def synchronized(self, master_run: int | None) -> None:
         """Set the run whose offsets have been taken, None for an unknown one."""
-        if master_run != self._master_run or not self._has_followed:
-            self._master_run, self._has_followed = master_run, True
+        if master_run != self._master_run or not self._has_followed or self._is_cut:
+            self._master_run, self._has_followed, self._is_cut = master_run, True, False
             self.stored.changed()
 
     @property
@@ -172,10 +185,11 @@ class OffsetDifferences:
             own = {queue_id: each.committed_offset for queue_id, each in differences.items()}
             committed[key] = {queue_id: offset for queue_id, offset in own.items() if offset is not None}
         run = NONE if self._master_run is None else self._master_run
-        return {_COMMITTED: committed, _RUN: run, _MASTER: master}
+        content: dict[str, object] = {_COMMITTED: committed, _RUN: run, _MASTER: master}
+        return {**content, _CUT: True} if self._is_cut else content
 
 
-def _decode(content: object) -> tuple[int | None, dict[str, dict[int, _Difference]]]:
+def _decode(content: object) -> tuple[int | None, dict[str, dict[int, _Difference]], bool]:
     if not isinstance(content, dict):
         raise RemoteProtocolError(f"expected an object with {_MASTER}")
     run = content.get(_RUN)
@@ -189,4 +203,4 @@ def _decode(content: object) -> tuple[int | None, dict[str, dict[int, _Differenc
         }
         for key, offsets in master.items()
     }
-    return (None if run == NONE else run), table
+    return (None if run == NONE else run), table, content.get(_CUT) is True

@@ -5,7 +5,12 @@ asks these for their offsets (43), and takes the higher ones, all within ``TAKE_
 that. Slaves of either make answer; a slave of this make also brings such offsets home by itself
 (:mod:`.slave_synchronize`), later, and to a Java master too.
 
-What is not taken:
+An offset stands for messages of a log. So nothing is taken from a slave whose log is not this one's beginning, or does
+not go on where this one ends: an old master with a tail of its own, whose queue offsets belong to other messages here.
+Nor from anybody who does not show a record of it, nor, with ``haAllowList``, from other addresses: whom a nameserver
+names as a slave is not known to be one (:mod:`.common_log`). What is taken is logged, and why nothing is.
+
+Of a slave that may be believed is not taken:
 
 - an offset that a reset on this master has revoked (:mod:`rocketpy.broker.metadata.offset_resets`);
 - the part of an offset past the end of the queue here: the messages that will be there are not those that the group has
@@ -28,15 +33,18 @@ from rocketpy.broker.metadata.groups import OWN_GROUPS
 from rocketpy.broker.metadata.offset_resets import OffsetResets
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager, split_key
 from rocketpy.broker.replication.broker_tables import BrokerTables
+from rocketpy.broker.replication.common_log import CommonLog
 from rocketpy.broker.replication.signed_requests import Requests
 from rocketpy.containment import Contained
-from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingError
+from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingConnectError, RemotingError
 from rocketpy.log_files import event_fields
 from rocketpy.protocol import fastjson
 from rocketpy.protocol.bodies.codec import decode_value
 from rocketpy.protocol.bodies.route import MASTER_ID, ClusterInfo
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
+from rocketpy.remoting.limits.allow_list import is_allowed, networks
+from rocketpy.remoting.network import split_address
 from rocketpy.store.message_store import MessageStore
 
 TAKE_SECONDS = 2.0
@@ -44,6 +52,9 @@ TAKE_SECONDS = 2.0
 
 SLAVES_ASKED_MAX = 16
 """Bound of the slaves that are asked."""
+
+LOGGED_MAX = 100
+"""Offsets that are logged one by one when they are taken; of more only the number."""
 
 _KEYS_PER_TURN = 500
 _SHOWN_MAX = 300
@@ -65,7 +76,11 @@ class OffsetsFromSlaves:
         offsets: ConsumerOffsetManager,
         resets: OffsetResets,
         store: MessageStore,
+        common_log: CommonLog,
     ) -> None:
+        self._common_log = common_log
+        self._allowed = networks(config.ha_allow_list)
+        self._logged_count = 0
         self._config = config
         self._namesrv_addresses = tuple(namesrv_addresses)
         self._broker_addr = broker_addr
@@ -112,16 +127,28 @@ class OffsetsFromSlaves:
         return [
             address
             for broker_id, address in addresses.items()
-            if broker_id != MASTER_ID and address != self._broker_addr
+            if broker_id != MASTER_ID and address != self._broker_addr and self._may_be_asked(address)
         ]
+
+    def _may_be_asked(self, address: str) -> bool:
+        """Whether an address may replicate; a name is none of the addresses in ``haAllowList``."""
+        try:
+            return not self._allowed or is_allowed(split_address(address)[0], self._allowed)
+        except (RemotingConnectError, ValueError):
+            return False
 
     async def _ask_slave(self, address: str, counts: list[int]) -> None:
         with Contained(_log, "taking the offsets of slave %s", address):
             try:
                 table = await self._tables.consumer_offsets(address)
-            except (RemotingError, BrokerError, RemoteProtocolError) as failure:
+                difference = await self._common_log.difference(address)  # of a log that has what the offsets stand for
+            except (RemotingError, BrokerError, RemoteProtocolError, OSError) as failure:
                 fields = event_fields(slave=address, why=str(failure)[:_SHOWN_MAX])
                 _log.warning("a slave did not tell its consumer offsets at this broker's start", extra=fields)
+                return
+            if difference:
+                fields = event_fields(slave=address, why=difference, groups=len(table))
+                _log.warning("no consumer offsets are taken from a slave", extra=fields)
                 return
             count = await self._take_all(address, table)
             counts.append(count)
@@ -144,9 +171,14 @@ class OffsetsFromSlaves:
         if offset <= self._resets.revoked_offset(f"{topic}@{group}", queue_id):
             return False
         taken = min(offset, self._store.max_offset_in_queue(topic, queue_id))
-        if taken <= max(self._offsets.query_offset(group, topic, queue_id), 0):
+        before = self._offsets.query_offset(group, topic, queue_id)
+        if taken <= max(before, 0):
             return False
         if not self._offsets.has_room_for(group, topic, queue_id):
             return False
         self._offsets.commit_offset(address, group, topic, queue_id, taken)
+        self._logged_count += 1
+        if self._logged_count <= LOGGED_MAX:
+            fields = event_fields(slave=address, topic=topic, group=group, queueId=queue_id, now=taken, was=before)
+            _log.warning("a consumer offset is taken from a slave", extra=fields)
         return True

@@ -66,8 +66,10 @@ class Found(Enum):
 class RemoteLog:
     """The log of the master with an address for requests. Every call may raise OSError, which names that address."""
 
-    def __init__(self, client: Client, address: str) -> None:
+    def __init__(self, client: Client, address: str, *, who: str = "the master") -> None:
+        """``who`` stands for the broker in errors."""
         self._client = client
+        self._who = who
         self.address = address
 
     async def bounds(self) -> LogBounds:
@@ -81,7 +83,7 @@ class RemoteLog:
             return LogBounds(max(0, int(table["commitLogMinOffset"])), int(table["commitLogMaxOffset"]))
         except (RemoteProtocolError, KeyError, ValueError) as failure:
             raise OSError(
-                f"the master {self.address}: expected commitLogMinOffset and commitLogMaxOffset among its runtime "
+                f"{self._who} {self.address}: expected commitLogMinOffset and commitLogMaxOffset among its runtime "
                 f"figures, found {failure!r}"
             ) from failure
 
@@ -103,6 +105,14 @@ class RemoteLog:
             return Found.UNKNOWN
         raise self._refused(answer)
 
+    async def shows(self, record: RecordRange, content: bytes) -> bool:
+        """Whether it has these bytes and returns them, without being told them before."""
+        try:
+            answer = await self._ask(_view(record.offset))
+        except _ConnectionEnded:
+            return False
+        return answer.code == ResponseCode.SUCCESS and answer.body == content
+
     async def store_timestamp_ms(self, offset: int) -> int:
         """Return when the master stored the record at an offset, 0 if it does not say."""
         try:
@@ -115,13 +125,13 @@ class RemoteLog:
         try:
             return await self._client.request(self.address, request, ANSWER_SECONDS)
         except RemotingSendRequestError as failure:
-            raise _ConnectionEnded(f"the master cannot be asked about its log: {failure}") from failure
+            raise _ConnectionEnded(f"{self._who} cannot be asked about its log: {failure}") from failure
         except RemotingError as failure:
-            raise OSError(f"the master cannot be asked about its log: {failure}") from failure
+            raise OSError(f"{self._who} cannot be asked about its log: {failure}") from failure
 
     def _refused(self, answer: RemotingCommand) -> OSError:
         return OSError(
-            f"the master {self.address} does not answer questions about its log: code {answer.code}, {answer.remark}"
+            f"{self._who} {self.address} does not answer questions about its log: code {answer.code}, {answer.remark}"
         )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rocketpy.errors import RemotingError
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.signature import ACCESS_KEY, SIGNATURE, SIGNED_FOR, signed_content, signed_for
+from rocketpy.protocol.signature import ACCESS_KEY, SIGNATURE, SIGNED_FOR, shape_of_request, signed_content, signed_for
 
 if TYPE_CHECKING:  # a broker without access control does not load it
     from rocketpy.broker.acl.plain_permission import PlainPermissionManager
@@ -45,7 +45,7 @@ class SignedRequests:
             )
         fields = dict(request.ext_fields or {})
         fields[ACCESS_KEY] = account.access_key
-        fields[SIGNED_FOR] = signed_for(request.code, address)
+        fields[SIGNED_FOR] = signed_for(request.code, address, shape_of_request(fields, request.body))
         fields[SIGNATURE] = account.signing_key.sign(signed_content(fields, request.body)).decode("ascii")
         request.ext_fields = fields
         return await self._client.request(address, request, timeout_s)

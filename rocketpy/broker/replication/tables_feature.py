@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.feature import Feature
 from rocketpy.broker.replication.broker_tables import BrokerTables
+from rocketpy.broker.replication.common_log import CommonLog
 from rocketpy.broker.replication.offsets_from_slaves import OffsetsFromSlaves
 from rocketpy.broker.replication.signed_requests import with_account
 from rocketpy.remoting.client import RemotingClient
@@ -62,6 +63,7 @@ class ReplicatedTablesFeature(Feature):
                 offsets=tables.offsets,
                 resets=tables.offset_resets,
                 store=context.store,
+                common_log=CommonLog(context.store.recorded_log, signed),
             )
 
     def figures(self) -> dict[str, str]:

@@ -16,9 +16,10 @@ from rocketpy.errors import (
     RemotingSendRequestError,
     RemotingTimeoutError,
 )
-from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
+from rocketpy.protocol.host import plain_host
 from rocketpy.protocol.signature import RequestSigner, SessionCredentials
 from rocketpy.spark.live.tls import TlsFiles, client_context
 from rocketpy.spark.options.kinds import parse_address
@@ -42,7 +43,8 @@ class BlockingRemotingClient:
         tls: TlsFiles | None = None,
         signs_when_asked: bool = False,
     ) -> None:
-        """With ``signs_when_asked`` no request is signed before the peer has answered one by NO_PERMISSION."""
+        """With ``signs_when_asked`` no request is signed before the peer has answered a look-up of a route by
+        NO_PERMISSION: that of a nameserver."""
         self.address = address
         self._is_asked = not signs_when_asked
         self._sign = None if credentials is None else RequestSigner(credentials)
@@ -100,7 +102,8 @@ class BlockingRemotingClient:
     def request(self, code: int, header: object | None, body: bytes | None = None) -> RemotingCommand:
         """Send a request and return its answer, whatever its response code."""
         answer = self.receive(self.send(code, header, body))
-        if answer.code == ResponseCode.NO_PERMISSION and self._sign is not None and not self._is_asked:
+        asks = answer.code == ResponseCode.NO_PERMISSION and code == RequestCode.GET_ROUTEINFO_BY_TOPIC
+        if asks and self._sign is not None and not self._is_asked:
             self._is_asked = True
             return self.receive(self.send(code, header, body))
         return answer
@@ -131,7 +134,7 @@ def _peer_of(connection: socket.socket) -> str:
         name = connection.getpeername()
     except OSError:
         return ""
-    return f"{name[0]}:{name[1]}"
+    return f"{plain_host(name[0])}:{name[1]}"
 
 
 def _connect(address: str, timeout_s: float, tls: TlsFiles | None) -> socket.socket:

@@ -36,7 +36,7 @@ from typing import Protocol
 from rocketpy.errors import DescriptorShortageError, StoreError
 
 LOCK_SECONDS = 10.0
-"""How long a change waits for another process that is changing files of the same directory: milliseconds usually."""
+"""How long a change waits for another process that makes one: usually milliseconds."""
 PAGE_SIZE = 4096
 """Bytes of a page: what survives a loss of power does so by pages, and RocketMQ counts unflushed bytes in them."""
 
@@ -204,10 +204,10 @@ class Disk(Protocol):
         """Lock byte 0 of a file and write its text, as RocketMQ does. StartError if another process holds it."""
         ...
 
-    def lock_directory(self, path: str) -> DiskLock:
-        """Lock a directory for a change of files in it that other processes of this machine may change too.
+    def wait_lock(self, path: str) -> DiskLock:
+        """Lock a file, which is made and kept for that, around a change that other processes may make too.
 
-        Waits while one of them has the lock; StoreError after LOCK_SECONDS, or if there is no such directory.
+        Waits while one of them has the lock; StoreError after LOCK_SECONDS, or if the file cannot be made.
         """
         ...
 

@@ -17,19 +17,18 @@ from rocketpy.errors import StartError, StoreError
 from rocketpy.store.disk.interface import LOCK_SECONDS, DiskFile, DiskLock
 from rocketpy.store.disk.os_file import OsFile, OsLock, existing_ancestor, store_error
 
-_NO_LOCKS = frozenset({errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _LOCK_PAUSE_SECONDS = 0.005
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR})
 
 
-class _DirectoryLock:
-    """A directory that is open, and locked thereby."""
+class _FileLock:
+    """A file that is open, and locked thereby."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Close the directory."""
+        """Close the file, which stays for the next one."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -181,30 +180,25 @@ class OsDisk:
         """Take the same POSIX record lock as RocketMQ, so that the two never open a store at the same time."""
         return OsLock(path)
 
-    def lock_directory(self, path: str) -> DiskLock:
-        """Take a lock of ``flock``. It belongs to the open directory, so it also keeps out other threads.
-
-        A file system that has no such lock for directories (NFS) gives none: then no other process is kept out.
-        """
+    def wait_lock(self, path: str) -> DiskLock:
+        """Take a lock of ``flock`` on a file that only its owner may open. It also keeps out other threads."""
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as failure:
             raise store_error(failure, "cannot lock", path) from failure
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return _FileLock(descriptor)
             except BlockingIOError as failure:
                 if time.monotonic() > deadline:
                     os.close(descriptor)
                     raise StoreError(f"another process has it locked for {LOCK_SECONDS:g} s", path=path) from failure
                 time.sleep(_LOCK_PAUSE_SECONDS)
-                continue
             except OSError as failure:
-                if failure.errno not in _NO_LOCKS:
-                    os.close(descriptor)
-                    raise store_error(failure, "cannot lock", path) from failure
-            return _DirectoryLock(descriptor)
+                os.close(descriptor)
+                raise store_error(failure, "cannot lock", path) from failure
 
     def _opened(self, action: str, path: str, flags: int, mode: int) -> OsFile:
         try:

@@ -59,7 +59,7 @@ def sole_writer(disk: Disk, path: str) -> Iterator[None]:
         disk.make_directories(directory)
     except StartError as error:  # in a running program it refuses one change, and stops nothing
         raise StoreError(str(error), path=path) from error
-    lock = disk.lock_directory(directory)
+    lock = disk.wait_lock(path + ".lock")
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ An open log never changes what it has, so the search for the last record begins 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from struct import Struct
 from typing import overload
@@ -20,6 +21,8 @@ from rocketpy.store.log.commit_log import TIMED_HEAD_SIZE, CommitLog, store_time
 from rocketpy.store.log.record_reader import log_bytes
 from rocketpy.store.read.steps import Steps, read_blocking
 
+LAST_RECORDS_MAX = 16
+"""Records that :meth:`CommitLogRecords.records_up_to` returns at most."""
 _WINDOW_SIZE = 1 << 20
 _TOTAL_AND_MAGIC = Struct(">ii")
 
@@ -99,6 +102,17 @@ class CommitLogRecords:
         """Return the records of the file in which a record begins at an offset, from that one on."""
         return await read_blocking(self._walk(offset), self._run_blocking)
 
+    async def records_up_to(self, end_offset: int) -> list[RecordRange]:
+        """Return the last records up to an offset, of one file, in order; none if no record ends there.
+
+        The log may grow meanwhile.
+        """
+        begins = [each for each in self.file_offsets if each < end_offset]
+        records = await self.records_from(begins[-1]) if begins else []
+        count = bisect_right(records, end_offset, key=_end_of)
+        last = list(records[max(0, count - LAST_RECORDS_MAX) : count])
+        return last if last and last[-1].end_offset == end_offset else []
+
     async def compared_bytes(self, record: RecordRange) -> bytes:
         """Return the bytes of a record that are compared."""
         return await read_blocking(log_bytes(self._commit_log, record.offset, record.compared_size), self._run_blocking)
@@ -127,6 +141,10 @@ class CommitLogRecords:
         """Return how many bytes the log has from an offset to the end of its file."""
         located = self._commit_log.locate_some(offset, self._commit_log.wrote_offset)
         return 0 if located is None else located[2]
+
+
+def _end_of(record: RecordRange) -> int:
+    return record.end_offset
 
 
 def _item_size(window: bytes, position: int, available: int) -> tuple[int, bool]:

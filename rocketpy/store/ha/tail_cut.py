@@ -12,7 +12,9 @@ The steps, each durable before the next one begins:
 2. The checkpoint is set back to the file with the last common record, so that recovery walks as after a crash: it drops
    the queue units and index files that lead beyond the end of the log.
 3. Whole files are removed from the last one backwards, and the rest of the first one becomes zeros.
-4. The order is removed. Only then is anything stored in the place of what was cut.
+4. The order says so: phase ``tables``. Who keeps tables beside the log forgets what stands for the part that was cut.
+5. The order is removed, by :meth:`~rocketpy.store.message_store.MessageStore.tables_were_cut`. Only then is anything
+   stored in the place of what was cut.
 
 Killed anywhere, the next opening begins again with the phase that the order names; until step 3 the log is whole, and
 after each removal it is a shorter whole log. An order counts only on a slave with ``haTruncateDivergedLog``: a store
@@ -49,7 +51,7 @@ SPARE_BYTES = 64 << 20
 """Free space that must be left on the disk after the copy."""
 
 _VERSION = "1"
-_KEEP, _CUT = "keep", "cut"
+_KEEP, _CUT, _TABLES = "keep", "cut", "tables"
 _CHUNK_SIZE = 1 << 20
 _OPEN_FILES_MAX = 8
 _TOTAL_AND_MAGIC = Struct(">ii")
@@ -67,6 +69,8 @@ class CutOrder:
     """When it was ordered; names the copy."""
     is_kept: bool = False
     """Whether the copy is complete and durable."""
+    is_done: bool = False
+    """Whether the log has been cut, and only the tables beside it may still stand for what it had."""
 
     @property
     def kept_name(self) -> str:
@@ -114,10 +118,15 @@ class TailCut:
         order = load_order(self._disk, self._root)
         if order is None:
             return
-        refusal = _refusal(self._disk, self._config, order)
-        if refusal is None:
-            refusal = yield from self._execute(order)
-        self._remove_order()
+        refusal = None
+        if not order.is_done:
+            refusal = _refusal(self._disk, self._config, order)
+            if refusal is None:
+                refusal = yield from self._execute(order)
+            if refusal is None:
+                _write_order(self._disk, self._root, attrs.evolve(order, is_done=True))
+            else:
+                remove_order(self._disk, self._root)
         kept = "" if refusal is not None else self._kept_path(order)
         self.report = CutReport(order, kept, refusal or "")
 
@@ -244,10 +253,11 @@ class TailCut:
             file.sync()
         yield
 
-    def _remove_order(self) -> None:
-        """Remove the order, durable on return: else it could come back, and cut what is stored next."""
-        self._disk.unlink(f"{self._root}/{layout.CUT_FILE}")
-        self._disk.sync_directory(self._root)
+
+def remove_order(disk: Disk, root: str) -> None:
+    """Remove an order, durable on return: else it could come back, and cut what is stored next."""
+    disk.unlink(f"{root}/{layout.CUT_FILE}")
+    disk.sync_directory(root)
 
 
 def load_order(disk: Disk, root: str) -> CutOrder | None:
@@ -260,11 +270,12 @@ def load_order(disk: Disk, root: str) -> CutOrder | None:
         words = file.read(0, 256).decode("ascii", "replace").split()
     finally:
         file.close()
-    if len(words) != 5 or words[0] != _VERSION or words[1] not in (_KEEP, _CUT):
+    if len(words) != 5 or words[0] != _VERSION or words[1] not in (_KEEP, _CUT, _TABLES):
         return None
     if not all(word.isascii() and word.isdigit() and len(word) < 20 for word in words[2:]):
         return None
-    return CutOrder(int(words[2]), int(words[3]), int(words[4]), words[1] == _CUT)
+    phase = words[1]
+    return CutOrder(int(words[2]), int(words[3]), int(words[4]), is_kept=phase != _KEEP, is_done=phase == _TABLES)
 
 
 def _write_order(disk: Disk, root: str, order: CutOrder) -> None:
@@ -273,7 +284,7 @@ def _write_order(disk: Disk, root: str, order: CutOrder) -> None:
     file = disk.open(path + ".tmp", create=True)
     try:
         file.truncate(0)
-        phase = _CUT if order.is_kept else _KEEP
+        phase = _TABLES if order.is_done else _CUT if order.is_kept else _KEEP
         file.write(0, f"{_VERSION} {phase} {order.offset} {order.end_offset} {order.timestamp_ms}\n".encode())
         file.sync()
     finally:

@@ -309,13 +309,11 @@ class SimDisk:
         self._locks[path] = lock = SimLock(self, path)
         return lock
 
-    def lock_directory(self, path: str) -> DiskLock:
-        """Lock a directory until release, or until the process ends. Nobody waits here: a second lock fails at once."""
-        if not self.is_directory(path):
-            raise StoreError("cannot lock: no such directory", path=path)
+    def wait_lock(self, path: str) -> DiskLock:
+        """Lock a file until release, or until the process ends. Nobody waits here: a second lock fails at once."""
         if path in self._locks:
             raise StoreError("another process has it locked", path=path)
-        self.require_descriptor("lock_directory", path)
+        self.open(path, create=True).close()
         self._locks[path] = lock = SimLock(self, path)
         return lock
 

@@ -77,14 +77,45 @@ def test_a_signature_for_another_code_or_broker_is_refused_whatever_becomes_of_i
             told(taken | {" ": "", "#signedFor": about}),
             told({"AccessKey": "theAdmin", "Signature": taken["Signature"], "#": about[:20], "$": about[20:]}),
         ]
-        expected = (
-            f"expected a signature for request code=54 at {HERE}, found one for code=43 at {at}; aclTargets names "
-        )
+        expected = f"expected a signature for these fields of request code=54 at {HERE}, found one for code=43 at {at}; aclTargets names "
         for each in moved:
             assert verdict(manager, each).startswith(expected)
     taken = dict(signed(43, {"z": "x" * 40}, by=ADMIN, at=HERE).ext_fields or {})
-    assert verdict(manager, told(taken | {"z": "x" * 20}, b"x" * 20)).startswith("expected a signature for")
-    assert verdict(manager, signed(54, by=ADMIN, at=f"{HERE}1")).startswith("expected a signature for")
+    assert verdict(manager, told(taken | {"z": "x" * 20}, b"x" * 20)).startswith(
+        "expected a signature for these fields"
+    )
+    assert verdict(manager, signed(54, by=ADMIN, at=f"{HERE}1")).startswith("expected a signature for these fields")
+
+
+DELETION = {"topic": "orders-old"}
+SENT = {"a": "writers", "b": "orders-old", "c": "TBW102", "i": "TAGS\x01x"}
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "body", "divided", "left"),
+    [
+        (215, DELETION, b"", {"topic": "orders"}, b"-old"),
+        (215, DELETION, b"", {"topic": "orders", "z": "-old"}, b""),
+        (215, DELETION, b"", {"a": "orders-", "topic": "old"}, b""),
+        (215, DELETION, b"", {"topic": "orders-old", "another": ""}, b""),
+        (215, DELETION, b"", {"Topic": "orders-old"}, b""),
+        (215, DELETION, b"", {"topic": "orders-old", "_UNIQUE_KEY_QUERY": "true"}, b""),
+        (215, DELETION, b"", {"topic": "orders-old", "_UNIQUE_KEY_QUERY": ""}, b""),
+        (SEND, SENT, b"body", SENT | {"b": "orders", "c": "-oldTBW102"}, b"body"),
+        (SEND, SENT, b"body", SENT | {"n": "bo"}, b"dy"),
+        (SEND, SENT, b"body", {**SENT, "i": "TAGS\x01xbo"}, b"dy"),
+    ],
+)
+def test_what_ours_sign_cannot_be_divided_into_other_fields(
+    code: int, fields: dict[str, str], body: bytes, divided: dict[str, str], left: bytes
+) -> None:
+    """Of RocketMQ's the joined values are signed, and what they are joined from is free."""
+    for at, verdict_then in ((HERE, "expected a signature for these fields"), ("", "allowed")):
+        manager = make_manager(is_strict=True)
+        taken = signed(code, fields, body, by=ADMIN, at=at)
+        assert verdict(manager, taken) == "allowed"
+        kept = {name: value for name, value in (taken.ext_fields or {}).items() if name not in fields}
+        assert verdict(manager, told(kept | divided, left, code)).startswith(verdict_then)
 
 
 @pytest.mark.parametrize("targets", [[], ["127.0.0.1:4", HERE], ["*"]])

@@ -12,6 +12,7 @@ import trio
 
 from rocketpy.broker.replication import offsets_from_slaves
 from rocketpy.broker.replication.broker_tables import BrokerTables
+from rocketpy.broker.replication.common_log import CommonLog
 from rocketpy.broker.replication.offsets_from_slaves import TAKE_SECONDS, OffsetsFromSlaves
 from rocketpy.errors import RemotingConnectError
 from rocketpy.protocol.bodies.codec import encode_body
@@ -49,10 +50,22 @@ class Queues:
 
 
 @attrs.define(eq=False)
+class Logs:
+    """What the logs of slaves have that this one has not, by address: nothing unless it is said here."""
+
+    differences: dict[str, str] = attrs.field(factory=dict)
+
+    async def difference(self, address: str) -> str:
+        await trio.lowlevel.checkpoint()
+        return self.differences.get(address, "")
+
+
+@attrs.define(eq=False)
 class Master:
     """A master's tables at its start."""
 
     tables: Tables
+    logs: Logs = attrs.field(factory=Logs)
     queues: Queues = attrs.field(factory=Queues)
 
     async def take(self, *peers: ScriptedBroker) -> int:
@@ -75,6 +88,7 @@ class Master:
             offsets=self.tables.offsets,
             resets=self.tables.offset_resets,
             store=cast(MessageStore, self.queues),
+            common_log=cast(CommonLog, self.logs),
         ).take()
 
     def offset(self, queue_id: int = 0, group: str = "G") -> int:
@@ -125,6 +139,36 @@ async def test_no_offset_exceeds_the_queue(master: Master) -> None:
     master.queues.ends = {("T", 0): 7, ("T", 1): 0}
     await master.take(NAMESERVER, slave("s1:10911", {"T@G": {0: 9, 1: 9}}))
     assert [master.offset(0), master.offset(1)] == [7, -1]
+
+
+async def test_a_slave_whose_log_parts_from_this_one_is_not_believed(
+    master: Master, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its offsets count messages of its own tail, and other messages have these queue offsets here."""
+    master.commit(5)
+    master.logs.differences = {"s1:10911": "its log has not the record of this log that ends at 700"}
+    with caplog.at_level(logging.WARNING):
+        taken = await master.take(NAMESERVER, slave("s1:10911", {"T@G": {0: 9}}), slave("s2:10911", {"T@G": {0: 7}}))
+    assert (taken, master.offset()) == (1, 7)
+    fields = {
+        record.getMessage(): record.__dict__["fields"] for record in caplog.records if "fields" in record.__dict__
+    }
+    refused = fields["no consumer offsets are taken from a slave"]
+    assert (refused["slave"], refused["why"]) == ("s1:10911", master.logs.differences["s1:10911"])
+    assert fields["a consumer offset is taken from a slave"] == {
+        "slave": "s2:10911", "topic": "T", "group": "G", "queueId": 0, "now": 7, "was": 5,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("allowed", "asked"), [("10.0.0.0/8", 1), ("10.0.0.9", 0), ("", 1)])
+async def test_with_an_allow_list_only_those_that_may_replicate_are_asked(
+    allowed: str, asked: int, tmp_path: Path
+) -> None:
+    master = Master(make_tables(tmp_path, ha_allow_list=allowed))
+    known, named = slave("10.0.0.2:10911", {"T@G": {0: 9}}), slave("a-name:10911", {"T@G": {1: 9}})
+    await master.take(nameserver("ns:9876", {"broker-a": {1: known.address, 2: named.address}}), known, named)
+    assert [master.offset(0), master.offset(1)] == [9 if asked else -1, -1 if allowed else 9]
+    assert len(known.asked) == asked
 
 
 async def test_another_master_is_not_asked(master: Master) -> None:

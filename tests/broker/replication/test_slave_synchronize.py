@@ -447,20 +447,6 @@ async def test_a_slave_that_does_not_follow_takes_no_offsets_and_brings_none_hom
     assert (slave.offset(), slave.offset(1), slave.master.offsets) == (8, 5, {"T@G": {0: 8, 1: 5}})
 
 
-async def test_what_the_master_answers_success_for_and_does_not_take_is_not_home(slave: Slave) -> None:
-    """A promotion has revoked the offset there. Taken for home, it would look like a reset in the next round."""
-    slave.master.offsets = {"T@G": {0: 14}}
-    await slave.service.synchronize()
-    slave.commit(17)
-    slave.master.scripts[COMMIT] = body_answer(None)
-    for committed in (17, 23):
-        slave.commit(committed)
-        await slave.service.synchronize()
-        assert slave.offset() == committed
-    assert slave.master.offsets == {"T@G": {0: 14}}
-    assert slave.service.statistics().brought_home_count == 0
-
-
 async def test_both_may_restart(slave: Slave) -> None:
     """The slave alone served its consumers, was restarted, and the master returns after that."""
     slave.master.offsets = {"T@G": {0: 5, 1: 5}}

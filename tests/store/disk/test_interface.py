@@ -226,17 +226,18 @@ class TestLock:
             disk.lock(f"{root}/no/lock")
 
 
-def test_a_directory_is_locked_by_one_at_a_time(disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_is_made_by_one_at_a_time(disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os_disk, "LOCK_SECONDS", 0.0)
-    lock = disk.lock_directory(root)
-    with pytest.raises(StoreError, match=f"another process has it locked.*{root}"):
-        disk.lock_directory(root)
+    path = f"{root}/x.conf.lock"
+    lock = disk.wait_lock(path)
+    with pytest.raises(StoreError, match=f"another process has it locked.*{path}"):
+        disk.wait_lock(path)
     lock.release()
     lock.release()
-    disk.lock_directory(root).release()
+    disk.wait_lock(path).release()
     with pytest.raises(StoreError, match=f"{root}/no"):
-        disk.lock_directory(f"{root}/no")
-    assert disk.list_directory(root) == []
+        disk.wait_lock(f"{root}/no/x.conf.lock")
+    assert disk.list_directory(root) == ["x.conf.lock"]
 
 
 def test_warming_changes_nothing(disk: Disk, root: str) -> None:

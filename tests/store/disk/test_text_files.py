@@ -85,7 +85,8 @@ def test_no_change_of_two_processes_is_lost_and_the_file_is_never_empty(tmp_path
             *(f"{key}{number}=1" for key in "ab" for number in range(150)),
         ]
     )
-    assert sorted(os.listdir(tmp_path)) == ["b.conf", "b.conf.bak"]
+    assert sorted(os.listdir(tmp_path)) == ["b.conf", "b.conf.bak", "b.conf.lock"]
+    assert (tmp_path / "b.conf.lock").stat().st_mode & 0o777 == 0o600, "nobody else can hold up a change"
 
 
 def test_properties_of_a_file_that_is_not_there(tmp_path: Path) -> None:
