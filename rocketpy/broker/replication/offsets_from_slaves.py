@@ -53,7 +53,7 @@ TAKE_SECONDS = 2.0
 SLAVES_ASKED_MAX = 16
 """Bound of the slaves that are asked."""
 
-LOGGED_MAX = 100
+_LOGGED_MAX = 100
 """Offsets that are logged one by one when they are taken; of more only the number."""
 
 _KEYS_PER_TURN = 500
@@ -178,7 +178,7 @@ class OffsetsFromSlaves:
             return False
         self._offsets.commit_offset(address, group, topic, queue_id, taken)
         self._logged_count += 1
-        if self._logged_count <= LOGGED_MAX:
+        if self._logged_count <= _LOGGED_MAX:
             fields = event_fields(slave=address, topic=topic, group=group, queueId=queue_id, now=taken, was=before)
             _log.warning("a consumer offset is taken from a slave", extra=fields)
         return True

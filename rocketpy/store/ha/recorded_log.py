@@ -21,7 +21,7 @@ from rocketpy.store.log.commit_log import TIMED_HEAD_SIZE, CommitLog, store_time
 from rocketpy.store.log.record_reader import log_bytes
 from rocketpy.store.read.steps import Steps, read_blocking
 
-LAST_RECORDS_MAX = 16
+_LAST_RECORDS_MAX = 16
 """Records that :meth:`CommitLogRecords.records_up_to` returns at most."""
 _WINDOW_SIZE = 1 << 20
 _TOTAL_AND_MAGIC = Struct(">ii")
@@ -110,7 +110,7 @@ class CommitLogRecords:
         begins = [each for each in self.file_offsets if each < end_offset]
         records = await self.records_from(begins[-1]) if begins else []
         count = bisect_right(records, end_offset, key=_end_of)
-        last = list(records[max(0, count - LAST_RECORDS_MAX) : count])
+        last = list(records[max(0, count - _LAST_RECORDS_MAX) : count])
         return last if last and last[-1].end_offset == end_offset else []
 
     async def compared_bytes(self, record: RecordRange) -> bytes:

@@ -54,6 +54,7 @@ def verdict(manager: PlainPermissionManager, request: RemotingCommand, address: 
 
 
 ELSEWHERE = "10.0.0.9:10911"
+FOR_THESE = "expected a signature for these fields"
 
 
 def told(fields: dict[str, str], body: bytes = b"", code: int = 54) -> RemotingCommand:
@@ -77,14 +78,14 @@ def test_a_signature_for_another_code_or_broker_is_refused_whatever_becomes_of_i
             told(taken | {" ": "", "#signedFor": about}),
             told({"AccessKey": "theAdmin", "Signature": taken["Signature"], "#": about[:20], "$": about[20:]}),
         ]
-        expected = f"expected a signature for these fields of request code=54 at {HERE}, found one for code=43 at {at}; aclTargets names "
+        expected = f"{FOR_THESE} of request code=54 at {HERE}, found one for code=43 at {at}; aclTargets names "
         for each in moved:
             assert verdict(manager, each).startswith(expected)
     taken = dict(signed(43, {"z": "x" * 40}, by=ADMIN, at=HERE).ext_fields or {})
     assert verdict(manager, told(taken | {"z": "x" * 20}, b"x" * 20)).startswith(
         "expected a signature for these fields"
     )
-    assert verdict(manager, signed(54, by=ADMIN, at=f"{HERE}1")).startswith("expected a signature for these fields")
+    assert verdict(manager, signed(54, by=ADMIN, at=f"{HERE}1")).startswith(FOR_THESE)
 
 
 DELETION = {"topic": "orders-old"}
@@ -110,7 +111,7 @@ def test_what_ours_sign_cannot_be_divided_into_other_fields(
     code: int, fields: dict[str, str], body: bytes, divided: dict[str, str], left: bytes
 ) -> None:
     """Of RocketMQ's the joined values are signed, and what they are joined from is free."""
-    for at, verdict_then in ((HERE, "expected a signature for these fields"), ("", "allowed")):
+    for at, verdict_then in ((HERE, FOR_THESE), ("", "allowed")):
         manager = make_manager(is_strict=True)
         taken = signed(code, fields, body, by=ADMIN, at=at)
         assert verdict(manager, taken) == "allowed"
