@@ -9,7 +9,9 @@ from pathlib import Path
 import trio
 
 from rocketpy.errors import RemotingError
-from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import make_request
+from rocketpy.protocol.headers.offset import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from rocketpy.store.config import BrokerRole
 from tests.blackbox.ports import broker_port
 from tests.broker.replication.cluster import Cluster, Running, open_cluster
@@ -21,6 +23,20 @@ MASTER, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE
 async def send_all(cluster: Cluster, master: Running, text: bytes, count: int) -> None:
     for number in range(count):
         assert await cluster.send(master, text * 100 + b"%d" % number) == ResponseCode.SUCCESS
+
+
+async def commit(cluster: Cluster, broker: Running, offset: int) -> None:
+    header = UpdateConsumerOffsetRequestHeader(consumer_group="G", topic="hello", queue_id=0, commit_offset=offset)
+    request = make_request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+    answer = await cluster.client.request(broker.at.address, request, PATIENCE_SECONDS)
+    assert answer.code == ResponseCode.SUCCESS
+
+
+async def committed(cluster: Cluster, broker: Running) -> int | None:
+    header = QueryConsumerOffsetRequestHeader(consumer_group="G", topic="hello", queue_id=0)
+    request = make_request(RequestCode.QUERY_CONSUMER_OFFSET, header)
+    answer = await cluster.client.request(broker.at.address, request, PATIENCE_SECONDS)
+    return int((answer.ext_fields or {})["offset"]) if answer.code == ResponseCode.SUCCESS else None
 
 
 async def until_cut(cluster: Cluster, master: Running, slave: Running) -> None:
@@ -85,6 +101,7 @@ async def test_the_old_master_comes_back_as_a_slave_with_more_than_it_had_sent(t
         master, slave = await a_pair(cluster)
         await slave.stop()
         await send_all(cluster, master, b"unsent", 3)
+        await commit(cluster, master, 23)  # a group has consumed all, also what will be cut
         await master.stop()
         promoted = await cluster.start(MASTER, where="1", ha_truncate_diverged_log=True)
         await send_all(cluster, promoted, b"new", 400)  # over the end of a file
@@ -95,6 +112,12 @@ async def test_the_old_master_comes_back_as_a_slave_with_more_than_it_had_sent(t
         (kept,) = (tmp_path / "0" / "diverged").iterdir()
         assert b"".join(path.read_bytes() for path in kept.iterdir()).count(b"unsent" * 100) == 3
         assert not (tmp_path / "1" / "diverged").exists(), "a master cuts nothing"
+        assert await committed(cluster, old) in (None, 20), (
+            "other messages have the queue offsets of those that were cut"
+        )
+        await promoted.stop()
+        promoted = await cluster.start(MASTER, where="1", ha_truncate_diverged_log=True)
+        assert await committed(cluster, promoted) in (None, 20), "of messages that it has acknowledged none is skipped"
 
 
 async def test_the_directory_of_another_group_is_never_cut(tmp_path: Path) -> None:
