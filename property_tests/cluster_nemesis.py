@@ -57,6 +57,7 @@ class Nemesis:
             "wipe": self._wipe,
             "change roles": self._change_roles,
             "slow link": self._slow_link,
+            "close port": self._close_port,
         }
 
     async def carry_out(self, operation: Operation) -> None:
@@ -229,6 +230,19 @@ class Nemesis:
 
     async def _reset(self, operation: Operation) -> None:
         self.world.network.reset(*self._ends(operation))
+
+    async def _close_port(self, operation: Operation) -> None:
+        """Close the port for slaves of both hosts of a name, so that tables and clients go on without the log."""
+        ports = [
+            f"{broker.host.address}:{broker.settings.store.ha_listen_port}"
+            for name, broker in self.brokers.items()
+            if name.partition("/")[0] == operation.target
+        ]
+        for each in ports:
+            self.world.network.close_port(each)
+        await trio.sleep(operation.seconds)
+        for each in ports:
+            self.world.network.open_port(each)
 
     async def _slow_link(self, operation: Operation) -> None:
         ends = self._ends(operation)

@@ -5,7 +5,7 @@ A broker's offset of a queue is known from the answers to commits and from those
 - after a commit of a lower offset, by a consumer that began again or by an operator, that may have arrived in between.
   Slaves follow resets of their masters some time later;
 - if the broker was killed so soon that the offset was not written yet (``flushConsumerOffsetInterval``);
-- after a promotion: the new master has what its slave knew.
+- after a promotion: the new master has what its slave knew, and an old one whose tail is cut takes that.
 """
 
 from __future__ import annotations
@@ -90,6 +90,8 @@ def _must_have(history: History, broker: str, before: _Seen, until: float) -> bo
     """Whether a broker must still have what it had before."""
     name = broker.partition("/")[0]
     if any(promoted == name and before.since <= at <= until for at, promoted in history.promotions):
+        return False
+    if broker in history.cut_tails and any(promoted == name and at <= until for at, promoted in history.promotions):
         return False
     is_hindered = any(each.kind in _HINDERS_WRITING and each.target == broker for each in history.plan.operations)
     written_s = WRITTEN_SECONDS + _DISK_CALLS * history.plan.disk_delay_s

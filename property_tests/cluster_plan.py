@@ -98,13 +98,22 @@ def is_fault(operation: Operation) -> bool:
 
 
 def plan_of(
-    seed: int, *, pairs: bool = False, seconds: float = 60.0, count: int = 200, faults: int = 12, only: str = ""
+    seed: int,
+    *,
+    pairs: bool = False,
+    aimed: bool = False,
+    seconds: float = 60.0,
+    count: int = 200,
+    faults: int = 12,
+    only: str = "",
 ) -> Plan:
     """Draw a plan: ``count`` operations, of which ``faults`` are faults; of the kinds that ``only`` names, if it does.
 
-    With ``pairs`` each master has a slave, and most masters answer when it has a message.
+    With ``pairs`` each master has a slave, and most masters answer when it has a message. Faults that are drawn one by
+    one hardly ever meet: ``aimed`` plans have fewer of them, and a sequence: the port for slaves is closed, roles
+    change meanwhile, and perhaps back once more.
     """
-    random = Random(f"plan {seed}")
+    random = Random(f"plan {seed}{' aimed' if aimed else ''}")
     plan = Plan(
         seed,
         is_sync_flush=random.random() < 0.7,
@@ -125,20 +134,25 @@ def plan_of(
     sends: list[Operation] = []
     sizes = random.choice(_BODY_SIZES)
     while len(sends) < count - faults:
-        sends += _work(random, plan, sizes)[: count - faults - len(sends)]
+        sends += _work(random, plan, sizes, often=4.0 if aimed else 1.0)[: count - faults - len(sends)]
     sends.sort(key=lambda each: each.at_s)
     drawn = [_fault(random, plan, sends, only) for _ in range(faults)]
+    if pairs and aimed:
+        drawn = [*drawn[: faults // 3], *_around_a_change_of_roles(random, plan)]
     return attrs.evolve(plan, operations=tuple(sorted([*sends, *drawn], key=lambda each: each.at_s)))
 
 
-def _work(random: Random, plan: Plan, sizes: Sequence[int]) -> list[Operation]:
-    """Return what a client does: mostly a send."""
-    kind = random.random()
+def _work(random: Random, plan: Plan, sizes: Sequence[int], *, often: float) -> list[Operation]:
+    """Return what a client does: mostly a send. ``often`` is how often it is a delayed one or a transaction."""
+    kind = random.random() / often
     if kind < _DELAYED:
         at_s, target = random.uniform(0, plan.seconds), f"producer-{random.randrange(PRODUCERS)}"
         return [Operation(round(at_s, 4), "send delayed", target, value=random.randint(1, DELAY_LEVEL_MAX))]
     if kind < _DELAYED + _TRANSACTIONS:
-        at_s, decides_after_s = random.uniform(0, plan.seconds), random.choice((0.0, 0.5, 5.0)) * random.random()
+        at_s, decides_after_s = (
+            random.uniform(0, plan.seconds),
+            random.choice((0.0, 0.5, 5.0) if often == 1 else (0.5, 5.0, 20.0)) * random.random(),
+        )
         decision = random.choice((Decision.COMMIT, Decision.COMMIT, Decision.ROLLBACK, Decision.NEVER))
         kind_of_end = random.choice(("transaction", "checked transaction"))
         return [Operation(round(at_s, 4), kind_of_end, TRANSACTIONS, round(decides_after_s, 3), decision.value)]
@@ -174,6 +188,21 @@ def _fault(random: Random, plan: Plan, sends: list[Operation], only: str) -> Ope
     kinds = _KINDS + _KINDS_OF_PAIRS if plan.has_slaves else _KINDS
     kind, target, value = random.choice([each for each in kinds if not only or each[0] in only.split(", ")])
     return Operation(at_s, kind, target(random, plan), lasts, value(random))
+
+
+def _around_a_change_of_roles(random: Random, plan: Plan) -> list[Operation]:
+    target = random.choice(plan.masters)
+    at_s = random.uniform(_FAULTS_FROM_S, plan.seconds * 0.4)
+    lasts = min(26.0, plan.seconds - at_s)
+    change_s = at_s + random.choice((2.0, 16.0, 24.0, 24.0)) * random.uniform(0.6, 1.0)  # tables come every 10 s
+    sequence = [
+        Operation(round(at_s, 4), "close port", target, round(lasts, 3)),
+        Operation(round(change_s, 4), "change roles", target, round(random.uniform(0.1, 2.0), 3)),
+    ]
+    if random.random() < 0.5:
+        back_s = min(at_s + lasts + random.choice((0.5, 2.0, 5.0, 15.0)) * random.uniform(0.2, 1.0), plan.seconds)
+        sequence.append(Operation(round(back_s, 4), "change roles", target, round(random.uniform(0.1, 2.0), 3)))
+    return sequence
 
 
 def _broker(random: Random, plan: Plan) -> str:

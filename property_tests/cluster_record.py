@@ -145,6 +145,8 @@ class History:
     """When master and slave of a name changed their roles."""
     ends: list[End] = attrs.Factory(list)
     """When processes of brokers ended."""
+    cut_tails: set[str] = attrs.Factory(set)
+    """Brokers that have cut a part of their log that their master did not have."""
     clock_steps: list[tuple[float, str, int]] = attrs.Factory(list)
     """When the wall clock of a broker was set, and by how many ms: also what a clock at another rate adds or loses."""
     commits: list[Commit] = attrs.Factory(list)

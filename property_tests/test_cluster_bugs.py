@@ -25,6 +25,8 @@ from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.metadata.offset_resets import OffsetResets
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.persistence import TablePersistService
+from rocketpy.broker.replication.feature import ReplicationFeature
+from rocketpy.broker.replication.slave_synchronize import SlaveSynchronize
 from rocketpy.broker.transaction import check
 from rocketpy.broker.transaction.replay import LeftOpen
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService
@@ -171,6 +173,20 @@ def _believes_the_first_report(request: Function) -> Function:
     return believes
 
 
+def _at_once(reaches: Function) -> Function:
+    """As RocketMQ's SlaveSynchronize (4.9.8)."""
+
+    async def reached(self: SlaveSynchronize, log_end: int) -> bool:
+        await trio.lowlevel.checkpoint()
+        return True
+
+    return reached
+
+
+def _always(is_following: Function) -> Function:
+    return lambda self: True
+
+
 def _waits_for_what_a_slave_has(wait_replicated: Function) -> Function:
     def waits(self: GroupTransferService, end_offset: int, callback: Callable[[Any], None]) -> None:
         slaves = [slave for slave in self._slaves() if slave.acknowledged_offset > slave.covered_from]
@@ -251,6 +267,14 @@ BUGS = {
         "lose power",
         1,
         WITH_SLAVES,
+        is_sync_flush=False,
+    ),
+    "a slave does not wait for its log": ClusterBug(
+        [(SlaveSynchronize, "_reaches", _at_once), (ReplicationFeature, "is_following", _always)],
+        "late",
+        "",
+        0,
+        {"pairs": True, "aimed": True, "seconds": 60.0, "count": 200, "faults": 12},
         is_sync_flush=False,
     ),
     "a wait is for what a slave has": ClusterBug(

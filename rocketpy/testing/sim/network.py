@@ -151,10 +151,12 @@ class SimNetwork:
         self._randomness = randomness
         self._links: dict[tuple[str, str], Link] = {}
         self._cuts: set[tuple[str, str]] = set()
+        self._closed_ports: set[str] = set()
         self._lost: set[str] = set()
         self._sides: dict[str, list[SimHostNetwork]] = {}  # of each host, those of its living processes
         self._listeners: dict[str, SimListener] = {}
         self._streams: list[tuple[SimStream, SimStream]] = []  # both ends of connections that are not over
+        self._addresses: dict[SimStream, str] = {}  # of the first of both ends, where it has connected to
         self._half_open: list[SimStream] = []  # ends of lost hosts, whose peers have not found out
         self._changed = trio.Event()
         self._port_count = 0
@@ -188,6 +190,18 @@ class SimNetwork:
     def is_cut(self, source: str, target: str) -> bool:
         """Whether bytes in this direction are held back."""
         return (source, target) in self._cuts or source in self._lost or target in self._lost
+
+    def close_port(self, address: str) -> None:
+        """Break the connections to HOST:PORT, and refuse others, while the host's other ports are reached as ever."""
+        self._closed_ports.add(address)
+        for first, second in self._streams:
+            if self._addresses.get(first) == address:
+                for stream in (first, second):
+                    break_pipe(stream.outgoing, at=trio.current_time())
+
+    def open_port(self, address: str) -> None:
+        """End that."""
+        self._closed_ports.discard(address)
 
     def reset(self, source: str, target: str) -> None:
         """Break all connections between two hosts for both sides, now."""
@@ -252,12 +266,14 @@ class SimNetwork:
         await trio.sleep(self._delay(target, host))
         while (listener := self._listeners.get(address)) is not None and not listener.has_room:
             await self._changed.wait()
-        if listener is None:
+        if listener is None or address in self._closed_ports:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         there, back = Pipe(host, target), Pipe(target, host)
         ours, theirs = SimStream(self, there, back), SimStream(self, back, there)
         self._streams = [pair for pair in self._streams if not all(stream.is_closed for stream in pair)]
         self._streams.append((ours, theirs))
+        self._addresses = {first: self._addresses[first] for first, _ in self._streams if first in self._addresses}
+        self._addresses[ours] = address
         self._port_count += 1
         listener.put(theirs, (host, _FIRST_PORT + self._port_count % _PORTS))
         return ours

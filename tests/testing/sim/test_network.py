@@ -196,6 +196,21 @@ async def broken_at(call: Callable[[], object]) -> float:
     return trio.current_time()
 
 
+async def test_a_port_is_closed_and_others_of_the_host_are_not(
+    network: SimNetwork, autojump_clock: trio.testing.MockClock
+) -> None:
+    ours, theirs = await a_pair(network)
+    await network.host(B).listen(None, 77)
+    network.close_port(f"{B}:{PORT}")
+    for stream in (ours, theirs):
+        await broken_at(stream.receive_some)
+    with pytest.raises(RemotingConnectError):
+        await network.host(A).connect(f"{B}:{PORT}")
+    await network.host(A).connect(f"{B}:77")
+    network.open_port(f"{B}:{PORT}")
+    await network.host(A).connect(f"{B}:{PORT}")
+
+
 async def test_a_reset_breaks_both_sides(network: SimNetwork, autojump_clock: trio.testing.MockClock) -> None:
     ours, theirs = await a_pair(network)
     await ours.send_all(b"lost")
