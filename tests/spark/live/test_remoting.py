@@ -17,6 +17,8 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.queue_bounds import GetMaxOffsetRequestHeader
+from rocketpy.protocol.signature import SessionCredentials, proved_content, shape_of_request, signed_for
+from rocketpy.protocol.signing_key import SigningKey
 from rocketpy.remoting.tls.contexts import server_context
 from rocketpy.spark.live.remoting import BlockingRemotingClient
 from rocketpy.spark.live.tls import TlsFiles
@@ -133,3 +135,33 @@ def test_a_certificate_of_an_unknown_issuer_is_refused_unless_the_user_does_not_
 def test_an_address_that_is_none_is_named(address: str) -> None:
     with pytest.raises(RemotingConnectError, match=f"connect to '{address}' failed: expected host:port"):
         BlockingRemotingClient(address, timeout_s=60)
+
+
+def test_a_nameserver_gets_no_signature_before_it_asks_for_one_and_a_broker_gets_one() -> None:
+    asked: list[RemotingCommand] = []
+    refuses = True
+
+    def answer(request: RemotingCommand) -> bytes:
+        asked.append(request)
+        is_refused = refuses and "Signature" not in (request.ext_fields or {})
+        return encode_frame(make_response(request, ResponseCode.NO_PERMISSION if is_refused else ResponseCode.SUCCESS))
+
+    credentials = SessionCredentials("an-account", "a-secret")
+    with served(answer) as address:
+        for signs_when_asked in (False, True):
+            with BlockingRemotingClient(
+                address, timeout_s=60, credentials=credentials, signs_when_asked=signs_when_asked
+            ) as client:
+                for code in (
+                    RequestCode.GET_MAX_OFFSET,
+                    RequestCode.GET_ROUTEINFO_BY_TOPIC,
+                    RequestCode.GET_MAX_OFFSET,
+                ):
+                    client.request(code, HEADER)
+    signed = ["#signedFor" in (request.ext_fields or {}) for request in asked]
+    assert signed == [True, True, True, False, False, True, True]
+    for request in asked:
+        if "#signedFor" in (request.ext_fields or {}):
+            fields = request.ext_fields or {}
+            assert proved_content(fields, request.body, SigningKey("a-secret"))
+            assert fields["#signedFor"] == signed_for(request.code, address, shape_of_request(fields, request.body))
