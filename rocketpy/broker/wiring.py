@@ -213,7 +213,7 @@ class Wiring:
 
 def _addresses(context: BrokerContext) -> list[str]:
     """Return where clients reach the broker by its settings: its ports, and what ``aclTargets`` names."""
-    numeric = plain_host(decode_host(context.store_host).rpartition(":")[0])
+    numeric = plain_host(decode_host(context.store_host).rpartition(":")[0].strip("[]"))
     hosts = dict.fromkeys((context.config.broker_ip1, numeric))  # brokers are asked by what a nameserver has of them
     ports = (context.port, context.port - VIP_PORT_STEP)
     return [*(f"{host}:{port}" for host in hosts for port in ports), *acl_targets(context.config.acl_targets)]

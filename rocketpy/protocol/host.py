@@ -5,6 +5,7 @@ As text it is ``ip:port``, and ``[ip]:port`` for IPv6.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
@@ -12,6 +13,10 @@ from rocketpy.errors import LocalProtocolError
 
 HOST_V4_SIZE = 8
 HOST_V6_SIZE = 20
+
+_MAPPED = "::ffff:"
+_NAME = re.compile(r"[\w.-]+")
+_PORT_MAX, _PORT_DIGITS_MAX = 65_535, 5
 
 
 @lru_cache(maxsize=4096)
@@ -32,9 +37,6 @@ def encode_host(text: str) -> bytes:
         return ip_address(address.strip("[]")).packed + int(port).to_bytes(4, "big", signed=True)
     except (ValueError, OverflowError):
         raise LocalProtocolError(f"host: expected ip:port, found {text!r}") from None
-
-
-_MAPPED = "::ffff:"
 
 
 def pack_host(address: str, port: int) -> bytes:
@@ -66,3 +68,24 @@ def plain_host(host: str) -> str:
     """
     host = host.partition("%")[0]
     return host[len(_MAPPED) :] if host.startswith(_MAPPED) and "." in host else host
+
+
+def split_host_port(text: str) -> tuple[str, int]:
+    """Return host and port of ``host:port``, which is one whole: a name, an IPv4 address or an IPv6 address.
+
+    That may have brackets and a zone, which is kept. ValueError for anything else: two addresses, or one in a URL.
+
+    >>> split_host_port("[2001:db8::1]:10911")
+    ('2001:db8::1', 10911)
+    """
+    host, _, port = text.rpartition(":")
+    if not port.isascii() or not port.isdecimal() or len(port) > _PORT_DIGITS_MAX or not 0 < int(port) <= _PORT_MAX:
+        raise ValueError(f"{text!r}: expected a port from 1 to {_PORT_MAX} after the last colon")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    if is_bracketed:
+        host = host[1:-1]
+    if is_bracketed or ":" in host:
+        IPv6Address(host)
+    elif not _NAME.fullmatch(host):
+        raise ValueError(f"{text!r}: expected one host before its port")
+    return host, int(port)

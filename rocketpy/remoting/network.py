@@ -17,7 +17,7 @@ from typing import Protocol
 import trio
 
 from rocketpy.errors import RemotingConnectError, StartError
-from rocketpy.protocol.host import plain_host
+from rocketpy.protocol.host import plain_host, split_host_port
 from rocketpy.remoting.local_address import outgoing_address
 from rocketpy.remoting.nowait_stream import NowaitSocketStream, NowaitStream
 
@@ -25,7 +25,6 @@ BACKLOG = 1024
 """Connections that may wait to be accepted, as in RocketMQ (``serverSocketBacklog``)."""
 
 HIGHEST_PORT = 65_535
-_PORT_DIGITS_MAX = 5
 _SHOWN_CHARACTERS_MAX = 300
 
 Address = tuple[str, int]
@@ -146,13 +145,15 @@ class SocketNetwork:
 
 
 def split_address(address: str) -> Address:
-    """Split at the last colon, as RocketMQ does; RemotingConnectError when no port follows it."""
-    host, colon, port = address.rpartition(":")
-    is_port = port.isdecimal() and len(port) <= _PORT_DIGITS_MAX and 0 < int(port) <= HIGHEST_PORT
-    if not colon or not host or not is_port:
+    """Split HOST:PORT; RemotingConnectError for anything else, also for two addresses, or one in a URL.
+
+    Compatibility: RocketMQ (4.9.8) splits at the last colon, and takes what is before it for the name of a host.
+    """
+    try:
+        return split_host_port(address)
+    except ValueError as failure:
         shown = repr(address[:_SHOWN_CHARACTERS_MAX])
-        raise RemotingConnectError(f"{shown} is not an address, expected HOST:PORT")
-    return host.strip("[]"), int(port)
+        raise RemotingConnectError(f"{shown} is not an address, expected HOST:PORT") from failure
 
 
 def socket_stream(sock: socket.socket) -> trio.SocketStream:

@@ -112,6 +112,14 @@ def test_the_nameservers_of_the_command_line_are_enough_for_a_slave(tmp_path: Pa
         ("listenPort=65535", "listenPort = 65535: expected a port from 0"),
         ("listenPort=-1", "listenPort = "),
         ("namesrvAddr=nowhere", "namesrvAddr = 'nowhere': expected HOST:PORT, several separated by ;, found 'nowhere'"),
+        (
+            "namesrvAddr=a:1,b:2",
+            "namesrvAddr = 'a:1,b:2': expected HOST:PORT, several separated by ;, found 'a:1,b:2'",
+        ),
+        (
+            "namesrvAddr=http://a:1",
+            "namesrvAddr = 'http://a:1': expected HOST:PORT, several separated by ;, found 'http://a:1'",
+        ),
         ("namesrvAddr=a:1;b:x", "found 'b:x'"),
         ("brokerIP1=no such host", "brokerIP1 = 'no such host': expected an address or a known host name"),
         ("flushDiskType=SOMETIMES", "b.conf line 2: flushDiskType = 'SOMETIMES': expected one of ASYNC_FLUSH"),

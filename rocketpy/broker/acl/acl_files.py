@@ -2,6 +2,8 @@
 
 Reading and writing block; call them in a worker thread. The table is immutable: a change of a file makes a new one.
 
+Rule: a file is read once, whatever the number of its names: by the first of them, in order.
+
 Rule: reads are bounded (:data:`FILE_SIZE_MAX`, :data:`FILES_MAX`, :data:`DEPTH_MAX`), and a file is replaced
 atomically, so that a crash leaves the old one or the new one.
 
@@ -35,6 +37,8 @@ FILE_SIZE_MAX: Final = 1 << 20
 FILES_MAX: Final = 256
 DEPTH_MAX: Final = 8
 
+_HIDDEN = ".."
+"""How the names begin that Kubernetes gives to the versions of a mounted ConfigMap; its files are links into one."""
 _TOOLS_FILE = "tools.yml"  # credentials of RocketMQ's tools, no accounts
 
 
@@ -44,6 +48,8 @@ class FileStamp:
 
     modified_timestamp_ms: int
     size_bytes: int
+    identity: str
+    """Another one for a file that has taken the place of this one; empty where the system does not tell."""
 
 
 @attrs.frozen
@@ -77,7 +83,14 @@ class AclFiles:
                 paths.append(self.default_path)
             if len(paths) > FILES_MAX:
                 raise AclError(f"{self._directory}: expected at most {FILES_MAX} files with accounts, found more")
-            return {path: self._stamp(path) for path in paths}
+            found: dict[str, FileStamp] = {}
+            identities: set[str] = set()
+            for path in paths:
+                stamp = self._stamp(path)
+                if stamp.identity not in identities:
+                    found[path] = stamp
+                identities |= {stamp.identity} - {""}
+            return found
         except StoreError as failure:
             raise AclError(str(failure)) from failure
 
@@ -127,6 +140,8 @@ class AclFiles:
         if depth > DEPTH_MAX:
             raise AclError(f"{directory}: expected at most {DEPTH_MAX} levels of directories, found more")
         for name in self._disk.list_directory(directory):
+            if name.startswith(_HIDDEN):
+                continue
             path = os.path.join(directory, name)
             if self._disk.is_directory(path):
                 yield from self._paths(path, depth + 1)
@@ -134,7 +149,8 @@ class AclFiles:
                 yield path
 
     def _stamp(self, path: str) -> FileStamp:
-        return FileStamp(self._disk.modified_timestamp_ms(path), self._disk.file_size(path))
+        disk = self._disk
+        return FileStamp(disk.modified_timestamp_ms(path), disk.file_size(path), disk.identity(path))
 
 
 @attrs.frozen

@@ -13,6 +13,8 @@ from typing import Generic, TypeVar
 
 import attrs
 
+from rocketpy.protocol.host import split_host_port
+
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -67,10 +69,7 @@ def one_of(*words: str) -> Kind[str]:
 
 def parse_address(text: str) -> tuple[str, int]:
     """Return host and port of ``host:port``; ValueError otherwise."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError
-    return host.strip("[]"), int(port)
+    return split_host_port(text)
 
 
 def _text(text: str) -> str:

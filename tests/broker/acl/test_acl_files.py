@@ -48,6 +48,26 @@ def test_every_yaml_file_below_acl_counts_and_the_default_file_comes_last() -> N
     ]
 
 
+def test_a_file_of_several_names_is_read_once_and_its_replacement_is_noticed(tmp_path: Path) -> None:
+    """As Kubernetes mounts a ConfigMap: the names lead through a link into a directory, which is swapped."""
+    acl = tmp_path / "acl"
+    for version, secret in (("..v1", "12345678"), ("..v2", "87654321")):
+        (acl / version).mkdir(parents=True)
+        (acl / version / "a.yml").write_text(f"accounts:\n- {{accessKey: appuser, secretKey: '{secret}'}}\n")
+        os.utime(acl / version / "a.yml", ns=(10**18, 10**18))
+    (acl / "..data").symlink_to("..v1")
+    (acl / "a.yml").symlink_to("..data/a.yml")
+    os.link(acl / "..v1" / "a.yml", acl / "b.yml")
+    files = AclFiles(directory=str(tmp_path), disk=OsDisk())
+    before = files.stamps()
+    assert list(before) == [str(acl / "a.yml")]
+    (acl / "new").symlink_to("..v2")
+    (acl / "new").rename(acl / "..data")
+    after = files.stamps()
+    assert after[str(acl / "a.yml")] != before[str(acl / "a.yml")], "of the same size and time"
+    assert list(after) == [str(acl / "a.yml"), str(acl / "b.yml")], "b.yml is another file now"
+
+
 def test_white_lists_of_all_files_count() -> None:
     disk = SimDisk()
     write_file(disk, f"{DIRECTORY}/acl/other.yml", "globalWhiteRemoteAddresses: ['::1']\n")
