@@ -65,7 +65,10 @@ class ReadyFile:
             return
         new = f"{self._path}.{os.getpid()}.new"
         try:
-            with open(new, "w", encoding="utf-8") as file:
+            with suppress(FileNotFoundError):
+                os.unlink(new)  # a link that somebody has put there is removed, and where it leads to is not written
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(new, flags, 0o666), "w", encoding="utf-8") as file:
                 file.write(line + "\n")
             os.replace(new, self._path)
         except OSError as failure:

@@ -92,3 +92,17 @@ def test_a_forked_process_leaves_the_file_to_its_parent(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert ended.stdout == "['ready']\n"
     assert os.listdir(tmp_path) == []
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    """Its names can be guessed, and the directory may be one that everybody may write to."""
+    (tmp_path / "mine").write_text("kept")
+    path = tmp_path / "ready"
+    path.symlink_to(tmp_path / "mine")
+    (tmp_path / f"ready.{os.getpid()}.new").symlink_to(tmp_path / "mine")
+    with ReadyFile(str(path)).removed_around() as _:
+        file = ReadyFile(str(path))
+        file.write({"port": 1})
+        assert not path.is_symlink()
+        assert json.loads(path.read_text())["port"] == 1
+    assert (tmp_path / "mine").read_text() == "kept"

@@ -69,7 +69,8 @@ def test_a_value_instead_of_a_class_brings_its_own_defaults() -> None:
 
 def test_values_are_converted_and_a_key_may_belong_to_several_classes() -> None:
     text = (
-        "listenPort = 9876 \nuseTls=TRUE\nratio=1.5e2\nflushDiskType=SYNC_FLUSH\nname=n \t\nserverWorkerThreads=3\nhigh=-0"
+        "listenPort = 9876 \nuseTls=TRUE\nratio=1.5e2\nflushDiskType=SYNC_FLUSH\nname=n \t\n"
+        "serverWorkerThreads=3\nhigh=-0"
     )
     with pytest.raises(SettingsError, match=r"^f: low is 1, expected at most high, which is 0$"):
         settings_from_text(text, "f", PortSettings, OtherSettings)

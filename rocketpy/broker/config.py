@@ -34,6 +34,16 @@ def _are_factories(instance: object, attribute: attrs.Attribute[object], value: 
     split_names(str(value))
 
 
+def _is_name(instance: object, attribute: attrs.Attribute[object], value: object) -> None:
+    """Raise ``ValueError`` for a name that is none: in a path, or between the fields of an answer, it would be another.
+
+    Compatibility: RocketMQ (4.9.8) takes any text.
+    """
+    text = str(value)
+    if not text.isprintable() or "/" in text or text != text.strip():
+        raise ValueError(f"{attribute.name} is {text!r}, expected a name without / and control characters")
+
+
 # Each start would compile a repr of this many fields, and no use of it could be read: settings_values shows them.
 @attrs.frozen(kw_only=True, repr=False)
 class BrokerConfig:
@@ -51,8 +61,8 @@ class BrokerConfig:
     broker_ip2: str = setting(
         "", key="brokerIP2", expected="an address that slaves can reach; empty: this machine's", fixed=True
     )
-    broker_name: str = setting("", expected="a name; empty: this machine's", important=True)
-    broker_cluster_name: str = setting("DefaultCluster", expected="a name", important=True)
+    broker_name: str = setting("", expected="a name; empty: this machine's", important=True, validator=_is_name)
+    broker_cluster_name: str = setting("DefaultCluster", expected="a name", important=True, validator=_is_name)
     broker_id: int = setting(
         0,
         expected="an integer, at least 0: 0 for a master, another one for each slave of its brokerName",
@@ -63,7 +73,7 @@ class BrokerConfig:
     broker_permission: int = setting(
         PERM_READ_WRITE, expected="a sum of 4 (read) and 2 (write)", validator=Between(0, 7), live=True
     )
-    region_id: str = setting("DefaultRegion", expected="a name")
+    region_id: str = setting("DefaultRegion", expected="a name", validator=_is_name)
     start_accept_send_request_time_stamp: int = setting(0, unit="ms since the epoch", validator=Between(0), live=True)
     trace_on: bool = setting(True, live=True)
 

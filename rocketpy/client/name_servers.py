@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from rocketpy.client.routes import check_route
 from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingConnectError, RemotingError
-from rocketpy.protocol.bodies.codec import decode_body
+from rocketpy.protocol.bodies.codec import decode_peer_body
 from rocketpy.protocol.bodies.route import ClusterInfo, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -67,7 +67,7 @@ class NameServers:
         """Return clusters, brokers and their addresses. Errors as of :meth:`find_route`."""
         return await self._look_up(
             lambda: make_request(RequestCode.GET_BROKER_CLUSTER_INFO),
-            lambda response: decode_body(response.body, ClusterInfo),
+            lambda response: decode_peer_body(response.body, ClusterInfo),
             timeout_s=timeout_s,
         )
 
@@ -81,7 +81,7 @@ class NameServers:
         def read(response: RemotingCommand) -> TopicRouteData | None:
             if response.code != ResponseCode.SUCCESS:
                 return None
-            route = decode_body(response.body, TopicRouteData)
+            route = decode_peer_body(response.body, TopicRouteData)
             check_route(topic, route)
             return route
 

@@ -62,3 +62,11 @@ def test_a_store_plug_in_counts_only_where_the_broker_is_started() -> None:
         settings_from_text("messageStorePlugIn=org.Store", "b.conf", BrokerConfig)
     with pytest.raises(SettingsError, match=r"^messageStorePlugIn = 'evil:Store': expected no change"):
         updated_settings(config, {"messageStorePlugIn": "evil:Store"})
+
+
+@pytest.mark.parametrize("field", ["broker_name", "broker_cluster_name", "region_id"])
+@pytest.mark.parametrize("text", ["../../outside/evil", "a\0b", "a\x01b", "a\nb", " a", "/"])
+def test_a_name_leads_nowhere(field: str, text: str) -> None:
+    with pytest.raises(ValueError, match=f"^{field} is .*expected a name without / and control characters"):
+        BrokerConfig(**{field: text})
+    BrokerConfig(**{field: "größe #7..b"})

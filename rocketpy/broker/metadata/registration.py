@@ -28,7 +28,7 @@ from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.containment import Contained
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError, RemotingError, RequestError
 from rocketpy.log_files import event_fields
-from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.codec import decode_peer_body, encode_body
 from rocketpy.protocol.bodies.route import MASTER_ID, KVTable
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -246,7 +246,7 @@ class RegistrationService:
         if not body:
             return
         try:
-            table = decode_body(body, KVTable)
+            table = decode_peer_body(body, KVTable)
         except RemoteProtocolError as failure:
             fields = event_fields(address=address, why=failure)
             _log.warning("nameserver answered a registration with a malformed body", extra=fields)

@@ -20,7 +20,7 @@ import trio
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.containment import Contained
 from rocketpy.errors import RemoteProtocolError, RemotingError
-from rocketpy.protocol.bodies.codec import decode_body
+from rocketpy.protocol.bodies.codec import decode_peer_body
 from rocketpy.protocol.bodies.route import MASTER_ID, ClusterInfo
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
@@ -85,7 +85,7 @@ class BrokersOfOneId:
             response = await self._client.request(nameserver, request, timeout_s)
             if response.code != ResponseCode.SUCCESS or response.body is None:
                 return
-            info = decode_body(response.body, ClusterInfo)
+            info = decode_peer_body(response.body, ClusterInfo)
         except (RemotingError, RemoteProtocolError):
             return  # the registration, which asks the same nameserver, says so
         broker = info.broker_addr_table.get(self._config.broker_name)

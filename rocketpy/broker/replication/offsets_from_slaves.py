@@ -38,8 +38,7 @@ from rocketpy.broker.replication.signed_requests import Requests
 from rocketpy.containment import Contained
 from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingConnectError, RemotingError
 from rocketpy.log_files import event_fields
-from rocketpy.protocol import fastjson
-from rocketpy.protocol.bodies.codec import decode_value
+from rocketpy.protocol.bodies.codec import decode_peer_body
 from rocketpy.protocol.bodies.route import MASTER_ID, ClusterInfo
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
@@ -110,7 +109,7 @@ class OffsetsFromSlaves:
                 answer = await self._client.request(address, request, TAKE_SECONDS)
                 if answer.code != ResponseCode.SUCCESS:
                     raise BrokerError(answer.code, answer.remark, address)
-                cluster = decode_value(fastjson.loads_integer_keys(answer.body or b""), ClusterInfo)
+                cluster = decode_peer_body(answer.body, ClusterInfo)
                 slaves = self._slaves_in(cluster)
             except (RemotingError, BrokerError, RemoteProtocolError) as failure:
                 fields = event_fields(address=address, why=str(failure)[:_SHOWN_MAX])

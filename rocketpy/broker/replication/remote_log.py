@@ -17,7 +17,7 @@ from typing import Protocol
 import attrs
 
 from rocketpy.errors import RemoteProtocolError, RemotingError, RemotingSendRequestError
-from rocketpy.protocol.bodies.codec import decode_body
+from rocketpy.protocol.bodies.codec import decode_peer_body
 from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -78,7 +78,7 @@ class RemoteLog:
         if answer.code != ResponseCode.SUCCESS:
             raise self._refused(answer)
         try:
-            table = decode_body(answer.body or b"", KVTable).table
+            table = decode_peer_body(answer.body, KVTable).table
             # RocketMQ reports -1 as the beginning of a log without files.
             return LogBounds(max(0, int(table["commitLogMinOffset"])), int(table["commitLogMaxOffset"]))
         except (RemoteProtocolError, KeyError, ValueError) as failure:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from rocketpy.client.admin.requests import AdminRequests
 from rocketpy.properties_text import decode_properties_text, format_property, read_properties
-from rocketpy.protocol.bodies.codec import decode_body
+from rocketpy.protocol.bodies.codec import decode_body, decode_peer_body
 from rocketpy.protocol.bodies.queue import QueryConsumeQueueResponseBody
 from rocketpy.protocol.bodies.route import ClusterInfo, KVTable
 from rocketpy.protocol.bodies.stats import BrokerStatsData
@@ -31,7 +31,7 @@ class BrokerAdmin:
     async def runtime_info(self, address: str) -> dict[str, str]:
         """Return the figures of a broker by name, as ``mqadmin brokerStatus`` prints them."""
         response = await self._requests.ask_broker(address, RequestCode.GET_BROKER_RUNTIME_INFO)
-        return decode_body(response.body, KVTable).table
+        return decode_peer_body(response.body, KVTable).table
 
     async def config(self, address: str) -> dict[str, str]:
         """Return the settings of a broker by key."""

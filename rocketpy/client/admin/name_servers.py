@@ -14,7 +14,7 @@ from rocketpy.client.admin.brokers import read_settings, settings_body
 from rocketpy.client.admin.requests import AdminRequests
 from rocketpy.client.instance import read_response
 from rocketpy.errors import RocketpyError
-from rocketpy.protocol.bodies.codec import decode_body
+from rocketpy.protocol.bodies.codec import decode_peer_body
 from rocketpy.protocol.bodies.route import ClusterInfo, KVTable
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.headers.namesrv import (
@@ -49,7 +49,7 @@ class NameServerAdmin:
 
         async def ask(address: str) -> ClusterInfo:
             response = await self._requests.ask_this_name_server(address, RequestCode.GET_BROKER_CLUSTER_INFO)
-            return decode_body(response.body, ClusterInfo)
+            return decode_peer_body(response.body, ClusterInfo)
 
         return await self._requests.each_or_failure(self.addresses, ask)
 
@@ -74,7 +74,7 @@ class NameServerAdmin:
         response = await self._requests.ask_name_server(
             RequestCode.GET_KVLIST_BY_NAMESPACE, GetKVListByNamespaceRequestHeader(namespace), expected=_FOUND_OR_NOT
         )
-        return decode_body(response.body, KVTable).table if response.code == ResponseCode.SUCCESS else {}
+        return decode_peer_body(response.body, KVTable).table if response.code == ResponseCode.SUCCESS else {}
 
     async def delete_kv(self, namespace: str, key: str) -> None:
         """Delete a key, on every nameserver; one that is not there is no error."""

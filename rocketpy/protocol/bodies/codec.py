@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 import attrs
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
-from rocketpy.protocol.fastjson import FrozenBean, dumps, loads
+from rocketpy.protocol.fastjson import FrozenBean, dumps, loads, loads_integer_keys
 from rocketpy.protocol.headers.codec import IntegerRange
 from rocketpy.protocol.value_methods import ValueMethods
 
@@ -106,6 +106,16 @@ def decode_body(data: bytes | str | None, body_class: type[T], *, is_bounded: bo
     if not data:
         raise RemoteProtocolError(f"{body_class.__name__}: expected a body, found none")
     return decode_value(loads(data, is_bounded=is_bounded), body_class)
+
+
+def decode_peer_body(data: bytes | None, body_class: type[T]) -> T:
+    """Return the ``body_class`` value in an answer whose maps may have integers as keys, at a bounded cost.
+
+    For the answers of nameservers and other brokers, whatever they send; errors as in :func:`decode_body`.
+    """
+    if not data:
+        raise RemoteProtocolError(f"{body_class.__name__}: expected a body, found none")
+    return decode_value(loads_integer_keys(data), body_class)
 
 
 def decode_value(value: object, body_class: type[T]) -> T:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import attrs
 
 from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError, RequestError
-from rocketpy.protocol.bodies.codec import decode_body
+from rocketpy.protocol.bodies.codec import decode_peer_body
 from rocketpy.protocol.bodies.route import MASTER_ID, BrokerData, TopicList, TopicRouteData
 from rocketpy.protocol.codes import PERM_READ, RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
@@ -220,7 +220,7 @@ def read_answer(answer: RemotingCommand, header_class: type[T], address: str) ->
 
 def _read_body(answer: RemotingCommand, body_class: type[T], address: str) -> T:
     try:
-        return decode_body(answer.body, body_class)
+        return decode_peer_body(answer.body, body_class)
     except RemoteProtocolError as error:
         raise RemoteProtocolError(f"{address}: {error}") from error
 

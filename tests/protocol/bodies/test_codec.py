@@ -17,6 +17,7 @@ from rocketpy.protocol.bodies.codec import (
     JavaEnum,
     JavaSet,
     decode_body,
+    decode_peer_body,
     decode_value,
     encode_body,
     encode_pieces,
@@ -281,3 +282,16 @@ def test_a_large_body_comes_in_small_pieces() -> None:
         pieces = list(encode_pieces(body))
         assert b"".join(pieces) == encode_body(body)
         assert max(map(len, pieces)) < 200
+
+
+def test_an_answer_of_a_peer_costs_little_whatever_it_is() -> None:
+    """Bare integers as keys are read fast; more of fastjson's dialect only if it is short."""
+    many = ",".join(f'"T{number}@G":{{0:1,1:2}}' for number in range(20_000))
+    table = decode_peer_body(f'{{"offsetTable":{{{many}}}}}'.encode(), ConsumerOffsetSerializeWrapper).offset_table
+    assert table["T7@G"] == {0: 1, 1: 2}
+    short = "{offsetTable:{'T@G':{0:1}}}"
+    assert decode_peer_body(short.encode(), ConsumerOffsetSerializeWrapper).offset_table == {"T@G": {0: 1}}
+    with pytest.raises(RemoteProtocolError, match="JSON: expected standard JSON in more than"):
+        decode_peer_body((short + " " * 40_000).encode(), ConsumerOffsetSerializeWrapper)
+    with pytest.raises(RemoteProtocolError, match="expected a body, found none"):
+        decode_peer_body(b"", ConsumerOffsetSerializeWrapper)
