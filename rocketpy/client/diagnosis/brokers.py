@@ -26,7 +26,8 @@ DISK_HIGH_RATIO = 0.75
 SLAVE_LAG_BYTES = 64 << 20
 """A slave lags when it lacks more of the log than this."""
 
-_RUNTIME = re.compile(r"\[ (\d+) days?, (\d+) hours?, (\d+) minutes?, (\d+) seconds? \]")
+_RUNTIME = re.compile(r"\[ (\d{1,9}) days?, (\d{1,9}) hours?, (\d{1,9}) minutes?, (\d{1,9}) seconds? \]")
+_NUMBER_MAX = float(1 << 63)
 
 
 @attrs.frozen(kw_only=True)
@@ -244,7 +245,9 @@ def _versions(facts: list[BrokerFacts]) -> Iterator[Finding]:
 
 
 def _number(text: str | None) -> float | None:
+    """Return a figure; None for what is none of a broker's: an answer may hold anything."""
     try:
-        return None if text is None else float(text)
+        number = float(text or "")
     except ValueError:
         return None
+    return number if -_NUMBER_MAX <= number <= _NUMBER_MAX else None

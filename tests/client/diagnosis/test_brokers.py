@@ -67,6 +67,16 @@ def test_a_broker_that_refuses_to_say_is_alive_and_judged_by_what_it_said() -> N
     assert checks(full, SLAVE) == ["broker-refuses", "disk-full"]
 
 
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e999", "9" * 5000, "", "x", "[ " + "9" * 5000 + " days"])
+def test_a_broker_that_tells_nonsense_takes_no_finding_about_others(value: str) -> None:
+    """Each figure that a rule reads, whatever the others are."""
+    for row in HEALTHY.figures:
+        strange = with_figures(HEALTHY, **{row: value})
+        assert "disk-full" in checks(strange, with_figures(SLAVE, commitLogDiskRatio="0.95"))
+    runtime = f"[ {'9' * 5000} days, 1 hours, 1 minutes, 1 seconds ]"
+    assert checks(with_figures(HEALTHY, runtime=runtime), SLAVE) == []
+
+
 @pytest.mark.parametrize(
     ("off_ms", "expected"),
     [
