@@ -43,6 +43,7 @@ NO_LIMIT_OF_A_PEER = {
     "SHOWN_MAX": "of what an answer repeats",
     "SLOW_BURSTS_MAX": "of our own figures",
     "STEP_MAX": "a step of our own work",
+    "TEXT_SIZE_MAX": "of the store's own files",
     "TOPICS_MAX": "the default of topicsPerBrokerMax",
 }
 """Constants that end in _MAX and need no row, and why."""

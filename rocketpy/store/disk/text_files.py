@@ -17,11 +17,15 @@ from rocketpy.errors import StartError, StoreError
 from rocketpy.properties_text import decode_properties_text, format_properties, rewritten_properties
 from rocketpy.store.disk.interface import Disk
 
+TEXT_SIZE_MAX = 256 << 20
+"""Bytes of the longest file that is read: the largest tables that the bounds of a broker allow have a tenth of it."""
+
 
 def read_text(disk: Disk, path: str) -> str | None:
     """Return the text that :func:`persist_text` wrote, else its predecessor from ``.bak``, else None.
 
     As in RocketMQ an empty file counts as missing. A caller that cannot parse the text reads ``.bak`` itself.
+    StoreError for a file that is too long.
     """
     for candidate in (path, path + ".bak"):
         content = _read_all(disk, candidate)
@@ -40,7 +44,8 @@ def persist_text(disk: Disk, path: str, text: str, *, keeps_backup: bool = False
     """
     like = path if disk.exists(path) else None
     _write_all(disk, path + ".tmp", text.encode(), like, is_private=is_private)
-    predecessor = b"" if keeps_backup else _read_all(disk, path)
+    is_kept = like is not None and not keeps_backup and disk.file_size(path) <= TEXT_SIZE_MAX
+    predecessor = _read_all(disk, path) if is_kept else b""
     if predecessor:
         _write_all(disk, path + ".bak.tmp", predecessor, like)
         disk.rename(path + ".bak.tmp", path + ".bak")
@@ -94,7 +99,10 @@ def _read_all(disk: Disk, path: str) -> bytes:
         return b""
     file = disk.open(path, read_only=True)
     try:
-        return file.read(0, file.size())
+        size = file.size()
+        if size > TEXT_SIZE_MAX:
+            raise StoreError(f"expected at most {TEXT_SIZE_MAX} bytes, found {size}", path=path)
+        return file.read(0, size)
     finally:
         file.close()
 

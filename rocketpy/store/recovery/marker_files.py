@@ -32,6 +32,7 @@ FIELDS = ("version", "end_offset", "store_timestamp", "queues_digest", "index_en
 """The words of the note's line, in their order."""
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_NOTE_SIZE_MAX = 4096
 _VERSION = "2"
 
 
@@ -166,6 +167,8 @@ def digest_of_ends(ends: Iterable[tuple[str, int, int]]) -> str:
 
 def load_orderly_end(disk: Disk, path: str) -> OrderlyEnd | None:
     """Return what :func:`persist_orderly_end` wrote; None if there is no file, or not one of this version and form."""
+    if disk.exists(path) and disk.file_size(path) > _NOTE_SIZE_MAX:
+        return None
     words = (read_text(disk, path) or "").split()
     if (
         len(words) != len(FIELDS)

@@ -13,7 +13,13 @@ import pytest
 from rocketpy.errors import StoreError
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.os_disk import OsDisk
-from rocketpy.store.disk.text_files import persist_small_file, persist_text, read_text, rewrite_properties_file
+from rocketpy.store.disk.text_files import (
+    TEXT_SIZE_MAX,
+    persist_small_file,
+    persist_text,
+    read_text,
+    rewrite_properties_file,
+)
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.deaths import different_disks, noted_deaths
 
@@ -145,3 +151,16 @@ def test_a_private_file_is_made_for_its_owner_alone(tmp_path: Path) -> None:
         os.umask(before)
     with pytest.raises(StoreError, match="cannot create"):
         OsDisk().create_private(path)
+
+
+def test_a_file_of_absurd_length_is_not_read_and_may_be_replaced(disk: Disk, root: str) -> None:
+    path = f"{root}/topics.json"
+    persist_text(disk, path, "one")
+    file = disk.open(path)
+    file.truncate(50 << 30)
+    file.close()
+    with pytest.raises(StoreError, match=f"expected at most {TEXT_SIZE_MAX} bytes, found {50 << 30}.*topics.json"):
+        read_text(disk, path)
+    persist_text(disk, path, "two")
+    assert read_text(disk, path) == "two"
+    assert disk.list_directory(root) == ["topics.json"]

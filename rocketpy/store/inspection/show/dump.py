@@ -17,6 +17,7 @@ from rocketpy.protocol import fastjson
 from rocketpy.protocol.stored_message import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE, decode_message
 from rocketpy.store import layout
 from rocketpy.store.disk.interface import Disk
+from rocketpy.store.disk.text_files import TEXT_SIZE_MAX
 from rocketpy.store.index.file import ENTRY, ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, unpack_index_header
 from rocketpy.store.inspection.show.message_fields import body_fields, body_text, message_fields
 from rocketpy.store.inspection.verify.index_inspection import layout_of
@@ -307,7 +308,10 @@ class StoreDump:
         yield Item("checkpoint", fields if checkpoint.ends is None else fields | attrs.asdict(checkpoint.ends))
 
     def _table(self, path: str) -> Item:
-        content = self._opened.read(path, 0, self._disk.file_size(path))
+        size = self._disk.file_size(path)
+        if size > TEXT_SIZE_MAX:
+            return Item("damage", {"path": path, "why": f"{size} bytes, expected at most {TEXT_SIZE_MAX}"})
+        content = self._opened.read(path, 0, size)
         try:
             value = fastjson.loads(content, references=False)
         except RemoteProtocolError as failure:

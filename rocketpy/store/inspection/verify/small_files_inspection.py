@@ -15,6 +15,7 @@ from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol import fastjson
 from rocketpy.store import layout
 from rocketpy.store.disk.interface import Disk
+from rocketpy.store.disk.text_files import TEXT_SIZE_MAX
 from rocketpy.store.inspection.verify.findings import NOTHING, Finding, Severity
 from rocketpy.store.inspection.verify.inventory import CONFIG_DIRECTORY, Inventory, QueueFiles, StoreFile
 from rocketpy.store.inspection.verify.queue_units import read_units, unit_files
@@ -250,7 +251,10 @@ def why_no_json(disk: Disk, opened: ReadOnlyFiles, path: str) -> str | None:
         return _MISSING
     if disk.is_directory(path):
         return "a directory"
-    content = opened.read(path, 0, disk.file_size(path))
+    size = disk.file_size(path)
+    if size > TEXT_SIZE_MAX:
+        return f"{size} bytes, expected at most {TEXT_SIZE_MAX}"
+    content = opened.read(path, 0, size)
     if not content:
         return _EMPTY
     try:
