@@ -9,10 +9,12 @@ Compatibility: a slave of Java's answers both questions, as its master does (:mo
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from rocketpy.broker.replication.remote_log import Client, Found, RemoteLog
 from rocketpy.store.ha.divergence import RecordedLog, RecordRange
+
+if TYPE_CHECKING:  # a master without slaves does not load it
+    from rocketpy.broker.replication.remote_log import Client
 
 SHOWN_MAX = 8
 """Records that may be asked for: one whose topic was deleted is in the log, and answers no request."""
@@ -47,6 +49,8 @@ class CommonLog:
 
         OSError when it does not answer.
         """
+        from rocketpy.broker.replication.remote_log import Found, RemoteLog
+
         other = RemoteLog(self._client, address, who="the slave")
         bounds = await other.bounds()
         end = min(bounds.max_offset, self._log.end_offset)
