@@ -65,8 +65,7 @@ class BrokerConfig:
     broker_cluster_name: str = setting("DefaultCluster", expected="a name", important=True, validator=_is_name)
     broker_id: int = setting(
         0,
-        expected="an integer, at least 0: 0 for a master, another one for each slave of its brokerName",
-        validator=Between(0),
+        expected="an integer: above 0 for a slave, another one for each of a brokerName; a master has 0",
         important=True,
         fixed=True,
     )

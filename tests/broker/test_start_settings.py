@@ -80,9 +80,10 @@ def test_without_a_nameserver_it_says_so(tmp_path: Path) -> None:
 
 
 def test_a_master_has_the_id_0_whatever_the_file_says(tmp_path: Path) -> None:
-    settings = loaded(tmp_path, "namesrvAddr=ns:9876\nbindAddress=127.0.0.1\nbrokerId=3\n")
-    assert settings.broker.broker_id == 0
-    assert settings.warnings == ("brokerId = 3 has no effect: a master has 0",)
+    for found in (3, -1):
+        settings = loaded(tmp_path, f"namesrvAddr=ns:9876\nbindAddress=127.0.0.1\nbrokerId={found}\n")
+        assert settings.broker.broker_id == 0
+        assert settings.warnings == (f"brokerId = {found} has no effect: a master has 0",)
 
 
 @pytest.mark.parametrize(("role", "broker_id"), [("ASYNC_MASTER", 0), ("SYNC_MASTER", 0), ("SLAVE", 3)])

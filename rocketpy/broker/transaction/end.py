@@ -67,6 +67,7 @@ class EndTransactionProcessor:
     _message_size_max: int
     _is_slave: bool
     _accounts: StrictAccounts
+    _late_count: int = attrs.field(default=0, init=False)
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes."""
@@ -134,7 +135,9 @@ class EndTransactionProcessor:
             end = self._service.end_of(half)
             if end is wanted:
                 return
-            raise RequestError(ResponseCode.SYSTEM_ERROR, _over(half, end))
+            why = _over(half, end)
+            self._log_late(connection, header, why)
+            raise RequestError(ResponseCode.SYSTEM_ERROR, why)
         try:
             result = self._service.commit(half) if is_commit else self._service.roll_back(half)
         except ValueError as failure:
@@ -144,6 +147,14 @@ class EndTransactionProcessor:
         if header.from_transaction_check:
             _log.info("transaction %d of %s ended after a check: %s", header.tran_state_table_offset,
                       _shown(header.producer_group), "committed" if is_commit else "rolled back")  # fmt: skip
+
+    def _log_late(self, connection: Connection, header: EndTransactionRequestHeader, why: str) -> None:
+        """Log once, twice, four times ...: a producer that wants no answer believes that its end counts."""
+        self._late_count += 1
+        if self._late_count & (self._late_count - 1) == 0:
+            _log.warning("the end %d of a transaction of %s from %s is refused, %d so far: %s",
+                         header.commit_or_rollback, _shown(header.producer_group), connection.peer, self._late_count,
+                         why)  # fmt: skip
 
     def _answer_stored(self, connection: Connection, response: RemotingCommand, status: PutMessageStatus) -> None:
         """Answer after the wait; a timeout of disk or slave is SUCCESS, as in RocketMQ."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 import trio.testing
 
@@ -123,6 +125,21 @@ async def test_the_other_end_afterwards_is_refused_with_what_has_happened(
     assert remark == (
         "Find prepared transaction message failed: the transaction of message Khello is not open, it was " + how
     )
+
+
+async def test_an_end_that_is_refused_leaves_a_line_also_where_nobody_waits_for_the_answer(
+    broker: TransactionBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    half = broker.half()
+    await broker.end(half, 12)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(4):
+            await broker.end_oneway(half)
+    lines = [each for each in caplog.messages if "is refused" in each]
+    assert len(lines) == 3, "once, twice, four times"
+    assert "the end 8 of a transaction of P from 127.0.0.1" in lines[0]
+    assert "4 so far: " in lines[2]
+    assert lines[2].endswith("the transaction of message Khello is not open, it was rolled back")
 
 
 async def test_a_late_commit_of_the_first_record_and_one_of_its_copy_deliver_once(broker: TransactionBroker) -> None:
