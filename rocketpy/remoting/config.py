@@ -53,30 +53,30 @@ class NettyServerConfig:
     bind_address: str = setting(
         "", expected="an address to listen on; empty: every address", important=True, fixed=True
     )
-    server_channel_max_idle_time_seconds: int = setting(120, unit="s")
-    server_socket_backlog: int = setting(1024, unit="connections")
-    server_socket_snd_buf_size: int = setting(0, unit="bytes")
-    server_socket_rcv_buf_size: int = setting(0, unit="bytes")
+    server_channel_max_idle_time_seconds: int = setting(120, unit="s", validator=Between(1))
+    server_socket_backlog: int = setting(1024, unit="connections", validator=Between(1))
+    server_socket_snd_buf_size: int = setting(0, unit="bytes", validator=Between(0, (1 << 31) - 1))
+    server_socket_rcv_buf_size: int = setting(0, unit="bytes", validator=Between(0, (1 << 31) - 1))
     server_oneway_semaphore_value: int = setting(256, ignored="the outgoing buffer of a connection is bounded instead")
     server_async_semaphore_value: int = setting(64, ignored="requests in flight are bounded per connection instead")
-    write_buffer_high_water_mark: int = setting(0, unit="bytes")
+    write_buffer_high_water_mark: int = setting(0, unit="bytes", validator=Between(0))
     write_buffer_low_water_mark: int = setting(0, ignored="reading resumes below the high mark")
     server_worker_threads: int = setting(8, ignored=_ONE_THREAD)
     server_callback_executor_threads: int = setting(0, ignored=_ONE_THREAD)
     server_selector_threads: int = setting(3, ignored=_ONE_THREAD)
     server_pooled_byte_buf_allocator_enable: bool = setting(True, ignored="Python allocates")
     use_epoll_native_selector: bool = setting(False, ignored="epoll is used where the platform has it")
-    connections_max: int = setting(10_000, unit="connections")
+    connections_max: int = setting(10_000, unit="connections", validator=Between(1))
     """Over all listeners of a program; less where the limit of open files allows less."""
-    connections_per_address_max: int = setting(9_000, unit="connections")
+    connections_per_address_max: int = setting(9_000, unit="connections", validator=Between(1))
     """Share of one address; never more than nine tenths of ``connections_max``."""
-    connection_first_frame_seconds: int = setting(60, unit="s")
+    connection_first_frame_seconds: int = setting(60, unit="s", validator=Between(1))
     """Deadline for the first whole frame, after which the connection is closed: clients connect to send a request."""
-    connection_frame_seconds: int = setting(300, unit="s")
+    connection_frame_seconds: int = setting(300, unit="s", validator=Between(1))
     """Deadline for a frame that has begun, after which the connection is closed: 16 MiB at half a megabit a second."""
-    connection_deferred_replies_max: int = setting(65_536, unit="replies")
-    connection_outgoing_bytes_max: int = setting(64 << 20, unit="bytes")
-    incoming_bytes_max: int = setting(256 << 20, unit="bytes")
+    connection_deferred_replies_max: int = setting(65_536, unit="replies", validator=Between(1))
+    connection_outgoing_bytes_max: int = setting(64 << 20, unit="bytes", validator=Between(16_384))
+    incoming_bytes_max: int = setting(256 << 20, unit="bytes", validator=Between(65_536))
     """Limit on unfinished frames over all connections; above it the connection that holds most is closed."""
 
     def limits(self) -> ConnectionLimits:
@@ -92,16 +92,16 @@ class NettyServerConfig:
 class NettyClientConfig:
     """Settings of the client side: broker registration, replication, producers and consumers."""
 
-    connect_timeout_millis: int = setting(3000, unit="ms")
-    client_channel_max_idle_time_seconds: int = setting(120, unit="s")
+    connect_timeout_millis: int = setting(3000, unit="ms", validator=Between(1))
+    client_channel_max_idle_time_seconds: int = setting(120, unit="s", validator=Between(1))
     client_close_socket_if_timeout: bool = setting(True)
     use_tls: bool | None = setting(None, key="useTLS", expected="true or false; empty: as tls.enable says", fixed=True)
     client_oneway_semaphore_value: int = setting(
         65_535, ignored="oneway requests have no limit of their own; the buffer of a connection is bounded instead"
     )
-    client_async_semaphore_value: int = setting(65_535, unit="requests")
-    client_socket_snd_buf_size: int = setting(0, unit="bytes")
-    client_socket_rcv_buf_size: int = setting(0, unit="bytes")
+    client_async_semaphore_value: int = setting(65_535, unit="requests", validator=Between(1))
+    client_socket_snd_buf_size: int = setting(0, unit="bytes", validator=Between(0, (1 << 31) - 1))
+    client_socket_rcv_buf_size: int = setting(0, unit="bytes", validator=Between(0, (1 << 31) - 1))
     client_worker_threads: int = setting(4, ignored=_ONE_THREAD)
     client_callback_executor_threads: int = setting(0, ignored=_ONE_THREAD)
     client_pooled_byte_buf_allocator_enable: bool = setting(False, ignored="Python allocates")

@@ -59,7 +59,7 @@ def sole_writer(disk: Disk, path: str) -> Iterator[None]:
 
     Its directory is created if it is missing. StoreError if that fails, or if another process does not let go of it.
     """
-    directory = os.path.dirname(path) or os.curdir
+    directory = os.path.dirname(path) or "."
     try:
         disk.make_directories(directory)
     except StartError as error:  # in a running program it refuses one change, and stops nothing
