@@ -8,11 +8,15 @@
      "replaced": ["topic=T/date=2026-01-30/part-00003-....snappy.parquet", ...]}
 
 ``replaced`` are files of earlier runs whose messages are in ``files`` now: a compaction. Times are those of the driver.
+
+An archive may come from somebody else, and the next run moves and removes what its records name. So an id is one plain
+name, and a path is that of a Parquet file of a topic, in the archive: any other record is an error.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +28,9 @@ from rocketpy.errors import StoreError
 from rocketpy.spark.pipelines.archive_log.ranges import OffsetRange, joined
 
 VERSION = 1
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
+_PATH = re.compile(r"topic=[^/\0]*(/[^/\0._][^/\0]*)*/[^/\0._][^/\0]*\.parquet")
 
 
 @attrs.frozen
@@ -95,13 +102,23 @@ def decode_record(content: bytes, path: str) -> RunRecord:
             raise StoreError(f"expected a record of version {VERSION}, found version {version}", path=path)
         return RunRecord(
             run=int(fields["run"]),
-            id=str(fields["id"]),
+            id=_checked(_ID, fields["id"], "the id of a run, of letters, digits and dashes"),
             time=str(fields["time"]),
             ranges=tuple(OffsetRange(**each) for each in fields["ranges"]),
-            files=tuple(ArchivedFile(**each) for each in fields["files"]),
-            replaced=tuple(fields["replaced"]),
+            files=tuple(ArchivedFile(_checked_path(each["path"]), each["rows"]) for each in fields["files"]),
+            replaced=tuple(_checked_path(each) for each in fields["replaced"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
             f"expected the record of a run of an archive, found something else: {error}", path=path
         ) from error
+
+
+def _checked_path(path: object) -> str:
+    return _checked(_PATH, path, "the path of a Parquet file in the archive, as topic=T/date=2026-01-31/NAME.parquet")
+
+
+def _checked(pattern: re.Pattern[str], value: object, expected: str) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise ValueError(f"expected {expected}, found {value!r}")
+    return value

@@ -17,6 +17,8 @@ from rocketpy.spark.pipelines.archive_log.record import (
     state_of,
 )
 
+C, D = "topic=T/date=2026-01-31/c.parquet", "topic=%25RETRY%25g/date=2026-02-01/d.parquet"
+
 RECORD = RunRecord(
     run=1,
     id="x",
@@ -24,8 +26,8 @@ RECORD = RunRecord(
     ranges=(OffsetRange("T", "b", 0, 0, 10),),
     files=(ArchivedFile("topic=T/a.parquet", 4), ArchivedFile("topic=T/b.parquet", 6)),
 )
-LATER = RunRecord(run=2, id="y", time="", ranges=(OffsetRange("T", "b", 0, 10, 12),), files=(ArchivedFile("c", 2),))
-COMPACTED = RunRecord(run=3, id="z", time="", files=(ArchivedFile("d", 6),), replaced=("topic=T/a.parquet", "c"))
+LATER = RunRecord(run=2, id="y", time="", ranges=(OffsetRange("T", "b", 0, 10, 12),), files=(ArchivedFile(C, 2),))
+COMPACTED = RunRecord(run=3, id="z", time="", files=(ArchivedFile(D, 6),), replaced=("topic=T/a.parquet", C))
 
 
 def test_a_record_survives_its_file() -> None:
@@ -39,7 +41,7 @@ def test_records_sum_up_to_the_archive() -> None:
     assert state_of([RECORD, LATER, COMPACTED]) == ArchiveState(
         3,
         (OffsetRange("T", "b", 0, 0, 12),),
-        (ArchivedFile("topic=T/b.parquet", 6), ArchivedFile("d", 6)),
+        (ArchivedFile("topic=T/b.parquet", 6), ArchivedFile(D, 6)),
     )
 
 
@@ -57,3 +59,35 @@ def test_a_record_of_a_later_version_is_refused() -> None:
     later = json.loads(encode_record(RECORD)) | {"version": 2}
     with pytest.raises(StoreError, match="version 1, found version 2"):
         decode_record(json.dumps(later).encode(), "/r")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../outside/a.parquet",
+        "/outside/a.parquet",
+        "topic=T/../../outside/a.parquet",
+        "topic=T//outside/a.parquet",
+        "topic=T/./a.parquet",
+        "topic=T/_archive/a.parquet",
+        "_archive/runs/00000000000000000001.json",
+        "topic=T/date=2026-01-31",
+        "topic=T/a.parquet/",
+        "topic=T/a.parquet\n",
+        "topic=T/a\0.parquet",
+        "",
+        7,
+    ],
+)
+def test_a_record_that_leads_out_of_the_archive_is_refused(path: object) -> None:
+    fields = json.loads(encode_record(RECORD))
+    for changed in ({"files": [{"path": path, "rows": 1}]}, {"replaced": [path]}):
+        with pytest.raises(StoreError, match=r"expected the path of a Parquet file in the archive, .* \(/r\)"):
+            decode_record(json.dumps(fields | changed).encode(), "/r")
+
+
+@pytest.mark.parametrize("run_id", ["", ".", "..", "../victim", "a/b", "/", 7, None])
+def test_a_record_whose_id_is_no_plain_name_is_refused(run_id: object) -> None:
+    fields = json.loads(encode_record(RECORD)) | {"id": run_id}
+    with pytest.raises(StoreError, match=r"expected the id of a run, .* \(/r\)"):
+        decode_record(json.dumps(fields).encode(), "/r")
