@@ -3,7 +3,7 @@
 Compatibility: ``Broker2Client`` and ``AdminBrokerProcessor.callConsumer`` (4.9.8). Consumers are
 asked concurrently, where Java asks one after the other, and an unsupported client version is detected before any
 request is sent. A group that is not online is refused, where Java fails with a null pointer. The operator's signature
-is removed before relaying; Java forwards it to the consumer.
+is removed before relaying; Java forwards it to the consumer. The status of a member is omitted beyond a size.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from rocketpy.broker.acl.needs import ANY_ACCOUNT, STRICT_ADMIN
+from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.clients.waiting import WaitingRequests
@@ -56,6 +57,11 @@ RELAYS_MAX = 100
 RELAYS_OF_CONNECTION_MAX = 10
 """Bound of the same per connection."""
 
+STATUS_BYTES_MAX = 262_144
+"""Size of a consumer's status, about 3,000 queues: 0.1 s of the event loop. A larger one is omitted."""
+STATUSES_BYTES_MAX = 1_048_576
+"""Size of the statuses of a group in one response; what exceeds it is omitted."""
+
 _MEMBERS_PER_TURN = 32
 _QUEUES_PER_TURN = 500
 
@@ -73,7 +79,9 @@ class AdminClientProcessor:
     _consumer_manager: ConsumerManager
     _consumer_offset_manager: ConsumerOffsetManager
     _store: MessageStore
+    _whole_answers: WholeAnswers
     _relays: WaitingRequests = attrs.field(init=False)
+    _decoding: trio.Lock = attrs.field(init=False, factory=trio.Lock)
 
     @_relays.default
     def _(self) -> WaitingRequests:
@@ -139,13 +147,14 @@ class AdminClientProcessor:
         _check_versions(members)
         wanted = (header.client_addr or "").strip()
         asked = [member for member in members if not wanted or member.client_id == wanted]
-        found: dict[str, dict[MessageQueue, int]] = {}
+        found: dict[str, bytes] = {}
         with self._relays.counted(connection):
             async with trio.open_nursery() as nursery:
                 for member in asked:
                     nursery.start_soon(_ask_status, member, header, found)
-        in_order = {member.client_id: found[member.client_id] for member in asked if member.client_id in found}
-        return make_response(request, body=encode_body(GetConsumerStatusBody(consumer_table=in_order)))
+            in_order = {member.client_id: found[member.client_id] for member in asked if member.client_id in found}
+            body = GetConsumerStatusBody(consumer_table=await self._decoded(header.group, in_order))
+            return make_response(request, body=await self._whole_answers.encode("the statuses of the group", body))
 
     async def process_get_consumer_running_info(
         self, connection: Connection, request: RemotingCommand
@@ -174,6 +183,29 @@ class AdminClientProcessor:
             return await self._call_consumer(request, header.consumer_group, header.client_id, fields, record)
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _decoded(self, group: str, bodies: Mapping[str, bytes]) -> dict[str, dict[MessageQueue, int]]:
+        """Return what consumers have answered, read one at a time, with other requests served in between."""
+        decoded: dict[str, dict[MessageQueue, int]] = {}
+        bytes_left = STATUSES_BYTES_MAX
+        for client_id, body in bodies.items():
+            if len(body) > bytes_left:
+                _log.warning(
+                    "status of consumer %s of group %s omitted: %d bytes, where the statuses of a group may have %d",
+                    client_id,
+                    group,
+                    len(body),
+                    STATUSES_BYTES_MAX,
+                )
+                continue
+            bytes_left -= len(body)
+            async with self._decoding:
+                await trio.lowlevel.checkpoint()
+                try:
+                    decoded[client_id] = decode_body(body, GetConsumerStatusBody).message_queue_table
+                except RemoteProtocolError as failure:
+                    _log_no_status(client_id, group, failure)
+        return decoded
 
     def _members(self, group: str) -> list[ClientChannelInfo]:
         online = self._consumer_manager.get_consumer_group_info(group)
@@ -248,17 +280,26 @@ def _check_versions(members: Sequence[ClientChannelInfo]) -> None:
 
 
 async def _ask_status(
-    member: ClientChannelInfo, header: GetConsumerStatusRequestHeader, found: dict[str, dict[MessageQueue, int]]
+    member: ClientChannelInfo, header: GetConsumerStatusRequestHeader, found: dict[str, bytes]
 ) -> None:
-    """Add a member's status to ``found``; a failure is only logged."""
+    """Add the body of a member's answer to ``found``; a failure is only logged."""
     question_header = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
     question = make_request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, question_header)
     try:
         answer = await member.channel.request(question, GET_STATUS_SECONDS)
-        if answer.code == ResponseCode.SUCCESS and answer.body is not None:
-            found[member.client_id] = decode_body(answer.body, GetConsumerStatusBody).message_queue_table
-    except (RemotingError, RemoteProtocolError) as failure:
-        _log.warning("consumer %s of group %s returned no status: %s", member.client_id, header.group, failure)
+    except RemotingError as failure:
+        _log_no_status(member.client_id, header.group, failure)
+        return
+    if answer.code == ResponseCode.SUCCESS and answer.body is not None:
+        if len(answer.body) <= STATUS_BYTES_MAX:
+            found[member.client_id] = answer.body
+        else:
+            expected = f"expected at most {STATUS_BYTES_MAX} bytes, found {len(answer.body)}"
+            _log_no_status(member.client_id, header.group, RemoteProtocolError(expected))
+
+
+def _log_no_status(client_id: str, group: str, failure: Exception) -> None:
+    _log.warning("consumer %s of group %s returned no status: %s", client_id, group, failure)
 
 
 def _body_for_c(table: Mapping[MessageQueue, int]) -> bytes:

@@ -115,6 +115,7 @@ class AdminFeature(Feature):
             consumer_manager=tables.consumers,
             consumer_offset_manager=tables.offsets,
             store=store,
+            whole_answers=self._whole_answers,
         ).register(dispatcher)
         ConsumeStatsProcessor(
             config=config,

@@ -9,7 +9,13 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.admin.clients import RELAYS_MAX, RELAYS_OF_CONNECTION_MAX, AdminClientProcessor
+from rocketpy.broker.admin.clients import (
+    RELAYS_MAX,
+    RELAYS_OF_CONNECTION_MAX,
+    STATUS_BYTES_MAX,
+    AdminClientProcessor,
+)
+from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.offset import (
@@ -198,6 +204,44 @@ async def test_members_that_do_not_say_are_left_out(
     assert list(decode_body(answer.body, GetConsumerStatusBody).consumer_table) == ["c3"]
 
 
+def queues_of_java(bytes_min: int) -> bytes:
+    """Return a status in the form of Java, whose keys are objects, of at least so many bytes."""
+    entry = b'{"brokerName":"broker-a","queueId":%d,"topic":"TopicTest"}:%d'
+    count = bytes_min // (len(entry) - 4) + 1
+    return b'{"messageQueueTable":{' + b",".join(entry % (number, number) for number in range(count)) + b"}}"
+
+
+async def test_a_status_beyond_its_size_is_left_out_unread(
+    broker: BrokerOnBytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole, beyond = queues_of_java(STATUS_BYTES_MAX * 8 // 10), queues_of_java(STATUS_BYTES_MAX + 1)
+    assert len(whole) <= STATUS_BYTES_MAX
+    consumers: dict[Connection, Callable[[RemotingCommand], object]] = {
+        join(broker, "c1"): lambda question: make_response(question, body=whole),
+        join(broker, "c2"): lambda question: make_response(question, body=beyond),
+        join(broker, "c3"): lambda question: make_response(question, body=b"{"),
+    }
+    answer, _ = await asked(broker, status(), consumers)
+    table = decode_body(answer.body, GetConsumerStatusBody).consumer_table
+    assert list(table) == ["c1"]
+    assert list(table["c1"].values()) == list(range(whole.count(b"queueId")))
+    size = f"consumer c2 of group group returned no status: expected at most {STATUS_BYTES_MAX} bytes, found"
+    assert f"{size} {len(beyond)}" in caplog.text
+    assert "consumer c3 of group group returned no status: JSON" in caplog.text
+
+
+async def test_statuses_of_a_group_have_a_size_together(
+    broker: BrokerOnBytes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = queues_of_java(100)
+    monkeypatch.setattr("rocketpy.broker.admin.clients.STATUSES_BYTES_MAX", 2 * len(body))
+    answer, _ = await asked(
+        broker, status(), {join(broker, f"c{n}"): lambda question: make_response(question, body=body) for n in range(4)}
+    )
+    assert list(decode_body(answer.body, GetConsumerStatusBody).consumer_table) == ["c0", "c1"]
+    assert f"status of consumer c3 of group group omitted: {len(body)} bytes" in caplog.text
+
+
 async def test_status_of_a_group_that_is_not_online(broker: BrokerOnBytes) -> None:
     answer = await broker.ask(status())
     assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -286,6 +330,7 @@ async def test_a_record_in_a_body_is_given_to_no_consumer() -> None:
             consumer_manager=broker.tables.consumers,
             consumer_offset_manager=broker.tables.offsets,
             store=broker.store,
+            whole_answers=WholeAnswers(),
         )
         body, forged = body_posing_as_record(broker.stored_bytes, topic=TOPIC)
         await broker.ask(send(body))
