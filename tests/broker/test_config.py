@@ -30,7 +30,7 @@ def test_a_file_written_by_java_is_read_and_its_few_unknown_keys_are_named() -> 
     ("text", "expected"),
     [
         ("aclEnable=yes", "expected true or false"),
-        ("brokerId=-1", "expected an integer, at least 0"),
+        ("brokerId=a", "expected an integer: above 0 for a slave"),
         ("brokerPermission=8", "expected a sum of 4"),
         ("defaultTopicQueueNums=0", "expected an integer from 1 to 65535"),
         ("flushConsumerOffsetInterval=0", "expected an integer, at least 1"),
