@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from rocketpy.broker.metadata.named_queues import NamedQueues
+from rocketpy.broker.metadata.stored_table import StoredTable
+from rocketpy.broker.metadata.topic_deletions import TopicDeletions
 from rocketpy.broker.pull.long_polling import PullRequestHoldService
-from rocketpy.broker.replication.promotion import cut_tables, set_back_to_queues
+from rocketpy.broker.replication.promotion import cut_offsets, set_back_to_queues
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.tables import Tables
 from rocketpy.clock import Clock
@@ -76,23 +78,48 @@ async def open_broker_store(
 
 
 async def _fit_tables(tables: Tables, store: MessageStore, *, is_slave: bool) -> None:
-    """Give each queue a topic; cut the tables as the log was cut; set offsets back that are past their queues on a
-    master that was a slave.
+    """Carry out deletions of topics; give each queue a topic; let tables forget what the log has not, or no more.
+
+    A master that was a slave has no offset past its queue.
     """
+    deletions = TopicDeletions(deleted=tables.deleted_topics, offsets=tables.offsets, store=store)
+    await deletions.carry_out(waits_for_records=is_slave and not store.was_cut)
     restored = tables.topics.restore_from_queues(store.queues())
     if restored:
         _log.warning("topics with messages that topics.json did not have: %s", ", ".join(restored))
-    if store.was_cut:
-        cut_tables(tables.offsets, tables.offset_differences, tables.delay_offsets, store.max_offset_in_queue)
-        for table in (tables.offset_differences, tables.offsets, tables.delay_offsets):
-            await table.stored.persist()
-        await store.tables_were_cut()
-        _log.warning("what offsets and progress of delayed messages said of the part that was cut is forgotten")
+    await _cut_tables(tables, store)
     if tables.offset_differences.has_followed and not is_slave:
         count = set_back_to_queues(tables.offsets, store.max_offset_in_queue)
         if count:
             _log.warning("%d consumer offsets were set back to the ends of their queues: the messages up to them "
                          "had not arrived when this broker was a slave", count)  # fmt: skip
+
+
+async def _cut_tables(tables: Tables, store: MessageStore) -> None:
+    """Let offsets and delay progress forget what they say of records that were cut, or that the log has not."""
+    differences, delay_offsets = tables.offset_differences, tables.delay_offsets
+    forgetting: list[StoredTable] = []
+    for table in (tables.offsets.stored, delay_offsets.stored):
+        mark = tables.marks.mark_of(table)
+        if not store.was_cut and not await store.log_marks.has(mark):
+            _log.warning("%s is of a log with a record that ends at %d, which this one has not: what the file says of "
+                         "later records is forgotten", table.path, mark.offset)  # fmt: skip
+            forgetting.append(table)
+    if store.was_cut:
+        _log.warning("what offsets and progress of delayed messages said of the part that was cut is forgotten")
+        forgetting = [tables.offsets.stored, delay_offsets.stored]
+    if tables.offsets.stored in forgetting:
+        cut_offsets(tables.offsets, store.max_offset_in_queue)
+        if store.was_cut or differences.has_followed:
+            differences.log_was_cut()
+            await differences.stored.persist()
+    if delay_offsets.stored in forgetting:
+        delay_offsets.forget()
+    for table in forgetting:
+        await tables.marks.note(table, await store.log_marks.now())
+        await table.persist()
+    if store.was_cut:
+        await store.tables_were_cut()
 
 
 def _log_recovered(report: RecoveryReport) -> None:

@@ -18,9 +18,11 @@ from rocketpy.broker.clients.subscription_consistency import SubscriptionWatch
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.delay.offsets import DelayOffsetManager
+from rocketpy.broker.metadata.deleted_topics import DeletedTopics
 from rocketpy.broker.metadata.groups import SubscriptionGroupManager
 from rocketpy.broker.metadata.offset_resets import OffsetResets
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.broker.metadata.table_marks import TableMarks
 from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.pull.filters import ConsumerFilterManager
@@ -53,6 +55,8 @@ class Tables:
     delay_offsets: DelayOffsetManager
     offset_resets: OffsetResets  # noted by a master
     offset_differences: OffsetDifferences  # noted by a slave
+    deleted_topics: DeletedTopics
+    marks: TableMarks  # of those that stand for places in the log
 
     @classmethod
     def load(
@@ -90,6 +94,8 @@ class Tables:
         tables.groups.load()
         tables.offset_resets.load()
         tables.offset_differences.load()
+        tables.deleted_topics.load()
+        tables.marks.load()
         return tables
 
 
@@ -144,6 +150,8 @@ def make_tables(
         delay_offsets=DelayOffsetManager(path=path("delayOffset.json"), disk=disk, run_blocking=run_blocking),
         offset_resets=OffsetResets(path=path("offsetResets.json"), disk=disk, run_blocking=run_blocking),
         offset_differences=OffsetDifferences(path=path("slaveOffsets.json"), disk=disk, run_blocking=run_blocking),
+        deleted_topics=DeletedTopics(path=path("deletedTopics.json"), disk=disk, run_blocking=run_blocking),
+        marks=TableMarks(path=path("tableMarks.json"), disk=disk, run_blocking=run_blocking),
     )
 
 

@@ -7,6 +7,7 @@ module only connects them. Opening and shutdown are in :mod:`rocketpy.store.open
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from functools import partial
 
 import attrs
 import trio
@@ -18,11 +19,13 @@ from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.environment import StoreEnvironment
 from rocketpy.store.figures import StoreFigures
 from rocketpy.store.ha.following_log import FollowingCommitLog
+from rocketpy.store.ha.log_mark import LogMarks
 from rocketpy.store.ha.record_digest import RecordDigests
 from rocketpy.store.ha.recorded_log import CommitLogRecords
 from rocketpy.store.ha.tail_cut import CutOrder, order_cut, remove_order
 from rocketpy.store.index.query import MessageQuery
 from rocketpy.store.log.record_reader import RecordReader
+from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.queue.multi_dispatch import LmqLimit
 from rocketpy.store.read.message_reader import MessageReader
 from rocketpy.store.read.queue_messages import QueueMessages
@@ -122,6 +125,8 @@ class MessageStore:
         """The places of the records, for comparing the log with a master's while nothing is appended."""
         self.record_digests = RecordDigests(commit_log, run_blocking=run_blocking)
         """Whether the log has the records of a slave that compares."""
+        self.log_marks = LogMarks(commit_log, self.recorded_log, self.record_digests)
+        """Marks of places in the log, for tables beside it."""
 
     def _expose_reads(self, limits: ReadLimits) -> None:
         """Take the reads of queues as they are, and the queries by key if there is an index."""
@@ -288,10 +293,37 @@ class MessageStore:
         """Return topic and queue id of every queue that has, or once had, messages."""
         return [(queue.topic, queue.queue_id) for queue in self._queues if queue.next_offset or queue.files]
 
-    def delete_topic_queues(self, topic: str) -> None:
-        """Delete a topic's queues; its records stay in the log until their files are deleted."""
+    def delete_topic_queues(self, topic: str) -> int:
+        """Delete a topic's queues; return the end of the log: the topic's records before it are deleted ones.
+
+        They stay in the log until their files are deleted.
+        """
         self._appender.end_burst()
         self._queues.remove_topic(topic, self._commit_log.wrote_offset)
+        return self._commit_log.wrote_offset
+
+    async def delete_topic_before(self, topic: str, physical_offset: int) -> bool:
+        """Delete a topic's queues that have no record from a physical offset on; return whether there were any.
+
+        The offset is not past the end of the log. A queue that has later records began again after the deletion.
+        """
+        gone: list[ConsumeQueue] = []
+        ends: dict[ConsumeQueue, int] | None = None
+        while ends != (now := self._ends_of(topic)):
+            ends, gone = now, []
+            for queue, end in ends.items():
+                last = max(queue.min_offset, end - 1)
+                found, _ = await read_anywhere(partial(queue.search, last, physical_offset), self._run_blocking)
+                if found >= end:
+                    gone.append(queue)
+        if self._queues.deleted_before.get(topic, -1) >= physical_offset:
+            return False
+        self._queues.remove_queues_of_deleted(gone, topic, physical_offset)
+        return bool(gone)
+
+    def _ends_of(self, topic: str) -> dict[ConsumeQueue, int]:
+        self._appender.end_burst()
+        return {queue: queue.max_offset for queue in self._queues.topics.get(topic, {}).values()}
 
     # ---- deletion -------------------------------------------------------------------------------------------------
 
@@ -313,16 +345,15 @@ class MessageStore:
         self._appender.end_burst()
         return await self._services.clean_queues.delete_expired_queues((SCHEDULE_TOPIC,))
 
-    async def clean_unused_topics(self, topics_in_use: Set[str]) -> int:
-        """Delete the queues of unused topics; return the number of topics. System topics are kept."""
-        kept = {SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, *topics_in_use}
-        count = 0
+    async def clean_unused_topics(self, topics_in_use: Set[str]) -> dict[str, int]:
+        """Delete the queues of unused topics; return these, with the end of the log then. System topics are kept."""
+        kept = {SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC}
+        deleted: dict[str, int] = {}
         for topic in list(self._queues.topics):
-            if topic not in kept and not topic.startswith(LMQ_PREFIX):
-                self.delete_topic_queues(topic)
-                count += 1
+            if topic not in kept and topic not in topics_in_use and not topic.startswith(LMQ_PREFIX):
+                deleted[topic] = self.delete_topic_queues(topic)
                 await trio.lowlevel.checkpoint()
-        return count
+        return deleted
 
     async def order_cut(self, physical_offset: int) -> str | None:
         """Order that the next opening cuts the log at an offset, with its queues and index; return why it must not.

@@ -30,6 +30,7 @@ from rocketpy.remoting.task_pool import TaskKind
 from rocketpy.runner import RunBlocking, run_inline
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.disk.os_disk import OsDisk
+from rocketpy.store.ha.log_mark import LogMark
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import ListedUnit, QueueListing, QueueTimeSpan, StoreStatistics
 from tests.broker.tables_of_a_broker import Tables, context_of, make_tables
@@ -85,8 +86,18 @@ class FakeStore:
     async def look_message_by_offset(self, physical_offset: int) -> bytes | None:
         return self.records.get(physical_offset)
 
-    def delete_topic_queues(self, topic: str) -> None:
+    min_physical_offset = 0
+
+    @property
+    def log_marks(self) -> FakeStore:
+        return self
+
+    async def now(self) -> LogMark:
+        return LogMark(7, 7, "0" * 64)
+
+    def delete_topic_queues(self, topic: str) -> int:
         self.deleted.append(topic)
+        return 7
 
     def execute_delete_files_manually(self) -> None:
         self.cleaned.append("execute_delete_files_manually")
@@ -95,9 +106,9 @@ class FakeStore:
         self.cleaned.append("clean_expired_consumer_queue")
         return 0
 
-    async def clean_unused_topics(self, topics_in_use: Set[str]) -> int:
+    async def clean_unused_topics(self, topics_in_use: Set[str]) -> dict[str, int]:
         self.cleaned.append(" ".join(["clean_unused_topics", *topics_in_use]))
-        return 0
+        return {}
 
     def statistics(self) -> StoreStatistics:
         nothing = StoreStatistics(*([0] * len(attrs.fields(StoreStatistics))))

@@ -82,6 +82,22 @@ async def test_there_is_a_topic_for_every_queue_again(
     assert f"topics with messages that topics.json did not have: {TOPIC}" in caplog.messages
 
 
+async def test_a_deleted_topic_does_not_come_back_with_its_queues(settings: BrokerSettings, disk: SimDisk) -> None:
+    """A loss of power may have brought its queues back, and a slave that is promoted may have more of them."""
+    async with life(settings, disk) as first:
+        for _ in range(3):
+            put(first.store)
+        put(first.store, "Other")
+        first.tables.deleted_topics.add(TOPIC, await first.store.log_marks.now())
+        await first.tables.deleted_topics.stored.persist()
+        put(first.store, "Other")
+    for _ in range(2):
+        async with life(settings, disk) as again:
+            assert list(again.store.queues()) == [("Other", 0)]
+            assert again.tables.topics.select_topic_config(TOPIC) is None
+            assert again.store.max_offset_in_queue("Other", 0) == 2
+
+
 async def test_what_recovery_found_is_logged(
     settings: BrokerSettings, disk: SimDisk, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -23,6 +23,7 @@ from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.feature import Feature
 from rocketpy.broker.live_settings import LiveSettings
+from rocketpy.broker.metadata.topic_deletions import TopicDeletions
 from rocketpy.remoting.dispatch import Dispatcher
 
 
@@ -42,6 +43,8 @@ class AdminFeature(Feature):
         self._figures_of_all = tuple(figures_of_all)
         self._register_all = register_all
         self._whole_answers = WholeAnswers()
+        tables = context.tables
+        self._deletions = TopicDeletions(deleted=tables.deleted_topics, offsets=tables.offsets, store=context.store)
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register every request code of administration."""
@@ -65,7 +68,9 @@ class AdminFeature(Feature):
         AdminAclProcessor(manager=tables.accounts, config=config, broker_addr=self._context.broker_addr).register(
             dispatcher
         )
-        AdminStoreProcessor(store=store, topic_config_manager=tables.topics).register(dispatcher)
+        AdminStoreProcessor(store=store, topic_config_manager=tables.topics, deletions=self._deletions).register(
+            dispatcher
+        )
         AdminStatsProcessor(stats=tables.stats).register(dispatcher)
 
     def _register_topics(self, dispatcher: Dispatcher) -> None:
@@ -76,6 +81,7 @@ class AdminFeature(Feature):
             topic_config_manager=tables.topics,
             consumer_manager=tables.consumers,
             consumer_offset_manager=tables.offsets,
+            deletions=self._deletions,
             store=store,
             stats=tables.stats,
             whole_answers=self._whole_answers,

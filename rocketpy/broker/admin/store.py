@@ -8,6 +8,8 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.broker.acl.needs import ADMIN
+from rocketpy.broker.metadata.persistence import persist_change
+from rocketpy.broker.metadata.topic_deletions import TopicDeletions
 from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand, make_response
@@ -22,6 +24,7 @@ class AdminStoreProcessor:
 
     _store: MessageStore
     _topic_config_manager: TopicConfigManager
+    _deletions: TopicDeletions
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes."""
@@ -44,6 +47,7 @@ class AdminStoreProcessor:
         return make_response(request)
 
     async def process_clean_unused_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Delete the queues of topics that are not in the topic table."""
-        await self._store.clean_unused_topics(self._topic_config_manager.topic_config_table.keys())
+        """Delete the queues of topics that are not in the topic table, with the offsets of their groups."""
+        await self._deletions.delete_unused(self._topic_config_manager.topic_config_table.keys())
+        await persist_change(*self._deletions.stored)
         return make_response(request)

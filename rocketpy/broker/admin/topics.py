@@ -19,6 +19,7 @@ from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.persistence import persist_change
+from rocketpy.broker.metadata.topic_deletions import TopicDeletions
 from rocketpy.broker.metadata.topic_names import check_topic_name
 from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX, TopicConfigManager
 from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
@@ -28,7 +29,7 @@ from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.group import GroupList
 from rocketpy.protocol.bodies.route import TopicList
 from rocketpy.protocol.bodies.stats import TopicOffset, TopicStatsTable
-from rocketpy.protocol.bodies.topic import TopicConfig
+from rocketpy.protocol.bodies.topic import RecordMark, ReplicatedTopics, TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.headers.codec import read_header
@@ -55,6 +56,7 @@ class AdminTopicProcessor:
     _topic_config_manager: TopicConfigManager
     _consumer_manager: ConsumerManager
     _consumer_offset_manager: ConsumerOffsetManager
+    _deletions: TopicDeletions
     _store: MessageStore
     _stats: BrokerStatsManager
     _whole_answers: WholeAnswers
@@ -99,21 +101,20 @@ class AdminTopicProcessor:
         return make_response(request)
 
     async def process_delete_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Delete a topic and its queues, whether or not it exists; the offsets of its groups stay."""
+        """Delete a topic, its queues and the offsets of its groups, whether or not it exists; for slaves too."""
         refuse_on_slave(is_slave=self._is_slave)
         header = read_header(request, DeleteTopicRequestHeader)
         self._check_may_change(header.topic)
         self._topic_config_manager.delete_topic_config(header.topic)
-        await persist_change(self._topic_config_manager.stored)
-        self._store.delete_topic_queues(header.topic)
+        await self._deletions.delete(header.topic)
+        await persist_change(*self._deletions.stored, self._topic_config_manager.stored)
         if self._config.auto_delete_unused_stats:
             self._stats.on_topic_deleted(header.topic)
         return make_response(request)
 
     async def process_get_all_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Return the whole table, as a slave requests it."""
-        topics = self._topic_config_manager
-        body = await self._whole_answers.encode_table("all topics", lambda: topics.data_version, topics.wrapper)
+        body = await self._whole_answers.encode_table("all topics", self._version, self._all_topics)
         return make_response(request, header=GetAllTopicConfigResponseHeader(), body=body)
 
     async def process_get_topic_stats_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -151,6 +152,20 @@ class AdminTopicProcessor:
         return make_response(request, body=encode_body(body))
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    def _version(self) -> object:
+        return self._topic_config_manager.data_version, self._deletions.deleted.stored.change_count
+
+    def _all_topics(self) -> object:
+        wrapper = self._topic_config_manager.wrapper()
+        if not self._deletions.deleted:
+            return wrapper
+        marks = {
+            topic: RecordMark(mark.offset, mark.size, mark.digest)
+            for topic, mark in self._deletions.deleted
+            if not mark.is_beginning
+        }
+        return ReplicatedTopics(wrapper.topic_config_table, wrapper.data_version, marks)
 
     def _check_may_change(self, topic: str) -> None:
         check_topic_name(topic)

@@ -5,9 +5,12 @@ Composition, and the order in which offsets are written: after what they rely on
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.feature import Feature
 from rocketpy.broker.metadata.persistence import TablePersistService
+from rocketpy.broker.metadata.stored_table import StoredTable
 
 
 class MetadataFeature(Feature):
@@ -16,12 +19,21 @@ class MetadataFeature(Feature):
     def __init__(self, context: BrokerContext) -> None:
         config, tables = context.config, context.tables
         self._tables = tables
-        self._flush_log = context.store.flush
+        self._store = context.store
+        self._mark_offsets = self._marks(tables.offsets.stored)
         tables.offsets.stored.before_write = self._before_offsets
+        tables.offsets.is_late = self._is_late
+        tables.delay_offsets.stored.before_write = self._marks(tables.delay_offsets.stored)
+        tables.deleted_topics.stored.before_write = context.store.flush
         notes = tables.offset_differences.committed if context.is_slave else tables.offset_resets.changed
         tables.offsets.on_change = notes
         self.persistence = TablePersistService(
-            at_once=[tables.topics.stored, tables.groups.stored, tables.filters.stored],
+            at_once=[
+                tables.topics.stored,
+                tables.groups.stored,
+                tables.filters.stored,
+                tables.deleted_topics.stored,
+            ],
             periodic=[tables.offset_resets.stored, tables.offset_differences.stored, tables.offsets.stored],
             period_seconds=lambda: config.flush_consumer_offset_interval / 1000,
         )
@@ -33,8 +45,19 @@ class MetadataFeature(Feature):
 
         A group's offset moves past a message once it is sent back: were the offset on disk before the copy in the log,
         a power failure between the two would lose the message. Were an offset on disk before the note that it was reset
-        or committed to a slave, a crash would make it look like any other one.
+        or committed to a slave, a crash would make it look like any other one. Their mark is that of a durable log.
         """
-        await self._flush_log()
+        await self._mark_offsets()
         await self._tables.offset_resets.stored.persist()
         await self._tables.offset_differences.stored.persist()
+
+    def _marks(self, table: StoredTable) -> Callable[[], Awaitable[None]]:
+        store = self._store
+        return self._tables.marks.before_write(table, store.log_marks.now, store.flush)
+
+    def _is_late(self, topic: str, queue_id: int, consumer_offset: int) -> bool:
+        """Whether an offset is one of a deleted topic's old consumers, see :mod:`.deleted_topics`."""
+        if topic not in self._tables.deleted_topics:
+            return False
+        exists = topic in self._tables.topics.topic_config_table
+        return not exists or consumer_offset > max(0, self._store.max_offset_in_queue(topic, queue_id))

@@ -12,6 +12,8 @@ table is in ``lmqConsumerOffset.json``::
 Compatibility: ``ConsumerOffsetManager`` and ``LmqConsumerOffsetManager`` (4.9.8) and their files, with integer keys
 that are not JSON. When enableLmq is switched on, RocketMQ starts without offsets; here the other file's are loaded.
 
+A topic's offsets go with the topic (:mod:`.deleted_topics`): those of one that is made again count other messages.
+
 Two listeners rely on ``on_change``: a master notes offsets that were set back (:mod:`.offset_resets`), a slave notes
 offsets that clients have committed to it (:mod:`rocketpy.broker.replication.offset_differences`).
 """
@@ -50,6 +52,8 @@ class ConsumerOffsetManager:
         """Read freely; change it only through the methods."""
         self.on_change: Callable[[str, int, int | None, int | None], None] | None = None
         """Listener for changes by requests: ``topic@group``, queue id, the offset before and after; None: no offset."""
+        self.is_late: Callable[[str, int, int], bool] | None = None
+        """Whether an offset for topic and queue id is one of a topic that was deleted: then it is not stored."""
         self._config = config
         self._unshared: set[str] = set()  # keys whose offsets are not shared with a snapshot
         self._count = 0  # of offsets
@@ -91,9 +95,14 @@ class ConsumerOffsetManager:
         return offsets is not None or len(self.offset_table) < GROUPS_OF_TOPICS_MAX
 
     def commit_offset(self, peer: str, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
-        """Store the next queue offset of ``group`` in a queue; ``peer`` is the client that commits it."""
+        """Store the next queue offset of ``group`` in a queue; ``peer`` is the client that commits it.
+
+        Nothing is stored for a topic that was deleted meanwhile, see ``is_late``.
+        """
         if self._enable_lmq and group.startswith(LMQ_PREFIX):
             queue_id = 0
+        if self.is_late is not None and self.is_late(topic, queue_id, consumer_offset):
+            return
         key = topic + _SEPARATOR + group
         offsets = self.offset_table.get(key)
         before = None
@@ -151,10 +160,14 @@ class ConsumerOffsetManager:
     def remove_offset(self, group: str) -> None:
         """Remove all offsets of a group."""
         for topic in list(self._topics_of.get(group, ())):
-            key = topic + _SEPARATOR + group
-            before = self.offset_table[key]
-            self.replace(key, {})
-            self._replaced(key, before, {})
+            self._remove(topic, group)
+
+    def remove_topic(self, topic: str) -> int:
+        """Remove the offsets of all groups in a topic; return of how many groups."""
+        groups = list(self._groups_of.get(topic, ()))
+        for group in groups:
+            self._remove(topic, group)
+        return len(groups)
 
     def which_topic_by_consumer(self, group: str) -> list[str]:
         """Return the topics in which a group has offsets."""
@@ -168,6 +181,12 @@ class ConsumerOffsetManager:
         """Return an immutable copy of the table as it is now."""
         self._unshared.clear()
         return dict(self.offset_table)
+
+    def _remove(self, topic: str, group: str) -> None:
+        key = topic + _SEPARATOR + group
+        before = self.offset_table[key]
+        self.replace(key, {})
+        self._replaced(key, before, {})
 
     def _replaced(self, key: str, before: Mapping[int, int], after: Mapping[int, int]) -> None:
         """Notify the listener of the queues whose offset differs."""

@@ -33,7 +33,7 @@ from rocketpy.clock import Clock
 from rocketpy.errors import RequestError
 from rocketpy.log_files import event_fields
 from rocketpy.protocol.bodies.codec import decode_value
-from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rocketpy.protocol.bodies.topic import DataVersion, ReplicatedTopics, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import PERM_INHERIT, PERM_READ_WRITE
 from rocketpy.protocol.topic_name import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
@@ -204,13 +204,14 @@ class TopicConfigManager:
         _log.info("topic changed", extra=event_fields(topic=topic_config.topic_name, now=topic_config, was=old))
         self._changed()
 
-    def take(self, wrapper: TopicConfigSerializeWrapper) -> bool:
+    def take(self, wrapper: TopicConfigSerializeWrapper | ReplicatedTopics, *, drops: bool = True) -> bool:
         """Replace the table by a master's, with its data version; False when both are equal already.
 
-        The broker's own topics stay even if the master has them not. Compatibility: RocketMQ's slave compares versions.
+        The broker's own topics stay even if the master has them not, and without ``drops`` all others do.
+        Compatibility: RocketMQ's slave compares versions.
         """
         table = dict(wrapper.topic_config_table)
-        for topic in self._own_topic_names:
+        for topic in self._own_topic_names if drops else self.topic_config_table:
             if topic in self.topic_config_table:
                 table.setdefault(topic, self.topic_config_table[topic])
         if self.data_version == wrapper.data_version and self.topic_config_table == table:

@@ -17,6 +17,7 @@ from typing import TypeVar
 import attrs
 
 from rocketpy.broker.delay.offsets import DelayProgress, decode_delay_progress
+from rocketpy.broker.metadata.deleted_topics import DELETED_TOPICS_MAX
 from rocketpy.broker.metadata.offsets import decode_offset_table
 from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX
 from rocketpy.broker.replication.signed_requests import Requests
@@ -25,7 +26,7 @@ from rocketpy.protocol import fastjson
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.group import SubscriptionGroupWrapper
 from rocketpy.protocol.bodies.route import KVTable
-from rocketpy.protocol.bodies.topic import TopicConfigSerializeWrapper
+from rocketpy.protocol.bodies.topic import ReplicatedTopics
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.codec import read_header
@@ -37,6 +38,7 @@ from rocketpy.protocol.headers.offset import (
 from rocketpy.protocol.headers.queue_bounds import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from rocketpy.protocol.topic_name import topic_name_fault
 from rocketpy.runner import RunBlocking
+from rocketpy.store.ha.log_mark import LogMark
 
 REQUEST_SECONDS = 3.0
 """Time for one answer, connecting included; RocketMQ's 3000 ms."""
@@ -75,8 +77,8 @@ class BrokerTables:
         """Return all consumer groups (201)."""
         return await self._table(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, _decode_groups)
 
-    async def topics(self, address: str) -> TopicConfigSerializeWrapper:
-        """Return all topics (21)."""
+    async def topics(self, address: str) -> ReplicatedTopics:
+        """Return all topics, and those that were deleted (21)."""
         return await self._table(address, RequestCode.GET_ALL_TOPIC_CONFIG, _decode_topics)
 
     async def consumer_offsets(self, address: str) -> dict[str, dict[int, int]]:
@@ -151,8 +153,24 @@ def _decode_groups(body: bytes) -> SubscriptionGroupWrapper:
     return wrapper
 
 
-def _decode_topics(body: bytes) -> TopicConfigSerializeWrapper:
-    wrapper = decode_body(body, TopicConfigSerializeWrapper, is_bounded=True)
+def marks_of(topics: ReplicatedTopics) -> dict[str, LogMark]:
+    """Return the marks of deleted topics; RemoteProtocolError if one cannot be a mark."""
+    deleted = topics.deleted_topics
+    if len(deleted) > DELETED_TOPICS_MAX:
+        raise RemoteProtocolError(f"deletedTopics: expected at most {DELETED_TOPICS_MAX}, found {len(deleted)}")
+    return {
+        topic: LogMark.checked(mark.offset, mark.size, mark.digest, f"deletedTopics: {topic[:128]}")
+        for topic, mark in deleted.items()
+    }
+
+
+def _decode_topics(body: bytes) -> ReplicatedTopics:
+    wrapper = decode_body(body, ReplicatedTopics, is_bounded=True)
+    for name in wrapper.deleted_topics:
+        fault = topic_name_fault(name)
+        if fault is not None:
+            raise RemoteProtocolError(f"deletedTopics: {name[:64]!r}: {fault}")
+    marks_of(wrapper)
     for name, topic in wrapper.topic_config_table.items():
         fault = topic_name_fault(name)
         if fault is not None or name != topic.topic_name:

@@ -5,7 +5,8 @@ that were cut. New messages get these queue offsets now, and a group that begins
 they are set back to that end, as a pull from there is answered. No slave brings them back: it does so only while its
 log is a beginning of this one, and what it has then is of messages that are there.
 
-What stands for a place in the log that was cut is forgotten: how far transactions were processed, so that all of the
+What stands for a place in the log that was cut, or that is not there (:mod:`rocketpy.broker.metadata.table_marks`), is
+forgotten: how far transactions were processed, so that all of the
 half queue is read again, and what was delivered of delayed messages, so that a start looks for it in the log. Groups
 keep what they have, until the master tells its offsets: those count, also where they are lower.
 
@@ -16,24 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rocketpy.broker.delay.offsets import DelayOffsetManager
 from rocketpy.broker.metadata.groups import CHECK_GROUP
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager, split_key
-from rocketpy.broker.replication.offset_differences import OffsetDifferences
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 
 
-def cut_tables(
-    offsets: ConsumerOffsetManager,
-    differences: OffsetDifferences,
-    delay_offsets: DelayOffsetManager,
-    max_offset_in_queue: Callable[[str, int], int],
-) -> None:
-    """Forget what stands for the tail of a log that was cut. May be done again."""
+def cut_offsets(offsets: ConsumerOffsetManager, max_offset_in_queue: Callable[[str, int], int]) -> None:
+    """Forget what consumer offsets say of the tail of a log that was cut. May be done again."""
     offsets.remove_offset(CHECK_GROUP)
     set_back_to_queues(offsets, max_offset_in_queue)
-    differences.log_was_cut()
-    delay_offsets.forget()
 
 
 def set_back_to_queues(offsets: ConsumerOffsetManager, max_offset_in_queue: Callable[[str, int], int]) -> int:

@@ -11,6 +11,10 @@ follows it. Otherwise a promoted slave would skip what it does not have: message
 whose commit had not arrived. One whose log is not the master's would forget what its own log has, and brings nothing
 home. So a slave that lags has the tables of an older moment, and one that does not follow keeps those that it has.
 
+A topic is deleted where the master says that it was deleted, up to which record: then its queues and offsets go here
+too (:mod:`rocketpy.broker.metadata.topic_deletions`). While the log is not compared with the master's, topics are added
+and changed, and none is dropped: a master with a new disk has none.
+
 The progress of delayed messages is for a promotion: a slave delivers none. It names the physical offset from which on
 the log may have more deliveries, as a master's file does.
 
@@ -32,8 +36,9 @@ import trio
 from rocketpy.broker.delay.offsets import DelayOffsetManager, DelayProgress
 from rocketpy.broker.metadata.groups import SubscriptionGroupManager
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager, split_key
+from rocketpy.broker.metadata.topic_deletions import TopicDeletions
 from rocketpy.broker.metadata.topics import TopicConfigManager
-from rocketpy.broker.replication.broker_tables import BrokerTables, MasterState
+from rocketpy.broker.replication.broker_tables import BrokerTables, MasterState, marks_of
 from rocketpy.broker.replication.offset_differences import OffsetDifferences
 from rocketpy.containment import Contained
 from rocketpy.errors import BrokerError, LocalProtocolError, RemoteProtocolError, RemotingError, ShortageError
@@ -111,6 +116,7 @@ class SlaveSynchronize:
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
         delay_offsets: DelayOffsetManager,
+        deletions: TopicDeletions,
         differences: OffsetDifferences,
         store: MessageStore,
         is_following: Callable[[], bool],
@@ -123,6 +129,7 @@ class SlaveSynchronize:
         self._groups = groups
         self._offsets = offsets
         self._delay_offsets = delay_offsets
+        self._deletions = deletions
         self._differences = differences
         self._store = store
         self._pending_offsets: _PendingOffsets | None = None
@@ -189,8 +196,11 @@ class SlaveSynchronize:
 
     async def _take_topics(self, address: str) -> None:
         wrapper = await self._tables.topics(address)
-        if self._topics.take(wrapper):
+        is_following = self._is_following()
+        if self._topics.take(wrapper, drops=is_following):
             _log.info("topics taken from the master", extra=_fields(address, len(wrapper.topic_config_table)))
+        if is_following and await self._deletions.take(marks_of(wrapper)):
+            self._pending_offsets = None  # it may have offsets of a topic as it was before
 
     # ---- consumer offsets -----------------------------------------------------------------------------------------
 

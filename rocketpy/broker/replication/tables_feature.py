@@ -39,6 +39,7 @@ class ReplicatedTablesFeature(Feature):
         self.slave_synchronize: SlaveSynchronize | None = None
         self.offsets_from_slaves: OffsetsFromSlaves | None = None
         if context.is_slave:
+            from rocketpy.broker.metadata.topic_deletions import TopicDeletions
             from rocketpy.broker.replication.slave_synchronize import SlaveSynchronize
 
             self.slave_synchronize = SlaveSynchronize(
@@ -48,6 +49,7 @@ class ReplicatedTablesFeature(Feature):
                 groups=tables.groups,
                 offsets=tables.offsets,
                 delay_offsets=tables.delay_offsets,
+                deletions=TopicDeletions(deleted=tables.deleted_topics, offsets=tables.offsets, store=context.store),
                 differences=tables.offset_differences,
                 store=context.store,
                 is_following=is_following,

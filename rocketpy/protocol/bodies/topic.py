@@ -71,6 +71,28 @@ class TopicConfigSerializeWrapper(ValueMethods):
 
 
 @attrs.frozen
+class RecordMark(ValueMethods):
+    """The end of a record in a log, its size, and its SHA-256 in hexadecimal digits. Not in RocketMQ."""
+
+    offset: Int64
+    size: Int32
+    digest: str
+
+
+@attrs.frozen
+class ReplicatedTopics(ValueMethods):
+    """What a slave is told of its master's topics: GET_ALL_TOPIC_CONFIG where topics were deleted.
+
+    Compatibility: ``TopicConfigSerializeWrapper`` with one key more, which RocketMQ ignores: the deleted topics, each
+    with the place in the log up to which its records were deleted.
+    """
+
+    topic_config_table: dict[str, TopicConfig] = attrs.field(factory=dict)
+    data_version: DataVersion = attrs.field(factory=DataVersion)
+    deleted_topics: dict[str, RecordMark] = attrs.field(factory=dict)
+
+
+@attrs.frozen
 class RegisterBrokerBody(ValueMethods):
     """Body of a broker's registration, in two forms: JSON, and the compressed form of ``compressedRegister``.
 

@@ -70,6 +70,7 @@ class CommitLog:
         path, *more_paths = directories.paths
         self.files = MappedFileQueue(path=path, more_paths=more_paths, disk=disk, open_files=open_files)
         self.wrote_offset = 0
+        self.last_write_offset = 0  # where the last write began, with a record; 0 before the first one
         self.reserved_offset = 0  # the end of the reserved space in the last file, if after wrote_offset
         self.wrote_timestamp_ms = 0  # the latest storeTimestamp written, ever
         self.flushed_offset = 0
@@ -198,7 +199,7 @@ class CommitLog:
         end_offset = wrote_offset + len(content)
         assert end_offset <= last.end_offset, (wrote_offset, len(content), last)
         last.file().write(wrote_offset - last.base_offset, content)
-        self.wrote_offset = end_offset
+        self.last_write_offset, self.wrote_offset = wrote_offset, end_offset
         self.wrote_timestamp_ms = max(self.wrote_timestamp_ms, timestamp_ms)
         if end_offset >= self._notify_offset:
             self._notify_written()

@@ -7,7 +7,7 @@ Nothing here awaits; a flush is begun and ended on the loop and synced in a work
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
 import attrs
@@ -207,11 +207,7 @@ class ConsumeQueueTable:
         A file in the topic's directory keeps that offset for recovery, as long as the log has such records. (RocketMQ
         brings a deleted topic back when it recovers after a crash.)
         """
-        directory = f"{self.path}/{topic}"
-        if self._disk.is_directory(directory) and self.deleted_before.get(topic) != physical_offset:
-            self._disk.open(f"{directory}/{layout.deletion_name(physical_offset)}", create=True).close()
-            self._forget_deletion(topic)
-            self.deleted_before[topic] = physical_offset
+        self._note_deletion(topic, physical_offset)
         queues = self.topics.pop(topic, {}).values()
         if self._units_removed is not None:
             self._units_removed(sum(queue.max_offset for queue in queues))
@@ -221,6 +217,18 @@ class ConsumeQueueTable:
         self._tails.pop(topic, None)
         if self._ext_location is not None:
             remove_directory_if_empty(self._disk, f"{self._ext_location.path}/{topic}")
+
+    def remove_queues_of_deleted(self, gone: Collection[ConsumeQueue], topic: str, physical_offset: int) -> None:
+        """Delete those queues of a topic that have no record from a physical offset on: the topic was deleted there.
+
+        As :meth:`remove_topic`, but for the queues that began again since.
+        """
+        if len(gone) == len(self.topics.get(topic, ())):
+            self.remove_topic(topic, physical_offset)
+            return
+        self._note_deletion(topic, physical_offset)
+        for queue in gone:
+            self.remove_queue(queue)
 
     def remove_queue(self, queue: ConsumeQueue) -> str:
         """Delete a queue of which the log has no message any more; its next message begins at 0 again.
@@ -264,6 +272,13 @@ class ConsumeQueueTable:
                 self._forget_deletion(topic)
                 self.deleted_before[topic] = log_end_offset
                 self._disk.sync_directory(directory)
+
+    def _note_deletion(self, topic: str, physical_offset: int) -> None:
+        directory = f"{self.path}/{topic}"
+        if self._disk.is_directory(directory) and self.deleted_before.get(topic) != physical_offset:
+            self._disk.open(f"{directory}/{layout.deletion_name(physical_offset)}", create=True).close()
+            self._forget_deletion(topic)
+            self.deleted_before[topic] = physical_offset
 
     def _forget_deletion(self, topic: str) -> None:
         physical_offset = self.deleted_before.pop(topic, None)

@@ -10,7 +10,7 @@ from rocketpy.errors import DiskFullError, StoreError
 from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.group import GroupList
 from rocketpy.protocol.bodies.stats import TopicOffset, TopicStatsTable
-from rocketpy.protocol.bodies.topic import TopicConfig
+from rocketpy.protocol.bodies.topic import RecordMark, ReplicatedTopics, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.topic import (
@@ -104,16 +104,37 @@ async def test_a_full_disk_is_said_and_a_broken_one_ends_the_broker(
         await broker.ask(update())
 
 
-async def test_deleting_a_topic_deletes_its_queues_and_leaves_offsets(broker: BrokerOnBytes, tmp_path: Path) -> None:
+async def test_deleting_a_topic_deletes_its_queues_and_the_offsets_of_its_groups(
+    broker: BrokerOnBytes, tmp_path: Path
+) -> None:
     await broker.ask(update())
     broker.tables.offsets.commit_offset("peer", "g", "t", 0, 5)
+    broker.tables.offsets.commit_offset("peer", "g", "other", 0, 6)
     answer = await broker.ask(make_request(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("t")))
     assert answer.code == ResponseCode.SUCCESS
     assert broker.store.deleted == ["t"]
-    assert broker.tables.offsets.query_offset("g", "t", 0) == 5
     again = make_tables(tmp_path)
-    again.topics.load()
+    for table in (again.topics, again.offsets, again.deleted_topics):
+        table.load()
     assert again.topics.select_topic_config("t") is None
+    assert again.offsets.snapshot() == broker.tables.offsets.snapshot() == {"other@g": {0: 6}}
+    assert [topic for topic, _ in again.deleted_topics] == ["t"]
+
+
+async def test_slaves_are_told_what_was_deleted(broker: BrokerOnBytes) -> None:
+    """A Java slave reads the same answer without it."""
+    await broker.ask(update())
+    request = make_request(RequestCode.GET_ALL_TOPIC_CONFIG)
+    before = (await broker.ask(request)).body
+    assert b"deletedTopics" not in (before or b"")
+    await broker.ask(make_request(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("t")))
+    body = (await broker.ask(make_request(RequestCode.GET_ALL_TOPIC_CONFIG))).body
+    topics = decode_body(body, ReplicatedTopics)
+    assert topics.deleted_topics == {"t": RecordMark(7, 7, "0" * 64)}
+    assert "t" not in topics.topic_config_table
+    assert decode_body(body, TopicConfigSerializeWrapper) == TopicConfigSerializeWrapper(
+        topics.topic_config_table, topics.data_version
+    )
 
 
 @pytest.mark.parametrize("topic", ["", "TBW102", "DefaultCluster", "../t"])

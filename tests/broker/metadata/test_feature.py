@@ -7,10 +7,12 @@ from pathlib import Path
 import attrs
 import pytest
 
+from rocketpy.broker.delay.offsets import DelayProgress
 from rocketpy.broker.metadata.feature import MetadataFeature
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
-from tests.broker.message_broker import open_message_broker
-from tests.broker.tables_of_a_broker import context_of, make_tables
+from rocketpy.store.ha.log_mark import LogMark
+from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker
+from tests.broker.tables_of_a_broker import STORE_HOST, context_of, make_tables
 
 
 @pytest.mark.parametrize(
@@ -35,15 +37,16 @@ async def test_offsets_are_written_after_the_log_and_after_notes_about_them(
         context = context_of(broker.tables, broker.store, MessageStoreConfig(broker_role=role))
         tables = make_tables(tmp_path)
         feature = MetadataFeature(attrs.evolve(context, tables=tables))
+        name = "tableMarks.json"
         assert feature.services == (feature.persistence,)
         tables.offsets.commit_offset("peer", "G", "T", 0, 9)
         tables.offsets.commit_offset("peer", "G", "T", 0, 3)
         before_write = tables.offsets.stored.before_write
         assert before_write is not None
         await before_write()
-        assert names_in(tmp_path) == [note]
+        assert names_in(tmp_path) == [note, name]
         await tables.offsets.stored.persist()
-        assert written == [[], [note]]
+        assert written == [[], [note, name]]
 
 
 def names_in(directory: Path) -> list[str]:
@@ -54,3 +57,50 @@ async def test_the_topics_follow_the_setting_that_they_cache() -> None:
     async with open_message_broker() as broker:
         feature = MetadataFeature(context_of(broker.tables, broker.store, MessageStoreConfig()))
         assert feature.settings == {("autoCreateTopicEnable",): broker.tables.topics.settings_changed}
+
+
+async def test_delay_progress_and_deletions_are_written_after_the_log(tmp_path: Path) -> None:
+    """A mark on disk names a record that is durable."""
+    async with open_message_broker() as broker:
+        put_one(broker)
+        end = broker.store.wrote_offset
+        tables = make_tables(tmp_path)
+        MetadataFeature(attrs.evolve(context_of(broker.tables, broker.store, MessageStoreConfig()), tables=tables))
+        tables.delay_offsets.take(DelayProgress({1: 3}, 0))
+        assert broker.store.durable_offset < end
+        await tables.delay_offsets.stored.persist()
+        assert broker.store.durable_offset == end
+        assert names_in(tmp_path) == ["delayOffset.json", "tableMarks.json"]
+        mark = tables.marks.mark_of(tables.delay_offsets.stored)
+        assert mark.offset == end
+        assert tables.marks.mark_of(tables.offsets.stored) == LogMark()
+        put_one(broker)
+        tables.deleted_topics.add("T", mark)
+        await tables.deleted_topics.stored.persist()
+        assert broker.store.durable_offset == broker.store.wrote_offset > end
+
+
+@pytest.mark.parametrize(
+    ("has_topic", "offset", "is_stored"), [(False, 0, False), (True, 1, True), (True, 2, False), (None, 9, True)]
+)
+async def test_late_commits_for_a_deleted_topic_are_not_taken(
+    has_topic: bool | None, offset: int, is_stored: bool
+) -> None:
+    """None of its old consumers; of the topic as it was made again, any that can be. None: it was never deleted."""
+    async with open_message_broker() as broker:
+        tables = broker.tables
+        MetadataFeature(context_of(tables, broker.store, MessageStoreConfig()))
+        if has_topic is not None:
+            tables.deleted_topics.add(TOPIC, LogMark())
+        if has_topic:
+            put_one(broker)
+            assert broker.store.max_offset_in_queue(TOPIC, 0) == 1
+        else:
+            tables.topics.delete_topic_config(TOPIC)
+        tables.offsets.commit_offset("peer", "G", TOPIC, 0, offset)
+        assert tables.offsets.query_offset("G", TOPIC, 0) == (offset if is_stored else -1)
+
+
+def put_one(broker: MessageBroker) -> None:
+    broker.store.put(TOPIC, 0, b"body", b"", 0, (), 0, 0, 0, STORE_HOST, 0)
+    broker.store.end_burst()

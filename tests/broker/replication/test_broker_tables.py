@@ -10,8 +10,15 @@ import trio
 
 from rocketpy.broker.replication.broker_tables import BrokerTables, MasterState
 from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingError
+from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
-from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rocketpy.protocol.bodies.topic import (
+    DataVersion,
+    RecordMark,
+    ReplicatedTopics,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.runner import run_inline
 from tests.broker.replication.scripted_broker import MASTER, ScriptedBroker, body_answer
@@ -51,7 +58,7 @@ async def test_tables_are_taken_with_their_versions(master: ScriptedBroker, tabl
     master.groups = SubscriptionGroupWrapper({"G": SubscriptionGroupConfig("G", broker_id=2)}, DataVersion(8, 3))
     master.offsets = {"T@G": {0: 5, 7: 1 << 60}, "T@a@b": {1: 0}}
     master.delay_offsets = {1: 4, 18: 2}
-    assert await tables.topics(MASTER) == master.topics
+    assert await tables.topics(MASTER) == ReplicatedTopics({"T": TopicConfig("T", 3, 4, 6)}, DataVersion(7, 2))
     assert await tables.groups(MASTER) == master.groups
     assert await tables.consumer_offsets(MASTER) == master.offsets
     assert (await tables.delay_offsets(MASTER)).offsets == master.delay_offsets
@@ -175,3 +182,22 @@ async def test_a_full_frame_is_decoded_beside_the_loop(master: ScriptedBroker) -
     assert await tables.consumer_offsets(MASTER) == master.offsets
     assert len(in_thread) == 1
     assert in_thread[0] < 1.0
+
+
+@pytest.mark.parametrize(
+    ("topic", "mark"),
+    [
+        ("../T", RecordMark(200, 100, "0" * 64)),
+        ("T", RecordMark(50, 100, "0" * 64)),
+        ("T", RecordMark(200, 0, "0" * 64)),
+        ("T", RecordMark(-200, 100, "0" * 64)),
+        ("T", RecordMark(200, 100, "0" * 63)),
+        ("T", RecordMark(200, 100, "Z" * 64)),
+    ],
+)
+async def test_a_deletion_that_cannot_be_is_refused(
+    master: ScriptedBroker, tables: BrokerTables, topic: str, mark: RecordMark
+) -> None:
+    master.scripts[TOPICS] = body_answer(encode_body(ReplicatedTopics({}, DataVersion(7, 2), {topic: mark})))
+    with pytest.raises(RemoteProtocolError, match="deletedTopics: "):
+        await tables.topics(MASTER)

@@ -10,7 +10,7 @@ import trio
 
 from rocketpy.broker.delay.offsets import DelayProgress
 from rocketpy.broker.metadata.groups import CHECK_GROUP
-from rocketpy.broker.replication.promotion import cut_tables, set_back_to_queues
+from rocketpy.broker.replication.promotion import cut_offsets, set_back_to_queues
 from rocketpy.client.client import open_producer, open_pull_consumer
 from rocketpy.protocol.message import Message
 from rocketpy.protocol.topic_name import TRANS_HALF_TOPIC as HALF
@@ -45,7 +45,9 @@ def test_the_tables_of_a_log_that_was_cut_know_nothing_of_what_was_cut(tables: T
     tables.delay_offsets.take(DelayProgress({1: 7}, 600))
     tables.offset_differences.synchronized(5)
     for _ in range(2):
-        cut_tables(tables.offsets, tables.offset_differences, tables.delay_offsets, lambda topic, queue_id: 5)
+        cut_offsets(tables.offsets, lambda topic, queue_id: 5)
+        tables.offset_differences.log_was_cut()
+        tables.delay_offsets.forget()
         assert tables.offsets.snapshot() == {"T@G": {0: 5}, "T@H": {0: 3}, "T@%LMQ%G": {0: 50}}
         assert (tables.delay_offsets.offset_table, tables.delay_offsets.noted) == ({}, DelayProgress())
         master = {0: 4}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -11,12 +12,20 @@ import pytest
 import trio
 
 from rocketpy.broker.delay.offsets import DelayProgress
+from rocketpy.broker.metadata.topic_deletions import TopicDeletions
 from rocketpy.broker.replication import slave_synchronize
 from rocketpy.broker.replication.broker_tables import BrokerTables
 from rocketpy.broker.replication.slave_synchronize import SlaveSynchronize
 from rocketpy.errors import DiskFullError, RemotingTimeoutError
+from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
-from rocketpy.protocol.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rocketpy.protocol.bodies.topic import (
+    DataVersion,
+    RecordMark,
+    ReplicatedTopics,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.runner import run_inline
@@ -39,11 +48,17 @@ FIGURES_OF_A_GOOD_ROUND = {"slaveTablesFailing": "", "slaveOffsetsKept": "0"}
 
 @attrs.define
 class Log:
-    """The ends of a slave's log."""
+    """The ends of a slave's log, and the deletions in its queues."""
 
     max_physical_offset: int = 0
     durable_offset: int = 0
     flush_count: int = 0
+    min_physical_offset: int = 0
+    deleted: list[tuple[str, int]] = attrs.field(factory=list)
+
+    async def delete_topic_before(self, topic: str, physical_offset: int) -> bool:
+        self.deleted.append((topic, physical_offset))
+        return True
 
     async def flush(self) -> None:
         self.flush_count += 1
@@ -69,6 +84,7 @@ class Slave:
         self.tables = tables = make_tables(self.directory, broker_name="broker-a")
         for table in (tables.topics, tables.groups, tables.offsets, tables.delay_offsets, tables.offset_differences):
             table.load()
+        tables.deleted_topics.load()
         tables.offsets.on_change = tables.offset_differences.committed
         self.service = SlaveSynchronize(
             master=self,
@@ -77,6 +93,9 @@ class Slave:
             groups=tables.groups,
             offsets=tables.offsets,
             delay_offsets=tables.delay_offsets,
+            deletions=TopicDeletions(
+                deleted=tables.deleted_topics, offsets=tables.offsets, store=cast(MessageStore, self.log)
+            ),
             differences=tables.offset_differences,
             store=cast(MessageStore, self.log),
             is_following=lambda: self.is_following,
@@ -571,3 +590,66 @@ async def test_a_full_disk_is_no_end(slave: Slave, monkeypatch: pytest.MonkeyPat
     await slave.service.synchronize()
     assert slave.service.statistics().failing == ()
     assert not slave.tables.delay_offsets.stored.has_changes
+
+
+# ---- topics that were deleted ---------------------------------------------------------------------------------------
+
+MARK = RecordMark(200, 100, "0" * 64)
+
+
+def topics_answer(*topics: str, deleted: Mapping[str, RecordMark] | None = None) -> object:
+    table = {topic: TopicConfig(topic) for topic in topics}
+    return body_answer(encode_body(ReplicatedTopics(table, DataVersion(7, len(topics)), dict(deleted or {}))))
+
+
+async def test_a_deletion_takes_queues_and_offsets_once_and_the_offsets_that_wait(slave: Slave) -> None:
+    slave.commit(5)
+    slave.log.max_physical_offset = 300
+    slave.master.scripts[TOPICS] = topics_answer("T", deleted={"T": MARK})
+    slave.master.offsets = {"T@G": {0: 3}}
+    await slave.service.synchronize()
+    assert slave.log.deleted == [("T", 200)]
+    assert slave.offset() == 3, "the group's progress in the topic as it was made again"
+    assert "T" in slave.tables.topics.topic_config_table
+    await slave.service.synchronize()
+    assert slave.log.deleted == [("T", 200)]
+    slave.restart()
+    assert slave.offset() == -1, "what the file has is of after the deletion"
+
+
+async def test_a_deletion_that_is_ahead_of_the_log_is_done_again_when_the_log_has_grown(slave: Slave) -> None:
+    slave.master.scripts[TOPICS] = topics_answer(deleted={"T": MARK})
+    for end in (100, 150, 250, 300):
+        slave.log.max_physical_offset = end
+        await slave.service.synchronize()
+    assert slave.log.deleted == [("T", 100), ("T", 150), ("T", 200)]
+
+
+async def test_offsets_that_wait_for_the_log_go_with_the_topic(slave: Slave) -> None:
+    """They were taken before the deletion."""
+    slave.master.offsets, slave.master.log_end = {"T@G": {0: 3}}, 300
+    slave.log.max_physical_offset = 100
+    await slave.service.synchronize()
+    assert slave.offset() == -1, "the log has not what it stands for"
+    slave.master.scripts[TOPICS] = topics_answer(deleted={"T": MARK})
+    slave.master.offsets = {}
+    slave.log.max_physical_offset = 300
+    await slave.service.synchronize()
+    assert slave.offset() == -1
+
+
+async def test_without_following_no_topic_goes_and_nothing_is_deleted(slave: Slave) -> None:
+    """The log may be of other messages, or the master may have lost its disk."""
+    slave.master.scripts[TOPICS] = topics_answer("T", "Other")
+    await slave.service.synchronize()
+    slave.is_following = False
+    slave.log.max_physical_offset = 300
+    slave.commit(5)
+    slave.master.scripts[TOPICS] = topics_answer("New", deleted={"T": MARK})
+    await slave.service.synchronize()
+    assert {"T", "Other", "New"} <= slave.tables.topics.topic_config_table.keys()
+    assert (slave.log.deleted, slave.offset()) == ([], 5)
+    slave.is_following = True
+    await slave.service.synchronize()
+    assert slave.log.deleted == [("T", 200)]
+    assert not {"T", "Other"} & slave.tables.topics.topic_config_table.keys()

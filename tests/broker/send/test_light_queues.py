@@ -9,6 +9,7 @@ import trio.testing
 
 from rocketpy.broker.admin.topics import AdminTopicProcessor
 from rocketpy.broker.admin.whole_answer import WholeAnswers
+from rocketpy.broker.metadata.topic_deletions import TopicDeletions
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import make_request
@@ -239,6 +240,7 @@ def administer_topics(broker: MessageBroker) -> None:
         topic_config_manager=tables.topics,
         consumer_manager=tables.consumers,
         consumer_offset_manager=tables.offsets,
+        deletions=TopicDeletions(deleted=tables.deleted_topics, offsets=tables.offsets, store=broker.store),
         store=broker.store,
         stats=tables.stats,
         whole_answers=WholeAnswers(),

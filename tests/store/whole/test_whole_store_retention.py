@@ -105,7 +105,7 @@ async def test_queues_without_messages_and_topics_without_use_go_by_command(
         await trio.sleep(80)
         assert await store.clean_expired_consumer_queue() == 1
         assert store.max_offset_in_queue("Old", 0) == 0
-        assert await store.clean_unused_topics({"T"}) == 1
+        assert await store.clean_unused_topics({"T"}) == {"Unused": store.wrote_offset}
         left = {("T", 0), ("%LMQ%light", 0), ("SCHEDULE_TOPIC_XXXX", 0)}
         assert set(store.queues()) == left
         await fill(store, clock, 2, "Old")

@@ -1,0 +1,109 @@
+"""Topics that were deleted, and up to which place in the log, persisted in ``deletedTopics.json``.
+
+::
+
+    {"deletedTopics":{"TopicA":{"digest":"9f86...","offset":374,"size":187}}}
+
+A deletion is not in the log: the topic's records before it are there until their files expire, and nothing in a log
+tells that they are gone. So a slave that has the log would bring the topic back with its messages when it is promoted.
+The table is what says it: the records of a topic up to a mark (:mod:`rocketpy.store.ha.log_mark`) are deleted ones. It
+is on disk before a deletion is answered, a slave takes it with the topics, and each start carries out what is left of
+it. Nothing is ever deleted because a table of topics lacks a topic: the table of a master with a new disk lacks all.
+
+A deletion counts on a log that has the record of its mark. One that ends before it, and is a beginning of that log, has
+deleted records of the topic only. A topic may be made again; a new deletion then replaces the earlier one.
+
+Deletions are forgotten with the last file of the log that has such records, and beyond ``DELETED_TOPICS_MAX`` those
+come first that were made first: a slave that has not heard of one would bring its topic back.
+
+While a deletion is known, late commits of the topic's old consumers are not taken: any while the topic does not exist,
+and when it was made again those past the end of their queue, which none of its consumers can have reached.
+
+Compatibility: RocketMQ (4.9.8) has no such file, and ignores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rocketpy.broker.metadata.stored_table import StoredTable
+from rocketpy.errors import RemoteProtocolError
+from rocketpy.runner import RunBlocking
+from rocketpy.store.disk.interface import Disk
+from rocketpy.store.ha.log_mark import LogMark
+
+DELETED_TOPICS_MAX = 20_000
+"""Bound of the deletions that are kept; all of them fit an answer."""
+
+_KEY = "deletedTopics"
+
+
+class DeletedTopics:
+    """The deletions of one broker."""
+
+    def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking) -> None:
+        self._marks: dict[str, LogMark] = {}  # the oldest deletion first
+        self.unfinished: set[str] = set()
+        """Topics with records before their mark that have not arrived yet, on a slave."""
+        self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self.as_json)
+
+    def load(self) -> None:
+        """Read the file into the empty table; StartError when file and backup are malformed."""
+        self._marks = self.stored.load(_decode_file) or {}
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._marks
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def __iter__(self) -> Iterator[tuple[str, LogMark]]:
+        return iter(list(self._marks.items()))
+
+    def mark_of(self, topic: str) -> LogMark | None:
+        """Return the mark of a topic's deletion; None if none is known."""
+        return self._marks.get(topic)
+
+    def add(self, topic: str, mark: LogMark) -> None:
+        """Note a deletion, in place of an earlier one of the topic."""
+        self._marks.pop(topic, None)
+        self.unfinished.discard(topic)
+        while len(self._marks) >= DELETED_TOPICS_MAX:
+            self.drop(next(iter(self._marks)))
+        self._marks[topic] = mark
+        self.stored.changed()
+
+    def drop(self, topic: str) -> None:
+        """Forget a deletion."""
+        self.unfinished.discard(topic)
+        if self._marks.pop(topic, None) is not None:
+            self.stored.changed()
+
+    def forget_before(self, log_min_offset: int) -> None:
+        """Forget deletions of records that the log has no more."""
+        for topic, mark in self:
+            if mark.offset <= log_min_offset:
+                self.drop(topic)
+
+    def as_json(self) -> object:
+        """Return the form of file and answers."""
+        return {_KEY: self.marks_as_json()}
+
+    def marks_as_json(self) -> dict[str, object]:
+        """Return the marks by topic, in that form."""
+        return {topic: mark.as_json() for topic, mark in self._marks.items()}
+
+
+def _decode_file(content: object) -> dict[str, LogMark]:
+    if not isinstance(content, dict) or _KEY not in content:
+        raise RemoteProtocolError(f"expected an object with {_KEY}")
+    return decode_deletions(content[_KEY])
+
+
+def decode_deletions(table: object) -> dict[str, LogMark]:
+    """Return the marks by topic in a parsed file or answer; RemoteProtocolError if one is malformed."""
+    if not isinstance(table, dict):
+        raise RemoteProtocolError(f"{_KEY}: expected marks by topic, found {table!r:.200}")
+    if len(table) > DELETED_TOPICS_MAX:
+        raise RemoteProtocolError(f"{_KEY}: expected at most {DELETED_TOPICS_MAX} topics, found {len(table)}")
+    return {str(topic): LogMark.from_json(mark, f"{_KEY}: {topic!s:.128}") for topic, mark in table.items()}

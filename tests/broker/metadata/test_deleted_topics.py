@@ -1,0 +1,47 @@
+"""The table of deleted topics, and its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocketpy.broker.metadata import deleted_topics
+from rocketpy.errors import StartError
+from rocketpy.store.ha.log_mark import LogMark
+from tests.broker.tables_of_a_broker import make_tables
+
+DIGEST = "0123456789abcdef" * 4
+
+
+async def test_deletions_come_back_in_their_order(tmp_path: Path) -> None:
+    deleted = make_tables(tmp_path).deleted_topics
+    deleted.add("T", LogMark(374, 187, DIGEST))
+    deleted.add("U", LogMark())
+    deleted.add("T", LogMark(561, 187, DIGEST))
+    await deleted.stored.persist()
+    again = make_tables(tmp_path).deleted_topics
+    again.load()
+    assert list(again) == list(deleted) == [("U", LogMark()), ("T", LogMark(561, 187, DIGEST))]
+    assert (len(again), "T" in again, "V" in again) == (2, True, False)
+    assert (again.mark_of("T"), again.mark_of("V")) == (LogMark(561, 187, DIGEST), None)
+
+
+def test_beyond_the_bound_the_oldest_deletion_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deleted_topics, "DELETED_TOPICS_MAX", 3)
+    deleted = make_tables(tmp_path).deleted_topics
+    for number in range(4):
+        deleted.add(f"T{number}", LogMark(100 + number, 100, DIGEST))
+    deleted.unfinished.add("T1")
+    deleted.add("T1", LogMark(200, 100, DIGEST))
+    assert [topic for topic, _ in deleted] == ["T2", "T3", "T1"]
+    deleted.forget_before(103)
+    assert [topic for topic, _ in deleted] == ["T1"]
+    assert deleted.unfinished == set()
+
+
+@pytest.mark.parametrize("text", ["{}", '{"deletedTopics":[]}', '{"deletedTopics":{"T":{"offset":1}}}', "x"])
+def test_a_file_of_something_else_fails_the_start(tmp_path: Path, text: str) -> None:
+    (tmp_path / "deletedTopics.json").write_text(text)
+    with pytest.raises(StartError, match=r"deletedTopics\.json and its \.bak cannot be read"):
+        make_tables(tmp_path).deleted_topics.load()

@@ -1,0 +1,221 @@
+"""A topic that was deleted stays deleted: its messages on every broker of the pair, and the offsets of its groups."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+import trio
+
+from rocketpy.broker.metadata.topic_deletions import TopicDeletions
+from rocketpy.client.client import open_admin_client, open_pull_consumer
+from rocketpy.store.config import BrokerRole
+from rocketpy.testing.cluster_world import ClusterWorld, environment_of, simulate
+from rocketpy.testing.sim.disk import SimDisk
+from rocketpy.testing.sim.host import SimProcess
+from tests.broker.message_broker import MessageBroker, open_message_broker
+from tests.broker.replication.test_failover import QUEUES, QUICK, Pair, noted_tables, started
+from tests.broker.tables_of_a_broker import STORE_HOST
+
+__all__ = ["noted_tables"]  # a fixture
+
+OLD, ROUND = 8, 12
+
+
+async def delete(world: ClusterWorld, *, creates_again: bool = False) -> None:
+    async def run(process: SimProcess) -> None:
+        async with open_admin_client(world.name_servers, environment=environment_of(process)) as admin:
+            await admin.topics.delete("T", cluster="DefaultCluster")
+            if creates_again:
+                await admin.create_topic("T", queue_nums=len(QUEUES))
+
+    await world.run_client(run)
+
+
+async def commit(world: ClusterWorld, offset: int) -> None:
+    async def run(process: SimProcess) -> None:
+        async with open_pull_consumer(
+            world.name_servers, group="g", config=QUICK, environment=environment_of(process)
+        ) as consumer:
+            await consumer.queues("T")
+            for queue in QUEUES:
+                await consumer.commit(queue, offset)
+
+    await world.run_client(run)
+
+
+async def consumed(world: ClusterWorld) -> list[bytes]:
+    """Return what the group reads from where it stands, from the first message without an offset; [] with no topic."""
+
+    async def run(process: SimProcess) -> list[bytes]:
+        async with (
+            open_admin_client(world.name_servers, environment=environment_of(process)) as admin,
+            open_pull_consumer(
+                world.name_servers, group="g", config=QUICK, environment=environment_of(process)
+            ) as consumer,
+        ):
+            if await admin.topics.route("T") is None:
+                return []
+            async with consumer.open_messages("T", start="stored", until_end=True) as messages:
+                return [message.body async for message in messages]
+
+    return await world.run_client(run)
+
+
+async def promote(pair: Pair) -> None:
+    """Lose the master, and start its slave as the master."""
+    await pair.master.host.kill()
+    await pair.slave.host.stop()
+    settings = pair.slave.settings
+    pair.slave.settings = attrs.evolve(
+        settings,
+        broker=attrs.evolve(settings.broker, broker_id=0),
+        store=attrs.evolve(settings.store, broker_role=BrokerRole.ASYNC_MASTER),
+    )
+    assert await pair.slave.start()
+    await trio.sleep(ROUND)
+
+
+@pytest.mark.parametrize("dies", ["promotion", "kill", "lose_power"])
+@pytest.mark.parametrize("creates_again", [False, True])
+def test_a_deletion_outlives_its_master(dies: str, creates_again: bool) -> None:
+    """None of the old messages comes back, and of the new ones none is skipped for the old group."""
+
+    async def scene(world: ClusterWorld) -> None:
+        pair = await started(world)
+        await pair.send(2 * OLD)
+        await commit(world, OLD)
+        await trio.sleep(2 * ROUND)
+        assert pair.offsets_of_the_slave() == [OLD, OLD]
+        await delete(world, creates_again=creates_again)
+        if dies == "promotion":
+            await trio.sleep(2 * ROUND)
+            assert pair.offsets_of_the_slave() == [-1, -1]
+            if creates_again:
+                await pair.send(OLD)
+                await trio.sleep(ROUND)
+            await promote(pair)
+        else:
+            await getattr(pair.master.host, dies)()
+            if dies == "lose_power":
+                pair.master.host.power_on()
+            assert await pair.master.start()
+            if creates_again:
+                await pair.send(OLD)
+        assert sorted(await consumed(world)) == [b"%d" % number for number in range(OLD if creates_again else 0)]
+
+    simulate(scene, seed=4)
+
+
+def test_a_slave_that_hears_late_of_a_deletion_does_not_bring_old_offsets_home() -> None:
+    """It was away while the topic was deleted, made again, and filled beyond the old offset."""
+
+    async def scene(world: ClusterWorld) -> None:
+        pair = await started(world)
+        await pair.send(2 * OLD)
+        await commit(world, OLD)
+        await trio.sleep(2 * ROUND)
+        await pair.slave.host.kill()
+        await delete(world, creates_again=True)
+        await pair.send(4 * OLD)
+        await pair.master.host.stop()
+        assert await pair.slave.start()
+        assert await pair.master.start()
+        await trio.sleep(2 * ROUND)
+        assert pair.offsets_of_the_slave() == [-1, -1]
+        assert len(await consumed(world)) == 4 * OLD
+
+    simulate(scene, seed=5)
+
+
+def test_a_master_with_a_new_disk_does_not_erase_its_slave() -> None:
+    """It has no topic, and that is no deletion."""
+
+    async def scene(world: ClusterWorld) -> None:
+        pair = await started(world)
+        await pair.send(2 * OLD)
+        await trio.sleep(2 * ROUND)
+        await pair.master.host.kill()
+        pair.master.host.wipe()
+        assert await pair.master.start()
+        await trio.sleep(4 * ROUND)
+        await promote(pair)
+        assert sorted(await consumed(world)) == sorted(b"%d" % number for number in range(2 * OLD))
+
+    simulate(scene, seed=6)
+
+
+# ---- on a slave's store ---------------------------------------------------------------------------------------------
+
+
+def deletions_of(broker: MessageBroker) -> TopicDeletions:
+    tables = broker.tables
+    return TopicDeletions(deleted=tables.deleted_topics, offsets=tables.offsets, store=broker.store)
+
+
+def put(broker: MessageBroker, count: int, topic: str = "T") -> None:
+    for _ in range(count):
+        broker.store.put(topic, 0, b"body", b"", 0, (), 0, 0, 0, STORE_HOST, 0)
+    broker.store.end_burst()
+
+
+def length(broker: MessageBroker, topic: str = "T") -> int:
+    return broker.store.max_offset_in_queue(topic, 0)
+
+
+async def test_records_that_arrive_after_their_deletion_go_too(disk: SimDisk) -> None:
+    """The slave hears of the deletion before its log has all that it deletes; it may die meanwhile."""
+    async with open_message_broker() as master:
+        put(master, 5)
+        mark = await master.store.log_marks.now()
+    async with open_message_broker(disk=disk) as broker:
+        deletions = deletions_of(broker)
+        put(broker, 2)
+        assert await deletions.take({"T": mark}) == 1
+        assert length(broker) == 0
+        put(broker, 3)
+        assert broker.store.wrote_offset == mark.offset, "the same records as the master's"
+        assert await deletions.take({"T": mark}) == 0
+        assert length(broker) == 0
+        put(broker, 1)
+        assert await deletions.take({"T": mark}) == 0
+        assert length(broker) == 1, "it was made again"
+
+
+@pytest.mark.parametrize("waits_for_records", [True, False])
+async def test_a_start_deletes_what_has_arrived_since(disk: SimDisk, waits_for_records: bool) -> None:
+    async with open_message_broker() as master:
+        put(master, 5)
+        mark = await master.store.log_marks.now()
+    async with open_message_broker(disk=disk) as broker:
+        put(broker, 2)
+        await deletions_of(broker).take({"T": mark})
+        put(broker, 2)
+        deleted = broker.tables.deleted_topics.as_json()
+    async with open_message_broker(disk=disk) as broker:
+        broker.tables.deleted_topics.add("T", mark)
+        assert broker.tables.deleted_topics.as_json() == deleted
+        await deletions_of(broker).carry_out(waits_for_records=waits_for_records)
+        assert length(broker) == (2 if waits_for_records else 0)
+        put(broker, 1)
+        if waits_for_records:
+            await deletions_of(broker).take({"T": mark})
+        assert length(broker) == (0 if waits_for_records else 1), "a master's deletion ends where its log did"
+
+
+async def test_a_deletion_of_another_log_deletes_nothing() -> None:
+    """The log parted from that of the deletion, and grew past it."""
+    async with open_message_broker() as other:
+        put(other, 3)
+        mark = await other.store.log_marks.now()
+    async with open_message_broker() as broker:
+        broker.tables.clock.advance_ms(5)
+        put(broker, 5)
+        broker.tables.deleted_topics.add("T", mark)
+        await deletions_of(broker).carry_out(waits_for_records=False)
+        assert length(broker) == 5
+        assert "T" not in broker.tables.deleted_topics
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    return SimDisk()
