@@ -100,6 +100,17 @@ def event_fields(**fields: object) -> dict[str, object]:
     return {"fields": fields}
 
 
+def is_logged(count: int) -> bool:
+    """Whether the ``count``-th occurrence of an event is logged: the first, second, fourth, eighth and so on.
+
+    For what peers or a full disk cause again and again: a million occurrences are 20 lines.
+
+    >>> [count for count in range(1, 20) if is_logged(count)]
+    [1, 2, 4, 8, 16]
+    """
+    return count & (count - 1) == 0
+
+
 def escaped(text: str) -> str:
     r"""Return a text with its control characters as escapes.
 

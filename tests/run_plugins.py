@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests import build_counts, costs, first_failure, slow_cases
+from tests.tree_under_test import lead_to_tree
 
 
 def register_all(config: pytest.Config) -> None:
@@ -13,5 +14,6 @@ def register_all(config: pytest.Config) -> None:
     Raises:
         pytest.UsageError: The run does not have the build that it was to test.
     """
+    lead_to_tree()
     for plugin in (build_counts, costs, first_failure, slow_cases):
         plugin.register(config)

@@ -19,6 +19,7 @@ from rocketpy.log_files import (
     LineFormatter,
     LogFile,
     event_fields,
+    is_logged,
     log_to_standard_error,
     open_log_files,
     set_levels,
@@ -287,3 +288,8 @@ def test_what_comes_every_second_is_not_on_standard_error(capsys: pytest.Capture
     set_levels(CONCERNS, level="INFO", levels={"ticks": "INFO"}, in_files=False)
     write_everywhere()
     assert "test.ticks line" in capsys.readouterr().err
+
+
+def test_what_occurs_again_and_again_is_logged_ever_more_seldom() -> None:
+    assert [count for count in range(1, 40) if is_logged(count)] == [1, 2, 4, 8, 16, 32]
+    assert sum(map(is_logged, range(1, 1_000_001))) == 20

@@ -33,7 +33,7 @@ from rocketpy.broker.start_settings import VIP_PORT_STEP
 from rocketpy.broker.transaction.feature import TransactionFeature
 from rocketpy.containment import Contained
 from rocketpy.protocol.codes import RequestCode
-from rocketpy.protocol.host import decode_host, plain_host
+from rocketpy.protocol.host import decode_host, host_of, plain_host
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.config import NettyServerConfig
 from rocketpy.remoting.connection import Connection
@@ -213,7 +213,7 @@ class Wiring:
 
 def _addresses(context: BrokerContext) -> list[str]:
     """Return where clients reach the broker by its settings: its ports, and what ``aclTargets`` names."""
-    numeric = plain_host(decode_host(context.store_host).rpartition(":")[0].strip("[]"))
+    numeric = plain_host(host_of(decode_host(context.store_host)).strip("[]"))
     hosts = dict.fromkeys((context.config.broker_ip1, numeric))  # brokers are asked by what a nameserver has of them
     ports = (context.port, context.port - VIP_PORT_STEP)
     return [*(f"{host}:{port}" for host in hosts for port in ports), *acl_targets(context.config.acl_targets)]

@@ -31,6 +31,7 @@ from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingConnectErr
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.host import host_of
 from rocketpy.protocol.namespace import namespace_of_endpoint
 from rocketpy.protocol.signature import RequestSigner
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
@@ -156,7 +157,7 @@ class ClientInstance:
             _, port = split_address(address)
         except RemotingConnectError:
             return address  # connecting to it fails with that error
-        return f"{address.rpartition(':')[0]}:{port - VIP_PORT_DISTANCE}"
+        return f"{host_of(address)}:{port - VIP_PORT_DISTANCE}"
 
     def request_route_refresh(self) -> None:
         """Refresh the routes soon: a broker does not answer and may have moved."""

@@ -45,10 +45,7 @@ def pack_host(address: str, port: int) -> bytes:
     >>> pack_host("::ffff:10.0.0.1", 1) == pack_host("10.0.0.1", 1)
     True
     """
-    host = address.partition("%")[0]
-    if host.startswith("::ffff:") and "." in host:
-        host = host[7:]
-    return encode_host(f"{host}:{port}")
+    return encode_host(f"{plain_host(address)}:{port}")
 
 
 def host_of(address: str) -> str:
@@ -68,6 +65,16 @@ def plain_host(host: str) -> str:
     """
     host = host.partition("%")[0]
     return host[len(_MAPPED) :] if host.startswith(_MAPPED) and "." in host else host
+
+
+def plain_address(address: str) -> str:
+    """Return ``host:port`` with the host as :func:`plain_host` writes it: what clients sign, and servers compare.
+
+    >>> plain_address("::ffff:10.0.0.7:10911")
+    '10.0.0.7:10911'
+    """
+    host, _, port = address.rpartition(":")
+    return f"{plain_host(host)}:{port}"
 
 
 def split_host_port(text: str) -> tuple[str, int]:

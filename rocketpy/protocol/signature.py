@@ -39,7 +39,8 @@ SECURITY_TOKEN: Final = "SecurityToken"
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 SIGNED_FOR: Final = "#signedFor"
 _SHAPE_DIGITS: Final = 32  # 128 bits
-SIGNED_FOR_BEGIN: Final = b"rocketpy-1 "
+_SIGNED_FOR_MARK: Final = "rocketpy-1 "
+SIGNED_FOR_BEGIN: Final = _SIGNED_FOR_MARK.encode()
 """How the value of ``#signedFor`` begins; no access key of a client that does not know the field begins so."""
 
 
@@ -95,7 +96,7 @@ def shape_of_request(ext_fields: Mapping[str, str], body: bytes | None) -> str:
 
 def signed_for(code: int, address: str, shape: str) -> str:
     """Return the value of ``#signedFor``; ``address`` is HOST:PORT of the server, numeric, IPv6 without brackets."""
-    return f"rocketpy-1 {code} {address} {shape} "
+    return f"{_SIGNED_FOR_MARK}{code} {address} {shape} "
 
 
 class RequestSigner:

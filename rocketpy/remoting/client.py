@@ -19,7 +19,7 @@ import trio
 
 from rocketpy.errors import LocalProtocolError, RemotingConnectError, RemotingSendRequestError, RemotingTimeoutError
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.host import plain_host
+from rocketpy.protocol.host import plain_address
 from rocketpy.remoting.config import IDLE_SWEEP_SECONDS, NettyClientConfig, TlsClientConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import AsyncProcessor, Dispatcher, Processor
@@ -180,8 +180,7 @@ class RemotingClient:
     def sign(self, request: RemotingCommand, connection: Connection) -> None:
         """Sign a request for the peer of a connection, if the client signs them; it must not change afterwards."""
         if self._before_request is not None:
-            host, _, port = connection.peer.rpartition(":")
-            self._before_request(request, f"{plain_host(host)}:{port}")
+            self._before_request(request, plain_address(connection.peer))
 
     def note_timeout(self, connection: Connection) -> None:
         """Close a connection on which a request was not answered in time, where that is set."""

@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from rocketpy.containment import Contained, contain
 from rocketpy.errors import LocalProtocolError, RequestError, ShortageError
+from rocketpy.log_files import is_logged
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RESPONSE_FLAG, RemotingCommand, make_response
 from rocketpy.protocol.frame import decode_command, encode_frame
@@ -233,7 +234,7 @@ class Dispatcher:
             return _answer_to(owed, failure.response_code, failure.remark)
         if isinstance(failure, ShortageError):
             self._shortage_count += 1
-            if self._shortage_count & (self._shortage_count - 1) == 0:  # once, twice, four times, ...
+            if is_logged(self._shortage_count):
                 _log.warning("request code %s is refused: %s", what, failure)
             return _answer_to(owed, ResponseCode.SYSTEM_BUSY, str(failure))
         contain(failure, _log, "processing request code %s", what)

@@ -17,7 +17,7 @@ from typing import Protocol
 import trio
 
 from rocketpy.errors import RemotingConnectError, StartError
-from rocketpy.protocol.host import plain_host, split_host_port
+from rocketpy.protocol.host import plain_address, split_host_port
 from rocketpy.remoting.local_address import outgoing_address
 from rocketpy.remoting.nowait_stream import NowaitSocketStream, NowaitStream
 
@@ -168,7 +168,7 @@ def local_address_of(sock: socket.socket | trio.socket.SocketType) -> str:
         name = sock.getsockname()
     except OSError:
         return ""
-    return f"{plain_host(name[0])}:{name[1]}" if isinstance(name, tuple) else ""
+    return plain_address(f"{name[0]}:{name[1]}") if isinstance(name, tuple) else ""
 
 
 def address_in_use(host: str | None, port: int) -> StartError:

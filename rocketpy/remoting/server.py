@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from rocketpy.containment import Contained
+from rocketpy.log_files import is_logged
 from rocketpy.protocol.host import host_of
 from rocketpy.remoting.config import IDLE_SWEEP_SECONDS, NettyServerConfig
 from rocketpy.remoting.connection import Connection
@@ -248,7 +249,7 @@ class RemotingServer:
 
     def _note_refused(self, host: str, why: str) -> None:
         self._refused_count += 1
-        if self._refused_count & (self._refused_count - 1) == 0:  # once, twice, four times, ...
+        if is_logged(self._refused_count):
             _log.warning("refused %s: %s", host, why)
 
     def _take_tls(self, sock: socket.socket, address: Address) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy.errors import LocalProtocolError
-from rocketpy.protocol.host import decode_host, encode_host, host_of, pack_host
+from rocketpy.protocol.host import decode_host, encode_host, host_of, pack_host, plain_address
 
 PORTS = st.integers(-(2**31), 2**31 - 1).map(lambda port: port.to_bytes(4, "big", signed=True))
 
@@ -50,6 +50,19 @@ def test_anything_else_is_refused(text: str) -> None:
 )
 def test_the_host_ends_at_the_last_colon(address: str, host: str) -> None:
     assert host_of(address) == host
+
+
+@pytest.mark.parametrize(
+    ("address", "plain"),
+    [
+        ("10.0.0.1:50000", "10.0.0.1:50000"),
+        ("::ffff:10.0.0.1:50000", "10.0.0.1:50000"),
+        ("fe80::1%eth0:50000", "fe80::1:50000"),
+        ("::ffff:0:1:50000", "::ffff:0:1:50000"),
+    ],
+)
+def test_an_address_is_written_in_one_way(address: str, plain: str) -> None:
+    assert plain_address(address) == plain
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ class PlainPermissionManager:
         if self._table.is_white(address):
             return
         try:
-            self._validate(connection, request)
+            self._validate(connection, request, address)
         except AclError as failure:
             self._log_refusal(address, request, str(failure))
             raise refusal(str(failure)) from failure
@@ -230,8 +230,7 @@ class PlainPermissionManager:
 
     # ---- private ----------------------------------------------------------------------------------------------------
 
-    def _validate(self, connection: Connection, request: RemotingCommand) -> None:
-        address = host_of_peer(connection.peer)
+    def _validate(self, connection: Connection, request: RemotingCommand, address: str) -> None:
         needs = self._needs_of(request)
         fields = request.ext_fields or {}
         access_key = fields.get(ACCESS_KEY)

@@ -24,6 +24,7 @@ import logging
 from collections.abc import Callable
 
 from rocketpy.broker.delay.delayed_message import DelayedMessage
+from rocketpy.log_files import is_logged
 from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX
 from rocketpy.protocol.sysflag import COMPRESSED_FLAG
 from rocketpy.protocol.topic_name import DELAY_DEAD_LETTER_TOPIC
@@ -69,7 +70,7 @@ class DelayDeadLetters:
             status = self._put(message, b"", message.sys_flag & ~COMPRESSED_FLAG, physical_offset, why)
         if status is PutMessageStatus.PUT_OK:
             self.count += 1
-            if self.count & (self.count - 1) == 0:  # once, twice, four times, ...
+            if is_logged(self.count):
                 _log.error(
                     "the delayed message at %d of the log, for %r, cannot be delivered: %s; it is in %s, "
                     "the last of %d since the start",

@@ -47,6 +47,7 @@ from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
 from rocketpy.clock import Clock
 from rocketpy.containment import Contained
 from rocketpy.errors import ShortageError
+from rocketpy.log_files import is_logged
 from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import PutMessageStatus
@@ -332,7 +333,7 @@ class ScheduleMessageService:
     def _count_lost(self, queue: LevelQueue, unit: DelayedUnit, why: str) -> None:
         """Count and log a message that cannot be read or kept. Its record, if there is one, stays in the log."""
         self._lost_count += 1
-        if self._lost_count & (self._lost_count - 1) == 0:  # once, twice, four times, ...
+        if is_logged(self._lost_count):
             _log.error(
                 "delay level %d: the message at queue offset %d, at %d of the log, cannot be delivered: %s",
                 queue.level, unit.queue_offset, unit.physical_offset, why,
@@ -342,7 +343,7 @@ class ScheduleMessageService:
         """Schedule a retry with backoff, without limit: the store refuses only temporarily."""
         self._refused_count += 1
         queue.back_off()
-        if self._refused_count & (self._refused_count - 1) == 0:  # once, twice, four times, ...
+        if is_logged(self._refused_count):
             _log.warning(
                 "delay level %d: the message at queue offset %d is retried, the store refuses it: %s, %s",
                 queue.level, unit.queue_offset, status.name, self._store.writable_or_why() or "for now",

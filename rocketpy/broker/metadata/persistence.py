@@ -15,6 +15,7 @@ import trio
 
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.errors import RequestError, ShortageError
+from rocketpy.log_files import is_logged
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.ticks import next_tick
 
@@ -81,7 +82,7 @@ class TablePersistService:
             await table.persist()
         except ShortageError as failure:
             self._disk_full_count += 1
-            if self._disk_full_count & (self._disk_full_count - 1) == 0:  # once, twice, four times, ...
+            if is_logged(self._disk_full_count):
                 _log.error("%s", failure)
             return False
         self._persisted_count += 1

@@ -31,7 +31,7 @@ from rocketpy.broker.metadata.topic_names import (
 )
 from rocketpy.clock import Clock
 from rocketpy.errors import RequestError
-from rocketpy.log_files import event_fields
+from rocketpy.log_files import event_fields, is_logged
 from rocketpy.protocol.bodies.codec import decode_value
 from rocketpy.protocol.bodies.topic import DataVersion, ReplicatedTopics, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import PERM_INHERIT, PERM_READ_WRITE
@@ -182,7 +182,7 @@ class TopicConfigManager:
         why = None if self.is_system_topic(topic) else self.full_because
         if why is not None:
             self._refused_count += 1
-            if self._refused_count & (self._refused_count - 1) == 0:  # once, twice, four times, ...
+            if is_logged(self._refused_count):
                 _log.warning("topic not created: %s", why, extra=event_fields(topic=topic))
             return None
         return self._created(

@@ -16,6 +16,7 @@ import attrs
 import trio
 
 from rocketpy.containment import Contained
+from rocketpy.log_files import is_logged
 from rocketpy.remoting.limits.allow_list import IPNetwork, is_allowed
 from rocketpy.remoting.limits.connection_budget import ConnectionBudget
 from rocketpy.remoting.network import Address, Listener
@@ -109,5 +110,5 @@ class AcceptSocketService:
 
     def _note_refused(self, host: str, why: str) -> None:
         self._refused_count += 1
-        if self._refused_count & (self._refused_count - 1) == 0:  # once, twice, four times, ...
+        if is_logged(self._refused_count):
             _log.warning("refused %s at the replication port: %s", host, why)

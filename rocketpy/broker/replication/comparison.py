@@ -21,6 +21,7 @@ import attrs
 from rocketpy.broker.replication.master_addresses import MasterAddresses
 from rocketpy.broker.replication.remote_log import Client, Found, LogBounds, RemoteLog
 from rocketpy.errors import RemotingConnectError
+from rocketpy.protocol.host import host_of
 from rocketpy.remoting.network import split_address
 from rocketpy.store.ha.client import DivergedError
 from rocketpy.store.ha.divergence import Parting, RecordedLog, RecordRange, find_parting
@@ -281,7 +282,7 @@ def client_address_of(addresses: MasterAddresses, ha_address: str) -> str | None
         _, port = split_address(ha_address)
     except RemotingConnectError:
         return None
-    return f"{ha_address.rpartition(':')[0]}:{port - 1}" if port > 1 else None
+    return f"{host_of(ha_address)}:{port - 1}" if port > 1 else None
 
 
 def _count_of(records: Sequence[RecordRange]) -> int:

@@ -12,6 +12,8 @@ Compatibility: ``SendMessageProcessor`` and ``AbstractSendMessageProcessor.msgCh
 
 from __future__ import annotations
 
+import logging
+
 import attrs
 
 from rocketpy.broker.acl.needs import SEND_BATCH, SEND_V1, SEND_V2
@@ -43,6 +45,7 @@ from rocketpy.broker.send.put import MessageExtBrokerInner
 from rocketpy.broker.send.retry_limit import known_group, retries_max
 from rocketpy.broker.transaction.half_message import PROPERTY_ACCOUNT, half_message
 from rocketpy.errors import RemoteProtocolError, RequestError
+from rocketpy.log_files import is_logged
 from rocketpy.protocol.batch import BatchColumns, BatchCountError, split_batch_body
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -64,6 +67,7 @@ from rocketpy.store.append.batch import MessageBatch
 from rocketpy.store.results import PutMessageStatus
 
 _PUT_OK = PutMessageStatus.PUT_OK
+_log = logging.getLogger("rocketpy.broker")
 _TOO_MANY_TASKS = "[OVERLOAD]system busy, start flow control for a while: too many long batches and reads are under way"
 
 
@@ -108,6 +112,7 @@ class SendMessageProcessor:
         self._randomness = shared.randomness
         self._cluster = shared.config.broker_cluster_name
         self._long_batches = long_batches
+        self._dropped_count = 0  # oneway batches that were refused because too many wait
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register for the send codes."""
@@ -230,15 +235,31 @@ class SendMessageProcessor:
         return self._put_prepared(send, batch, config)
 
     def _put_later(self, send: _BatchSend, columns: BatchColumns, suffix: bytes, has_no_tags_or_keys: bool) -> None:
-        """Leave a batch to a task; RequestError(SYSTEM_BUSY) when too many wait."""
-        if not send.connection.may_defer:
-            raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_TASKS)
-        size = self._long_batches.take(columns, send.request.body or b"")
-        if not send.connection.answer_later(
-            send.request, self._put_in_slices, send, columns, suffix, has_no_tags_or_keys, size
-        ):
-            self._long_batches.leave(size)
-            raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_TASKS)
+        """Leave a batch to a task; RequestError(SYSTEM_BUSY) when too many wait.
+
+        A oneway has no reply that is deferred: as for a short one, the limit on those is not its limit. Where it is
+        refused by another one, the log says so, because its producer does not learn of it.
+        """
+        request = send.request
+        try:
+            if not request.is_oneway and not send.connection.may_defer:
+                raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_TASKS)
+            size = self._long_batches.take(columns, request.body or b"")
+            if not send.connection.answer_later(
+                request, self._put_in_slices, send, columns, suffix, has_no_tags_or_keys, size
+            ):
+                self._long_batches.leave(size)
+                raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_TASKS)
+        except RequestError as refusal:
+            if request.is_oneway:
+                self._log_dropped(send, refusal.remark)
+            raise
+
+    def _log_dropped(self, send: _BatchSend, why: str | None) -> None:
+        self._dropped_count += 1
+        if is_logged(self._dropped_count):
+            _log.warning("a oneway batch of %s for %r is dropped, %d so far: %s",
+                         send.connection.peer, send.header.topic, self._dropped_count, why)  # fmt: skip
 
     async def _put_in_slices(
         self, send: _BatchSend, columns: BatchColumns, suffix: bytes, has_no_tags_or_keys: bool, size: int

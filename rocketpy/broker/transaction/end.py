@@ -27,6 +27,7 @@ from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, PROPERTY_ACC
 from rocketpy.broker.transaction.open_transactions import OpenTransactions
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService, TransactionEnd
 from rocketpy.errors import RemoteProtocolError, RequestError
+from rocketpy.log_files import is_logged
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.frame import encode_frame
@@ -149,9 +150,9 @@ class EndTransactionProcessor:
                       _shown(header.producer_group), "committed" if is_commit else "rolled back")  # fmt: skip
 
     def _log_late(self, connection: Connection, header: EndTransactionRequestHeader, why: str) -> None:
-        """Log once, twice, four times ...: a producer that wants no answer believes that its end counts."""
+        """Log now and then: a producer that wants no answer believes that its end counts."""
         self._late_count += 1
-        if self._late_count & (self._late_count - 1) == 0:
+        if is_logged(self._late_count):
             _log.warning("the end %d of a transaction of %s from %s is refused, %d so far: %s",
                          header.commit_or_rollback, _shown(header.producer_group), connection.peer, self._late_count,
                          why)  # fmt: skip

@@ -12,6 +12,7 @@ import attrs
 
 from rocketpy.client.trace.trace_data import PubTrace, TraceRecord, read_traces
 from rocketpy.errors import RemoteProtocolError, RocketpyError
+from rocketpy.protocol.host import host_of
 from rocketpy.protocol.message import MessageExt
 
 
@@ -51,7 +52,7 @@ def trace_of(msg_id: str, messages: Iterable[MessageExt], failures: dict[str, Ro
             if record.msg_id == msg_id:
                 named = record.client_host if isinstance(record, PubTrace) else None
                 timestamp_ms = message.store_timestamp if record.timestamp_ms is None else record.timestamp_ms
-                found.append((timestamp_ms, TraceView(record, named or message.born_host.rpartition(":")[0])))
+                found.append((timestamp_ms, TraceView(record, named or host_of(message.born_host))))
     found.sort(key=lambda each: each[0])
     return MessageTrace(
         msg_id=msg_id,

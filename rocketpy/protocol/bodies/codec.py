@@ -104,7 +104,7 @@ def decode_body(data: bytes | str | None, body_class: type[T], *, is_bounded: bo
     body at all is one too.
     """
     if not data:
-        raise RemoteProtocolError(f"{body_class.__name__}: expected a body, found none")
+        raise _no_body(body_class)
     return decode_value(loads(data, is_bounded=is_bounded), body_class)
 
 
@@ -114,7 +114,7 @@ def decode_peer_body(data: bytes | None, body_class: type[T]) -> T:
     For the answers of nameservers and other brokers, whatever they send; errors as in :func:`decode_body`.
     """
     if not data:
-        raise RemoteProtocolError(f"{body_class.__name__}: expected a body, found none")
+        raise _no_body(body_class)
     return decode_value(loads_integer_keys(data), body_class)
 
 
@@ -124,6 +124,10 @@ def decode_value(value: object, body_class: type[T]) -> T:
         return _converter().structure(value, body_class)
     except _UnexpectedValueError as unexpected:
         raise RemoteProtocolError(f"{body_class.__name__}: {unexpected}") from None
+
+
+def _no_body(body_class: type) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{body_class.__name__}: expected a body, found none")
 
 
 class _UnexpectedValueError(Exception):

@@ -6,6 +6,8 @@ import ipaddress
 
 import attrs
 
+from rocketpy.protocol.host import split_host_port
+
 ANY_ADDRESS = "*"
 """Stands for every address."""
 
@@ -14,13 +16,11 @@ def acl_targets(text: str) -> list[str]:
     """Return what a text names, as clients sign it: ADDRESS:PORT, IPv6 without brackets, or ``*``; else ValueError."""
     targets = []
     for each in filter(None, map(str.strip, text.split(","))):
-        host, colon, port = each.rpartition(":")
         if each == ANY_ADDRESS:
             targets.append(each)
-        elif colon and port.isascii() and port.isdecimal() and 0 < int(port) <= 65_535:
-            targets.append(f"{ipaddress.ip_address(host.strip('[]'))}:{int(port)}")
         else:
-            raise ValueError(f"{each!r} is no ADDRESS:PORT")
+            host, port = split_host_port(each)
+            targets.append(f"{ipaddress.ip_address(host)}:{port}")
     return targets
 
 

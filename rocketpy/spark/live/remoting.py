@@ -19,10 +19,9 @@ from rocketpy.errors import (
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
-from rocketpy.protocol.host import plain_host
+from rocketpy.protocol.host import plain_address, split_host_port
 from rocketpy.protocol.signature import RequestSigner, SessionCredentials
 from rocketpy.spark.live.tls import TlsFiles, client_context
-from rocketpy.spark.options.kinds import parse_address
 
 RECEIVE_SIZE = 512 * 1024
 
@@ -134,13 +133,13 @@ def _peer_of(connection: socket.socket) -> str:
         name = connection.getpeername()
     except OSError:
         return ""
-    return f"{plain_host(name[0])}:{name[1]}"
+    return plain_address(f"{name[0]}:{name[1]}")
 
 
 def _connect(address: str, timeout_s: float, tls: TlsFiles | None) -> socket.socket:
     context = None if tls is None else client_context(tls)
     try:
-        host, port = parse_address(address)
+        host, port = split_host_port(address)
     except ValueError:
         raise RemotingConnectError(f"connect to {address!r} failed: expected host:port") from None
     try:

@@ -67,11 +67,6 @@ def one_of(*words: str) -> Kind[str]:
     return Kind(", ".join(words), f"{', '.join(words[:-1])} or {words[-1]}", parse)
 
 
-def parse_address(text: str) -> tuple[str, int]:
-    """Return host and port of ``host:port``; ValueError otherwise."""
-    return split_host_port(text)
-
-
 def _text(text: str) -> str:
     if not text:
         raise ValueError
@@ -91,7 +86,7 @@ def _addresses(text: str) -> tuple[str, ...]:
     if not addresses:
         raise ValueError
     for address in addresses:
-        parse_address(address)
+        split_host_port(address)
     return addresses
 
 

@@ -19,8 +19,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from rocketpy.errors import SettingsError
+from rocketpy.protocol.host import split_host_port
 from rocketpy.spark.failures import stated
-from rocketpy.spark.options.kinds import parse_address
 from rocketpy.spark.sink.columns import check_sink_schema
 from rocketpy.spark.sink.failures import SinkError
 from rocketpy.spark.sink.report import StoredCounts, TaskCommit, sentence, summed, write_report
@@ -102,7 +102,7 @@ def check_reachable(settings: SinkSettings) -> None:
     failures = []
     for address in settings.name_servers:
         try:
-            socket.create_connection(parse_address(address), min(settings.request_timeout_ms / 1000, REACH_S)).close()
+            socket.create_connection(split_host_port(address), min(settings.request_timeout_ms / 1000, REACH_S)).close()
         except OSError as failure:
             failures.append(f"{address}: {failure}")
         else:

@@ -14,7 +14,11 @@ durable. The log is synced in any case, the queues if :class:`RecoveryMark` show
 
 A store as a crash leaves it is never refused: with files preallocated but empty, half written or cut short by the last
 recovery, with queues or index missing. Recovery is idempotent. But if the log ends before an offset up to which it is
-known to be durable, no crash has done that: :class:`DamagedStoreError` names the offset, and nothing is dropped.
+known to be durable, no crash has done that: :class:`DamagedStoreError` names the offset. Nothing of log, checkpoint and
+index has changed then, and where units are missing no queue was removed or begun anew: the log is checked before. What
+may have changed are queues: bytes after their last unit are zeros, units of records before the damage were completed or
+corrected, and the files of a queue that cannot be right (:meth:`LastStop.is_inconsistent`), or of extensions without a
+queue, are gone.
 
 Compatibility: ``CommitLog.recoverNormally`` and ``recoverAbnormally`` (4.9.8), which cut the log at the first record
 that is damaged, whenever and wherever. A queue that is shorter than the log is noticed after a clean shutdown too, and
@@ -120,6 +124,7 @@ class StoreRecovery:
         self._was_only_killed = was_only_killed  # no loss of power: units of queues have no holes
         self._trusts_clear = True  # what reads as zeros, or is missing, is so on the disk too
         self._progress: LogScanner | None = None
+        self._durable_end = 0  # the log must be valid up to here; known when the queues are read
         self.report = RecoveryReport(0, 0, 0, 0, 0, None, 0, "")
 
     def run(self) -> Iterator[None]:
@@ -152,7 +157,7 @@ class StoreRecovery:
             [(each.base_offset, each.end_offset) for each in files],
             lambda index: first_store_timestamp(files[index].file()),
         )
-        durable_end = self._last_stop.durable_end(self._queue_ends())
+        self._durable_end = durable_end = self._last_stop.durable_end(self._queue_ends())
         if files.end_offset >= durable_end:  # else the log is damaged: that is said, and nothing is deleted
             self._remove_inconsistent_queues(log)
         begin = self._last_stop.walk_begin(self._queue_ends(), log)
@@ -249,9 +254,30 @@ class StoreRecovery:
         except QueueGap as gap:
             # The queue ends before the unit that comes next, so records before the walk have no unit. Their offsets are
             # not known: only a walk from the beginning finds them, and it rebuilds the whole queue.
+            yield from self._check_log()
             if gap.recovery.queue.files:
                 gap.recovery.remove_files()
             return (yield from self._walk_from(from_beginning))
+
+    def _check_log(self) -> Generator[None, None, None]:
+        """Raise DamagedStoreError if a walk from the beginning would not come as far as the log was durable.
+
+        Before a queue is removed or begun anew for that walk. Its units say which records were in a damaged place: a
+        tool that repairs the log needs them. To read the log twice is the price, for stores that have lost units.
+        """
+        if not self._durable_end:
+            return
+        self._progress = scanner = LogScanner(
+            self._commit_log,
+            first_file=0,
+            begin_offset=None,
+            check_crc=self._check_crc,
+            built_end=_all_built,
+            is_multi_dispatch=self._is_multi_dispatch,
+        )
+        for _ in scanner.slices():
+            yield
+        self._require(self._durable_end, scanner.end_offset, scanner.why or "no record")
 
     def _is_boundary(self, first_file: int, physical_offset: int) -> bool:
         mapped_file = self._commit_log.files[first_file]
@@ -271,6 +297,7 @@ class StoreRecovery:
         # The checkpoint counts the durable units. Fewer means that a queue was lost or cut. If it has no record after
         # the beginning of the walk, no gap would show that.
         if self._last_stop.misses_units(begin, unit_count):
+            yield from self._check_log()
             return (yield from self._walk_from(attrs.evolve(begin, first_file=0, offset=None)))
         self._progress = scanner = LogScanner(
             self._commit_log,
@@ -381,3 +408,8 @@ class StoreRecovery:
                     yield
             file.sync()
             yield
+
+
+def _all_built(topic: str, queue_id: int) -> int:
+    """Return an offset past every log, so that a scan checks the records of a queue and yields none."""
+    return (1 << 63) - 1

@@ -8,6 +8,7 @@ from functools import partial
 import trio
 
 from rocketpy.errors import RemotingConnectError
+from rocketpy.protocol.host import host_of
 from rocketpy.testing.pair.machines import LIAR, Machines
 from rocketpy.testing.pair.steps import STEP_SECONDS_MAX, Steps
 from rocketpy.testing.replica import HA_PORT, REQUEST_PORT
@@ -43,7 +44,7 @@ class Impostors:
         address = replica.addresses.master_addr
         self._steps.do(partial(self._pretend, slave, frames, seconds))
         if address is not None:
-            replica.follow(address.rpartition(":")[0])
+            replica.follow(host_of(address))
         self._machines.disturb()
 
     async def _send(self, address: str, sent: bytes, is_new: bool) -> None:

@@ -35,6 +35,7 @@ import attrs
 import trio
 
 from rocketpy.errors import RemotingConnectError, StartError
+from rocketpy.protocol.host import host_of
 from rocketpy.remoting.network import BACKLOG, Address, address_in_use, split_address
 from rocketpy.testing.sim.stream import Pipe, SimStream, break_pipe
 
@@ -259,7 +260,7 @@ class SimNetwork:
 
     async def connect(self, host: str, address: str) -> SimStream:
         """Connect from a host to an address; ConnectionRefusedError when nothing listens there."""
-        target = _host_of(address)
+        target = host_of(address)
         await trio.sleep(self._delay(host, target))
         while self.is_cut(host, target) or self.is_cut(target, host):
             await self._changed.wait()
@@ -330,7 +331,3 @@ class SimNetwork:
 
 
 _USUAL = Link()
-
-
-def _host_of(address: str) -> str:
-    return address.rpartition(":")[0]

@@ -205,6 +205,29 @@ async def test_a_revoked_permission_counts_at_once(code: RequestCode, is_strict:
     assert not served.serves(connection, request)
 
 
+@pytest.mark.parametrize(("name", "revoked"), [("topic", "orders"), ("consumerGroup", "writers")])
+async def test_a_pull_of_a_known_form_needs_the_rights_that_the_account_has_now(name: str, revoked: str) -> None:
+    """The form of a header stays with the connection when its account loses a right: it is no permission."""
+    manager = make_manager()
+    groups = ["readers=SUB", "writers=SUB"]
+    await manager.update_account(PlainAccessConfig("RocketMQ", "12345678", group_perms=groups))
+    served, connection = Served(manager, PULL), peer_at("10.0.0.1")
+    kept, lost = signed(PULL, PULL_FIELDS), signed(PULL, PULL_FIELDS | {name: revoked})
+    for _ in range(3):
+        assert served.serves(connection, kept)
+        assert served.serves(connection, lost)
+    assert served.asked == 2, "from then on both are passed by their forms"
+    topics = ["invoices=SUB"] if name == "topic" else ["invoices=SUB", "orders=SUB"]
+    groups = ["readers=SUB"] if name == "consumerGroup" else groups
+    await manager.update_account(PlainAccessConfig("RocketMQ", "12345678", topic_perms=topics, group_perms=groups))
+    for _ in range(3):
+        assert served.serves(connection, kept), "the account has a session again"
+        assert not served.serves(connection, lost)
+    forms = connection.kept_pulls
+    assert forms is not None
+    assert forms.find(encode_json_header(lost)) is not None
+
+
 def test_headers_of_the_other_code_are_not_passed() -> None:
     """Both kinds are read by one kernel of a connection; each guard passes those of its own code only."""
     manager = make_manager()

@@ -286,6 +286,36 @@ async def test_no_more_waits_than_may_be_deferred(broker: MessageBroker, monkeyp
     assert batches_of(broker).waiting_bytes == 0
 
 
+async def test_a_oneway_is_not_refused_for_replies_that_are_deferred(broker: MessageBroker) -> None:
+    """It has none, and its producer would not learn of the refusal: a short one is stored, too."""
+    connection = start(broker, send_batch(LONG), broker.connect(limits=ConnectionLimits(deferred_replies_max=1)))
+    start(broker, send_batch(LONG, oneway=True), connection)
+    await broker.run_tasks()
+    assert [answer.code for answer in received(connection)] == [ResponseCode.SUCCESS]
+    assert len(await broker.messages()) == 2 * 1001
+    assert (connection.deferred_count, batches_of(broker).waiting_bytes) == (0, 0)
+
+
+async def test_a_oneway_that_is_dropped_is_logged(
+    broker: MessageBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    request = send_batch(LONG, oneway=True)
+    monkeypatch.setattr(broker.transport, "start_task", lambda *arguments: False)
+    for _ in range(3):
+        assert refusals_of(broker, request) == []
+    assert refusals_of(broker, send_batch(LONG)) != [], "what is answered is not logged"
+    lines = [record.getMessage() for record in caplog.records if "is dropped" in record.getMessage()]
+    assert [line.partition(" so far: ")[0][-1] for line in lines] == ["1", "2"]
+    assert all(repr(TOPIC) in line and "too many long batches and reads" in line for line in lines)
+    monkeypatch.undo()
+    monkeypatch.setattr(long_batch, "WAITING_BYTES_MAX", 1_000_000)
+    start(broker, send_batch(LONG))
+    assert refusals_of(broker, request) == refusals_of(broker, request) == []
+    assert "4 so far: [OVERLOAD]system busy" in caplog.messages[-1]
+    await broker.run_tasks()
+    assert (len(await broker.messages()), batches_of(broker).waiting_bytes) == (1001, 0)
+
+
 async def test_a_connection_that_ends_meanwhile_has_sent_its_batch(broker: MessageBroker) -> None:
     connection = start(broker, send_batch(LONG))
     async with trio.open_nursery() as nursery:

@@ -80,6 +80,31 @@ def test_what_was_durable_is_not_cut_but_reported_as_damaged(place: Place) -> No
     assert place.files(place.root) == before
 
 
+@pytest.mark.parametrize("lost", ["a queue", "units"])
+@pytest.mark.parametrize("counted", [98, 101], ids=["a gap shows it", "the count shows it"])
+def test_a_start_that_is_refused_removes_and_makes_no_file(place: Place, lost: str, counted: int) -> None:
+    """Also where queues must be rebuilt: units that are left say which records were in the damaged place."""
+    parts = Parts(place, log_file_size=LARGE)
+    parts.put_all(bodies_of(3), "Quiet")
+    offsets = parts.put_all(bodies_of(100))
+    parts.put_all(bodies_of(3), "Quiet")
+    parts.kill()
+    sound = place.read(place.log_file())
+    place.write(place.log_file(), b"\xff", offsets[50] + HEAD + 3)
+    if lost == "a queue":
+        place.remove_tree(f"{place.consume_queue}/Quiet")
+    else:
+        place.write(place.queue_file("Quiet", 0), bytes(4 * UNIT_SIZE), 2 * UNIT_SIZE)
+    before = place.files(place.root)
+    ends = DurableEnds(log_flushed_offset=offsets[99], durable_offset=offsets[98], unit_count=counted)
+    with pytest.raises(DamagedStoreError, match=f"expected a record at offset {offsets[50]} .*CRC"):
+        recovered(place, ends)
+    assert place.files(place.root) == before
+    place.write(place.log_file(), sound)
+    again = recovered(place, ends)
+    assert (again.bodies("Quiet"), again.bodies()) == ([*bodies_of(3), *bodies_of(3)], bodies_of(100))
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_the_checkpoint_says_what_is_damage_and_what_is_a_torn_end(place: Place, is_clean: bool) -> None:
     offsets = killed_with(place, 100)
