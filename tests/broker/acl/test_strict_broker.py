@@ -165,6 +165,39 @@ async def test_only_connections_of_that_account_are_asked_about_a_transaction(tm
     assert "ROCKETPY_ACCOUNT" not in message.properties
 
 
+async def test_the_producers_of_an_account_that_has_gone_are_not_asked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A check brings the body of the message, and a heartbeat counts for two minutes."""
+    checks: list[int] = []
+    asked = trio.Event()
+
+    def noted(connection: Connection, request: RemotingCommand) -> None:
+        checks.append(request.opaque)
+        asked.set()
+
+    async with (
+        strict_broker(tmp_path, transaction_check_interval=20, transaction_time_out=1) as at,
+        client_of(OWNER) as owner,
+        client_of(ADMIN) as admin,
+    ):
+        owner.register(RequestCode.CHECK_TRANSACTION_STATE, noted)
+        body = encode_body(HeartbeatData(client_id="owner", producer_data_set=[ProducerData("finance")]))
+        assert (await owner.request(at.address, RemotingCommand(34, {}, body))).code == ResponseCode.SUCCESS
+        await stored_offset(owner, at.address, HALF)
+        with trio.fail_after(PATIENCE_SECONDS):
+            await asked.wait()
+            removal = RemotingCommand(RequestCode.DELETE_ACL_CONFIG, {"accessKey": "the-owner"})
+            assert (await admin.request(at.address, removal)).code == ResponseCode.SUCCESS
+            answer = await owner.request(at.address, RemotingCommand(RequestCode.CHECK_CLIENT_CONFIG))
+            assert (answer.remark or "").endswith("No acl config for the-owner"), "what was on its way has come"
+            count = len(checks)
+            while sum("no producer of finance is online" in each for each in caplog.messages) < 2:
+                await trio.sleep(0.01)
+        await owner.request(at.address, RemotingCommand(RequestCode.CHECK_CLIENT_CONFIG))
+        assert len(checks) == count
+
+
 LOOKS = [
     (RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, {"topic": "Secret", "queueId": "0", "timestamp": "0"}),
     (RequestCode.GET_MAX_OFFSET, {"topic": "Secret", "queueId": "0"}),
