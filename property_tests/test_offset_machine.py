@@ -42,13 +42,13 @@ from property_tests.small_broker import ASYNC, SYNC
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.persistence import TablePersistService
 from rocketpy.broker.metadata.stored_table import StoredTable
+from rocketpy.broker.metadata.table_marks import TableMarks
 from rocketpy.broker.pull import checks as pull_check
 from rocketpy.broker.pull.offset_moved import OffsetMovedEvents
 from rocketpy.broker.pull.processor import PullMessageProcessor
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.topic_name import OFFSET_MOVED_TOPIC
 from rocketpy.store.config import FlushDiskType
-from rocketpy.store.message_store import MessageStore
 from rocketpy.testing.broker_world import BrokerWorld, Client
 from rocketpy.testing.sim.disk import ProcessDied
 from rocketpy.testing.store_world import LifeEnded
@@ -312,13 +312,16 @@ def _keeps_the_first(load: Function) -> Function:
     return loaded
 
 
-def _flushes_nothing(flush: Function) -> Function:
-    """Offsets are written although the messages that they are about are not."""
+def _neither_marks_nor_flushes(before_write: Function) -> Function:
+    """Offsets are written although the messages that they are about are not; no mark shows it."""
 
-    async def nothing(self: Any) -> None:
+    async def nothing() -> None:
         pass
 
-    return nothing
+    def hook(self: Any, *_: object) -> object:
+        return nothing
+
+    return hook
 
 
 def _keeps_any(checked: Function) -> Function:
@@ -419,9 +422,9 @@ PLANTED: Mapping[str, Bug] = {
         a_shutdown_right_after_a_commit,
     ),
     "offsets outlive the messages that they are about": Bug(
-        MessageStore,
-        "flush",
-        _flushes_nothing,
+        TableMarks,
+        "before_write",
+        _neither_marks_nor_flushes,
         (Promise.NEVER_AHEAD,),
         power_that_goes_before_messages_are_durable,
         is_common=False,

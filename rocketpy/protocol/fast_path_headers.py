@@ -128,6 +128,14 @@ class TextFields(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
     ext_fields: dict[str, str]
 
 
+class _AccountFields(msgspec.Struct, rename={"access_key": "AccessKey"}, gc=False):
+    access_key: str | None = None
+
+
+class _AccountHeader(msgspec.Struct, rename={"ext_fields": "extFields"}, gc=False):
+    ext_fields: _AccountFields
+
+
 DecodeSend = Callable[[bytes], FastSendHeader]
 DecodeBatch = Callable[[bytes], FastBatchHeader]
 
@@ -135,3 +143,12 @@ decode_fast_send: Final = msgspec.json.Decoder(FastSendHeader, strict=False).dec
 decode_fast_batch: Final = msgspec.json.Decoder(FastBatchHeader, strict=False).decode
 decode_fast_pull: Final = msgspec.json.Decoder(FastPullHeader, strict=False).decode
 decode_texts: Final = msgspec.json.Decoder(TextFields).decode
+_decode_account: Final = msgspec.json.Decoder(_AccountHeader).decode
+
+
+def access_key_of(header: bytes) -> str | None:
+    """Return the access key in a JSON header that has passed a fast path; None without one, or if it is no text."""
+    try:
+        return _decode_account(header).ext_fields.access_key
+    except FAST_HEADER_ERRORS:
+        return None

@@ -51,6 +51,10 @@ class SigningKey:
         """The same for a signature already decoded from Base64."""
         return compare_digest(self._digest(content, rest), digest)
 
+    def is_same(self, other: SigningKey) -> bool:
+        """Whether both are made of the same secret key."""
+        return compare_digest(self._digest(b""), other._digest(b""))
+
     def _digest(self, content: bytes, rest: bytes = b"") -> bytes:
         inner = self._copy_inner()
         inner.update(content)

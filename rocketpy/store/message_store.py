@@ -256,7 +256,8 @@ class MessageStore:
 
         The index looks up a hash of topic and key. Records of other topics with the same hash are filtered out, because
         the caller may not be allowed to read them. Other keys of the same topic with the same hash are left to the
-        client, as in RocketMQ. When nothing is found there are up to two more rounds, further back in time.
+        client, as in RocketMQ. When nothing is found there are up to two more rounds, further back in time. A query
+        that has looked at too many entries of the index ends with what it has found, and says so.
 
         Compatibility: a message that has the key twice is returned once, in RocketMQ twice. RocketMQ also returns the
         records of other topics.
@@ -266,7 +267,7 @@ class MessageStore:
             return QueryMessageResult(b"", 0, 0)
         why_incomplete = self._services.why_not_indexed(self._appender.wrote_offset)
         result = await self._message_query.query(topic, key, max_num, begin_timestamp_ms, end_timestamp_ms)
-        return attrs.evolve(result, why_incomplete=why_incomplete)
+        return attrs.evolve(result, why_incomplete="; ".join(filter(None, (why_incomplete, result.why_incomplete))))
 
     async def wait_indexed(self) -> None:
         """Return when a query finds all that was appended before, or while the index has no space for it.

@@ -73,7 +73,7 @@ class QueryMessageResult:
     index_last_update_timestamp: int
     index_last_update_phyoffset: int
     why_incomplete: str = ""
-    """Why the index may lack messages that were there before the query; empty if it has them all."""
+    """Why messages that were there before the query may be missing; empty if none is."""
 
 
 @attrs.frozen(slots=True)

@@ -191,6 +191,8 @@ async def open_message_broker(
     # Fast failure measures real time: a send would be refused because the machine was busy with something else.
     settings = {"broker_fast_failure_enable": False, **settings}
     tables = make_tables(Path("/nowhere"), enable_lmq=store_config.enable_lmq, **settings)
+    if accounts is not None:
+        tables = attrs.evolve(tables, accounts=accounts)
     hold = PullRequestHoldService()
     async with open_message_store(
         store_config,

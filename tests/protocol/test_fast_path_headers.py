@@ -9,6 +9,7 @@ import pytest
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.fast_path_headers import (
     FAST_HEADER_ERRORS,
+    access_key_of,
     decode_fast_batch,
     decode_fast_pull,
     decode_fast_send,
@@ -121,3 +122,17 @@ def test_a_decoder_takes_headers_of_its_code_only(code: int) -> None:
             if not member.startswith('"opaque"') or header.endswith('"opaque":""}'):
                 with pytest.raises(FAST_HEADER_ERRORS):
                     decode(header.encode())
+
+
+@pytest.mark.parametrize(
+    ("fields", "access_key"),
+    [
+        (b'{"AccessKey":"an-account","queueId":0}', "an-account"),
+        (b'{"AccessKey":"one","AccessKey":"tw\\u006f"}', "two"),
+        (b'{"queueId":"0"}', None),
+        (b'{"AccessKey":7}', None),
+        (b"{}", None),
+    ],
+)
+def test_the_account_of_a_header(fields: bytes, access_key: str | None) -> None:
+    assert access_key_of(b'{"code":11,"extFields":' + fields + b',"flag":0}') == access_key

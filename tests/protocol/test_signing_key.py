@@ -56,3 +56,8 @@ def test_a_signature_does_not_change_the_next_one() -> None:
 
 def test_the_secret_is_not_shown() -> None:
     assert "12345678" not in repr(SigningKey("12345678"))
+
+
+def test_keys_are_the_same_if_their_secrets_are() -> None:
+    assert SigningKey("a-secret").is_same(SigningKey("a-secret"))
+    assert not SigningKey("a-secret").is_same(SigningKey("a-secret "))

@@ -7,9 +7,13 @@
 A processor declares the need of each of its codes where it registers the code. A code that declares none needs an
 administrator: closed by default.
 
-RocketMQ leaves holes: a batch, a reply, a look at offsets, a lock, a message by its id and a reset of a group's offsets
-need no more than any account. They are kept, because programs may rely on them; ``aclStrict`` closes them (everything
-here with STRICT in its name, or with ``strict_resources``). END_TRANSACTION stays as it is: it names no topic.
+RocketMQ leaves holes: a batch, a reply, a look at offsets or at groups, a lock, a message by its id and a reset of a
+group's offsets need no more than any account. They are kept, because programs may rely on them; ``aclStrict`` closes
+them (everything here with STRICT in its name, or with ``strict_resources``): a request that names a topic needs a right
+on it, one that names a consumer group SUB on that, one that names both needs both, and one that names neither needs an
+administrator. What stays open to any account says why where it is registered: END_TRANSACTION names no topic, and its
+processor checks whose it is; the answer to CHECK_CLIENT_CONFIG depends on nothing but the request. RocketMQ has no
+permissions on producer groups.
 
 Compatibility: ``PlainAccessValidator.parse`` and ``Permission.ADMIN_CODE`` (4.9.8). Changing and listing accounts, and
 deleting what no request names, need an administrator here, and any account there.
@@ -73,6 +77,17 @@ def _sub_topic_and_group(request: RemotingCommand, body_size_max: int) -> Needed
     return _topic(request, "topic", SUB) | _group((request.ext_fields or {}).get("consumerGroup"))
 
 
+def _sub_topic_and_other_group(request: RemotingCommand, body_size_max: int) -> Needed:
+    return _topic(request, "topic", SUB) | _group((request.ext_fields or {}).get("group"))
+
+
+def _sub_progress(request: RemotingCommand, body_size_max: int) -> Needed:
+    """SUB on the group; on the topic too unless it is blank, which means all topics of the group."""
+    fields = request.ext_fields or {}
+    topic = _topic(request, "topic", SUB) if fields.get("topic", "").strip() else {}
+    return topic | _group(fields.get("consumerGroup"))
+
+
 def _pub_topic(field: str) -> Resources:
     def read(request: RemotingCommand, body_size_max: int) -> Needed:
         return _topic(request, field, PUB)
@@ -112,8 +127,9 @@ def _sub_subscriptions(request: RemotingCommand, body_size_max: int) -> Needed:
     return needed
 
 
-def _sub_locked_group(request: RemotingCommand, body_size_max: int) -> Needed:
-    return _group(_body(request, LockBatchRequestBody, body_size_max).consumer_group)
+def _sub_locked(request: RemotingCommand, body_size_max: int) -> Needed:
+    locked = _body(request, LockBatchRequestBody, body_size_max)
+    return dict.fromkeys([queue.topic for queue in locked.mq_set], SUB) | _group(locked.consumer_group)
 
 
 def _topic(request: RemotingCommand, field: str, permission: int) -> Needed:
@@ -144,7 +160,8 @@ ADMIN: Final = Needs(is_admin=True, is_strict_admin=True)
 
 STRICT_ADMIN: Final = Needs(is_strict_admin=True)
 """Any account; with ``aclStrict`` an administrator. For changes of what others own, and for what an answer tells of
-others: settings with their paths, addresses of clients, stacks of consumers, the files of accounts."""
+others: settings with their paths, addresses of clients, stacks of consumers, the files of accounts, tables with the
+names and offsets of all topics and groups."""
 
 SUB_TOPIC: Final = Needs(resources=_sub_topic)
 SUB_GROUP: Final = Needs(resources=_sub_group("consumerGroup"))
@@ -152,11 +169,17 @@ SUB_TOPIC_AND_GROUP: Final = Needs(resources=_sub_topic_and_group)
 STRICT_SUB_TOPIC: Final = Needs(strict_resources=_sub_topic)
 STRICT_SUB_TOPIC_AND_GROUP: Final = Needs(strict_resources=_sub_topic_and_group)
 
+STRICT_SUB_TOPIC_AND_OTHER_GROUP: Final = Needs(strict_resources=_sub_topic_and_other_group)
+"""The same for requests whose field is ``group``."""
+
+STRICT_SUB_PROGRESS: Final = Needs(strict_resources=_sub_progress)
+"""Any account; with ``aclStrict`` SUB on the group, and on the topic if one is named."""
+
 HEARTBEAT: Final = Needs(resources=_sub_subscriptions)
 """SUB on every consumer group, and on every topic that it subscribes to."""
 
-LOCK: Final = Needs(strict_resources=_sub_locked_group)
-"""Any account; with ``aclStrict`` SUB on the group."""
+LOCK: Final = Needs(strict_resources=_sub_locked)
+"""Any account; with ``aclStrict`` SUB on the group, and on the topics of the queues."""
 
 SEND_BACK: Final = Needs(resources=_sub_group("group"))
 """SUB on the group."""

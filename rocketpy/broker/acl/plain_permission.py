@@ -62,6 +62,15 @@ class Requester:
     is_at_home: bool  # its address is in the account's white list: it needs no permission
 
 
+@attrs.define(eq=False)
+class HeldPermission:
+    """What a request was allowed by that is answered later."""
+
+    access_key: str | None
+    account: PlainAccessResource | None  # that has signed it; None if its address needed no signature
+    table_number: int  # of the accounts by which it was allowed
+
+
 class PlainPermissionManager:
     """The accounts of one broker. :meth:`load` comes first; :meth:`reload` is called by a service."""
 
@@ -84,6 +93,7 @@ class PlainPermissionManager:
         self._addresses: tuple[str, ...] = ()  # of this broker, beside the one by which a peer has reached it
         self._needs: Mapping[int, Needs] | None = None  # of every request code that is served; None before it is known
         self._table = AclTable()
+        self._table_number = 0  # counts the replacements of the table
         self._listeners: list[Callable[[], None]] = []  # for replacements of the table
         self._stamps: dict[str, FileStamp] = {}
         self._refused: set[tuple[str, str]] = set()  # refusals logged already
@@ -111,6 +121,31 @@ class PlainPermissionManager:
         except AclError as failure:
             self._log_refusal(address, request, str(failure))
             raise refusal(str(failure)) from failure
+
+    def held_permission(self, connection: Connection, access_key: str | None) -> HeldPermission:
+        """Return the permission of a request that was allowed just now, for :meth:`check_held`."""
+        address = host_of_peer(connection.peer)
+        account = None if self._table.is_white(address) else self._table.accounts.get(access_key or "")
+        if account is not None and account.is_white(address):
+            account = None
+        return HeldPermission(access_key, account, self._table_number)
+
+    def check_held(self, connection: Connection, request: RemotingCommand, held: HeldPermission) -> None:
+        """Raise RequestError unless the accounts as they are now allow a request that was allowed and still waits.
+
+        ``request`` has what its needs are read from. Nothing is done while the accounts are the same. A new secret key
+        ends what was signed with the old one, which may be why it was replaced.
+        """
+        if held.table_number == self._table_number:
+            return
+        address = host_of_peer(connection.peer)
+        if not self._table.is_white(address):
+            try:
+                self._check_held(address, request, held)
+            except AclError as failure:
+                self._log_refusal(address, request, str(failure))
+                raise refusal(str(failure)) from failure
+        held.table_number = self._table_number
 
     def requester(self, connection: Connection, request: RemotingCommand) -> Requester | None:
         """Return the account of an allowed request; None for an address of a global white list.
@@ -256,6 +291,20 @@ class PlainPermissionManager:
             )
         self._check_permissions(request, needs, account)
 
+    def _check_held(self, address: str, request: RemotingCommand, held: HeldPermission) -> None:
+        if held.access_key is None:
+            raise AclError("No accessKey is configured")
+        account = self._table.accounts.get(held.access_key)
+        if account is None:
+            raise AclError(f"No acl config for {held.access_key}")
+        if account.is_white(address):
+            if self.is_strict:
+                self._check_administrator(request, self._needs_of(request), account)
+            return
+        if held.account is None or not held.account.signing_key.is_same(account.signing_key):
+            raise AclError(f"Check signature failed for accessKey={held.access_key}")
+        self._check_permissions(request, self._needs_of(request), account)
+
     def _all_addresses(self, connection: Connection) -> list[str]:
         return list(dict.fromkeys(filter(None, (connection.local, *self._addresses))))
 
@@ -325,6 +374,7 @@ class PlainPermissionManager:
         """Replace the table by one made from the files, and notify the listeners."""
         self._stamps = stamps
         self._table = make_table(files)
+        self._table_number += 1
         self._refused.clear()
         for listener in self._listeners:
             listener()

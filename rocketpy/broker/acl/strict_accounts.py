@@ -38,6 +38,16 @@ class StrictAccounts:
         requester = self._manager.requester(connection, request)
         return None if requester is None else requester.account.access_key
 
+    def key_to_ask(self, owner: str | None) -> str | None:
+        """Return the access key of connections that may be asked about what an account owns; None for all.
+
+        That of an account that has gone is empty, which no connection has: it is not asked any more, though its
+        heartbeats count for two minutes.
+        """
+        if self._manager is None or owner is None:
+            return None
+        return owner if self._manager.account(owner) is not None else ""
+
     def check(self, connection: Connection, request: RemotingCommand, resource: str, permission: int) -> None:
         """Raise RequestError unless the account of a request has a permission on a topic or group."""
         if self._manager is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rocketpy.broker.acl.needs import ANY_ACCOUNT
+from rocketpy.broker.acl.needs import STRICT_ADMIN
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.route import KVTable
@@ -35,7 +35,7 @@ class AdminBrokerProcessor:
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request code."""
         dispatcher.register(
-            RequestCode.GET_BROKER_RUNTIME_INFO, self.process_get_broker_runtime_info, needs=ANY_ACCOUNT
+            RequestCode.GET_BROKER_RUNTIME_INFO, self.process_get_broker_runtime_info, needs=STRICT_ADMIN
         )
 
     def process_get_broker_runtime_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 import trio
 
-from rocketpy.broker.acl.needs import ANY_ACCOUNT, STRICT_ADMIN
+from rocketpy.broker.acl.needs import STRICT_ADMIN, STRICT_SUB_TOPIC_AND_OTHER_GROUP
 from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.broker.clients.consumers import ConsumerManager
@@ -95,7 +95,9 @@ class AdminClientProcessor:
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, self.process_reset_offset, needs=STRICT_ADMIN
         )
         dispatcher.register_task(
-            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, self.process_get_consumer_status, needs=ANY_ACCOUNT
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+            self.process_get_consumer_status,
+            needs=STRICT_SUB_TOPIC_AND_OTHER_GROUP,
         )
         dispatcher.register_task(
             RequestCode.GET_CONSUMER_RUNNING_INFO, self.process_get_consumer_running_info, needs=STRICT_ADMIN

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import attrs
 import trio
 
-from rocketpy.broker.acl.needs import ANY_ACCOUNT
+from rocketpy.broker.acl.needs import STRICT_ADMIN, STRICT_SUB_PROGRESS, STRICT_SUB_TOPIC_AND_OTHER_GROUP
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.groups import SubscriptionGroupManager
@@ -70,12 +70,16 @@ class ConsumeStatsProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes, as tasks: each may read from disk."""
-        dispatcher.register_task(RequestCode.GET_CONSUME_STATS, self.process_get_consume_stats, needs=ANY_ACCOUNT)
         dispatcher.register_task(
-            RequestCode.GET_BROKER_CONSUME_STATS, self.process_get_broker_consume_stats, needs=ANY_ACCOUNT
+            RequestCode.GET_CONSUME_STATS, self.process_get_consume_stats, needs=STRICT_SUB_PROGRESS
         )
         dispatcher.register_task(
-            RequestCode.QUERY_CONSUME_TIME_SPAN, self.process_query_consume_time_span, needs=ANY_ACCOUNT
+            RequestCode.GET_BROKER_CONSUME_STATS, self.process_get_broker_consume_stats, needs=STRICT_ADMIN
+        )
+        dispatcher.register_task(
+            RequestCode.QUERY_CONSUME_TIME_SPAN,
+            self.process_query_consume_time_span,
+            needs=STRICT_SUB_TOPIC_AND_OTHER_GROUP,
         )
 
     async def process_get_consume_stats(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 import trio
 
-from rocketpy.broker.acl.needs import ADMIN, ANY_ACCOUNT, STRICT_ADMIN
+from rocketpy.broker.acl.needs import ADMIN, STRICT_ADMIN
 from rocketpy.broker.admin.slave_refusal import refuse_on_slave
 from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.clients.channel import ClientChannelInfo
@@ -70,7 +70,7 @@ class AdminGroupProcessor:
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, self.process_update_and_create, needs=ADMIN
         )
         dispatcher.register_task(RequestCode.DELETE_SUBSCRIPTIONGROUP, self.process_delete, needs=ADMIN)
-        dispatcher.register_task(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.process_get_all, needs=ANY_ACCOUNT)
+        dispatcher.register_task(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.process_get_all, needs=STRICT_ADMIN)
         dispatcher.register_task(
             RequestCode.GET_CONSUMER_CONNECTION_LIST, self.process_get_consumer_connection_list, needs=STRICT_ADMIN
         )
@@ -78,7 +78,7 @@ class AdminGroupProcessor:
             RequestCode.GET_PRODUCER_CONNECTION_LIST, self.process_get_producer_connection_list, needs=STRICT_ADMIN
         )
         dispatcher.register_task(
-            RequestCode.GET_ALL_PRODUCER_INFO, self.process_get_all_producer_info, needs=ANY_ACCOUNT
+            RequestCode.GET_ALL_PRODUCER_INFO, self.process_get_all_producer_info, needs=STRICT_ADMIN
         )
 
     async def process_update_and_create(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import attrs
 
-from rocketpy.broker.acl.needs import ANY_ACCOUNT, STRICT_ADMIN
+from rocketpy.broker.acl.needs import STRICT_ADMIN, STRICT_SUB_TOPIC
 from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.request_body import check_range
@@ -42,12 +42,12 @@ class AdminOffsetProcessor:
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes."""
         dispatcher.register_task(
-            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self.process_search_offset_by_timestamp, needs=ANY_ACCOUNT
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self.process_search_offset_by_timestamp, needs=STRICT_SUB_TOPIC
         )
-        dispatcher.register(RequestCode.GET_MAX_OFFSET, self.process_get_max_offset, needs=ANY_ACCOUNT)
-        dispatcher.register(RequestCode.GET_MIN_OFFSET, self.process_get_min_offset, needs=ANY_ACCOUNT)
+        dispatcher.register(RequestCode.GET_MAX_OFFSET, self.process_get_max_offset, needs=STRICT_SUB_TOPIC)
+        dispatcher.register(RequestCode.GET_MIN_OFFSET, self.process_get_min_offset, needs=STRICT_SUB_TOPIC)
         dispatcher.register_task(
-            RequestCode.GET_EARLIEST_MSG_STORETIME, self.process_get_earliest_msg_storetime, needs=ANY_ACCOUNT
+            RequestCode.GET_EARLIEST_MSG_STORETIME, self.process_get_earliest_msg_storetime, needs=STRICT_SUB_TOPIC
         )
         dispatcher.register_task(
             RequestCode.GET_ALL_CONSUMER_OFFSET, self.process_get_all_consumer_offset, needs=STRICT_ADMIN

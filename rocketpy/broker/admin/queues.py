@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import attrs
 
-from rocketpy.broker.acl.needs import STRICT_SUB_TOPIC
+from rocketpy.broker.acl.needs import STRICT_SUB_TOPIC_AND_GROUP
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.request_body import check_range
 from rocketpy.errors import RequestError
@@ -47,7 +47,7 @@ class AdminQueueProcessor:
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request code."""
         dispatcher.register_task(
-            RequestCode.QUERY_CONSUME_QUEUE, self.process_query_consume_queue, needs=STRICT_SUB_TOPIC
+            RequestCode.QUERY_CONSUME_QUEUE, self.process_query_consume_queue, needs=STRICT_SUB_TOPIC_AND_GROUP
         )
 
     async def process_query_consume_queue(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

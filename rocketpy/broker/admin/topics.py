@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import attrs
 import trio
 
-from rocketpy.broker.acl.needs import ADMIN, ANY_ACCOUNT
+from rocketpy.broker.acl.needs import ADMIN, STRICT_ADMIN, STRICT_SUB_TOPIC
 from rocketpy.broker.admin.slave_refusal import refuse_on_slave
 from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.clients.consumers import ConsumerManager
@@ -67,13 +67,17 @@ class AdminTopicProcessor:
         """Register the request codes."""
         dispatcher.register_task(RequestCode.UPDATE_AND_CREATE_TOPIC, self.process_update_and_create_topic, needs=ADMIN)
         dispatcher.register_task(RequestCode.DELETE_TOPIC_IN_BROKER, self.process_delete_topic, needs=ADMIN)
-        dispatcher.register_task(RequestCode.GET_ALL_TOPIC_CONFIG, self.process_get_all_topic_config, needs=ANY_ACCOUNT)
-        dispatcher.register_task(RequestCode.GET_TOPIC_STATS_INFO, self.process_get_topic_stats_info, needs=ANY_ACCOUNT)
-        dispatcher.register(
-            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, self.process_query_topic_consume_by_who, needs=ANY_ACCOUNT
+        dispatcher.register_task(
+            RequestCode.GET_ALL_TOPIC_CONFIG, self.process_get_all_topic_config, needs=STRICT_ADMIN
+        )
+        dispatcher.register_task(
+            RequestCode.GET_TOPIC_STATS_INFO, self.process_get_topic_stats_info, needs=STRICT_SUB_TOPIC
         )
         dispatcher.register(
-            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, self.process_get_system_topic_list, needs=ANY_ACCOUNT
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, self.process_query_topic_consume_by_who, needs=STRICT_SUB_TOPIC
+        )
+        dispatcher.register(
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, self.process_get_system_topic_list, needs=STRICT_ADMIN
         )
 
     async def process_update_and_create_topic(

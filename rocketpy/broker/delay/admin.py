@@ -5,7 +5,7 @@ Compatibility: ``AdminBrokerProcessor.getAllDelayOffset`` (4.9.8); the body is o
 
 from __future__ import annotations
 
-from rocketpy.broker.acl.needs import ANY_ACCOUNT
+from rocketpy.broker.acl.needs import STRICT_ADMIN
 from rocketpy.broker.delay.offsets import DelayOffsetManager
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.offset import DelayOffsetSerializeWrapper
@@ -23,7 +23,7 @@ class AdminDelayProcessor:
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register for the code."""
-        dispatcher.register(RequestCode.GET_ALL_DELAY_OFFSET, self.process_get_all_delay_offset, needs=ANY_ACCOUNT)
+        dispatcher.register(RequestCode.GET_ALL_DELAY_OFFSET, self.process_get_all_delay_offset, needs=STRICT_ADMIN)
 
     def process_get_all_delay_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer the next queue offset of each level."""

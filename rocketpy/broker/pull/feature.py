@@ -61,7 +61,10 @@ class PullFeature(Feature):
             config=config,
             stats=tables.stats,
             hooks=hooks,
+            accounts=tables.accounts,
         )
+        if tables.accounts is not None:
+            tables.accounts.on_change(hold_service.wake_all)
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register PULL_MESSAGE."""

@@ -115,6 +115,12 @@ class PullRequestHoldService:
             if self._serves_itself:
                 self._more.set()
 
+    def wake_all(self) -> None:
+        """Mark every queue as woken, so that the task tries all pulls again: other accounts count."""
+        if self._held:
+            self._woken.update(dict.fromkeys(self._held))
+            self._more.set()
+
     def serve_woken(self, *, flushes: bool = False) -> None:
         """Serve the pulls of woken queues, at most a slice of them; the task serves the rest.
 

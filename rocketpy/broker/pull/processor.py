@@ -6,6 +6,9 @@ nothing and may wait is held, and its response is deferred.
 A pull whose first message has a damaged unit or record is refused with the location, and the offset does not advance
 until the store is repaired or the consumer's offset is set past the damage. Everything else is served.
 
+A held pull ends with the permission of its account: it is checked again when the pull is tried after the accounts have
+changed, and then all held pulls are tried.
+
 An unexpected failure while a held pull is tried (a hook, a bug) is SYSTEM_ERROR for that pull only, as the dispatcher
 does it for pulls that are answered at once or by a task.
 
@@ -38,10 +41,11 @@ from rocketpy.errors import LocalProtocolError, RequestError
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
-from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, decode_fast_pull
+from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, access_key_of, decode_fast_pull
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader
+from rocketpy.protocol.signature import ACCESS_KEY
 from rocketpy.protocol.sysflag import PULL_COMMIT_OFFSET_FLAG, PULL_SUSPEND_FLAG
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred
@@ -50,7 +54,8 @@ from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import GetMessageResult, MessageFilter
 
-if TYPE_CHECKING:  # where kernels are not compiled nothing loads them
+if TYPE_CHECKING:  # without access control, and where kernels are not compiled, nothing loads them
+    from rocketpy.broker.acl.plain_permission import PlainPermissionManager
     from rocketpy.protocol.kernels.pull_header import PullForms
 
 SUSPEND_MS_MAX = 300_000
@@ -77,7 +82,9 @@ class PullMessageProcessor:
         config: BrokerConfig,
         stats: BrokerStatsManager,
         hooks: ConsumeHooks,
+        accounts: PlainPermissionManager | None,
     ) -> None:
+        """``accounts`` is None without access control."""
         self._store = store
         self._hold_service = hold_service
         self._check = check
@@ -86,6 +93,7 @@ class PullMessageProcessor:
         self._config = config
         self._stats = stats
         self._hooks = hooks
+        self._accounts = accounts
         self._is_slave = store_config.broker_role is BrokerRole.SLAVE
         self._corrects_offsets = not self._is_slave or store_config.offset_check_in_slave
         self._found_head = FoundHead()
@@ -152,6 +160,8 @@ class PullMessageProcessor:
             return TOOK_LONG
         if pull.is_deferred:
             connection.count_deferred()
+            if self._accounts is not None:
+                pull.permission = self._accounts.held_permission(connection, access_key_of(header))
         return True if pull.message_filter is None else TOOK_LONG
 
     def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | Deferred | None:
@@ -174,7 +184,12 @@ class PullMessageProcessor:
             message_filter,
             owner,
         )
-        return DEFERRED if pull.is_deferred else None
+        if not pull.is_deferred:
+            return None
+        if self._accounts is not None:
+            access_key = (request.ext_fields or {}).get(ACCESS_KEY)
+            pull.permission = self._accounts.held_permission(connection, access_key)
+        return DEFERRED
 
     # ---- private --------------------------------------------------------------------------------------------------
 
@@ -329,6 +344,10 @@ class PullMessageProcessor:
     def _check_again(self, pull: PullRequest) -> None:
         """Repeat the checks of a held pull and update its filter; RequestError when it may no longer be served."""
         check, header = self._check, pull.header
+        if self._accounts is not None and pull.permission is not None:
+            named = {"topic": header.topic, "consumerGroup": header.consumer_group}
+            request = RemotingCommand(RequestCode.PULL_MESSAGE, named)
+            self._accounts.check_held(pull.connection, request, pull.permission)
         group_config = check.group_config(header.consumer_group)
         check.check_topic(pull.connection, header.topic, header.queue_id)
         message_filter = check.message_filter_again(pull, group_config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
@@ -13,6 +13,9 @@ from rocketpy.protocol.codes import SerializeType
 from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG
 from rocketpy.remoting.connection import Connection
 from rocketpy.store.results import MessageFilter
+
+if TYPE_CHECKING:  # a broker without access control does not load it
+    from rocketpy.broker.acl.plain_permission import HeldPermission
 
 
 class PullHeader(Protocol):
@@ -121,4 +124,6 @@ class PullRequest:
     """While held: the group's subscription from which its filter is derived; None if the pull has its own."""
     held_bytes: int = 0  # approximate memory while held
     due_slot: int = 0  # the hold service's key in its index by deadline
+    permission: HeldPermission | None = None
+    """While held: what it was allowed by; None without access control."""
     held_among: HeldOfConnection | None = None  # the hold service's entry of its connection; None unless held

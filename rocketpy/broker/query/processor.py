@@ -4,12 +4,16 @@ Compatibility: ``QueryMessageProcessor`` (4.9.8). A message id must lead to a re
 own queue points to; RocketMQ returns whatever bytes are at the offset. A slave may send size and digest of a record
 too: it is answered whether the log has that record, which needs no unit. Records that do not fit into one frame are
 omitted; RocketMQ sends them all, and its client closes the connection. Few queries by key run concurrently, because
-each may hold a frame of records; RocketMQ has a thread pool for them with a queue of 20,000. While the index is built
-again after a crash a query waits for what was stored before it; an answer that may lack something says so in its
+each may hold a frame of records, and one address has half of them at most; RocketMQ has a thread pool for them with a
+queue of 20,000. A query ends after a number of entries of the index, however many have its key. While the index is
+built again after a crash a query waits for what was stored before it; an answer that may lack something says so in its
 remark. RocketMQ answers what it has found.
 """
 
 from __future__ import annotations
+
+import logging
+import math
 
 import attrs
 import trio
@@ -27,8 +31,10 @@ from rocketpy.protocol.headers.query import (
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
+from rocketpy.protocol.host import host_of, plain_host
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.store.index.query import STEPS_USED_UP
 from rocketpy.store.message_store import MessageStore
 
 QUERIES_RUNNING_MAX = 4
@@ -37,12 +43,34 @@ QUERIES_RUNNING_MAX = 4
 QUERIES_WAITING_MAX = 64
 """Queries that may wait for a free slot; they hold no records."""
 
+QUERIES_OF_ADDRESS_RUNNING_MAX = 2
+"""Concurrent queries of one remote address: others find a slot."""
+
+QUERIES_OF_ADDRESS_WAITING_MAX = 32
+
 INDEX_WAIT_SECONDS = 3.0
 """How long a query waits for an index that is being built again: half the time that Java's admin tools give it."""
 
 _TOO_MANY_QUERIES = f"[OVERLOAD]{QUERIES_RUNNING_MAX + QUERIES_WAITING_MAX} queries by key are running, try again later"
+_TOO_MANY_OF_ADDRESS = (
+    f"[OVERLOAD]{QUERIES_OF_ADDRESS_RUNNING_MAX + QUERIES_OF_ADDRESS_WAITING_MAX} queries by key are running "
+    "for this address, try again later"
+)
 _NOT_FOUND = "can not find message, maybe time range not correct"
 _REPLIES_WAIT = "[OVERLOAD]too many replies wait for this connection to read them, try again later"
+_LOG_SECONDS = 60.0
+"""At most one line in this time says that a query has looked at too many entries."""
+_SHOWN_MAX = 128
+
+_log = logging.getLogger("rocketpy.broker")
+
+
+@attrs.define(eq=False)
+class _OfAddress:
+    """The queries of one remote address."""
+
+    count: int = 0
+    running: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(QUERIES_OF_ADDRESS_RUNNING_MAX))
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -51,7 +79,9 @@ class QueryMessageProcessor:
 
     _store: MessageStore
     _default_query_max_num: int
-    _waiting_count: int = attrs.field(init=False, default=0)  # for the index
+    _count: int = attrs.field(init=False, default=0)  # of queries that run or wait
+    _of_addresses: dict[str, _OfAddress] = attrs.field(init=False, factory=dict)  # of those
+    _logs_from: float = attrs.field(init=False, default=-math.inf)
     _running: trio.CapacityLimiter = attrs.field(init=False, factory=lambda: trio.CapacityLimiter(QUERIES_RUNNING_MAX))
 
     def register(self, dispatcher: Dispatcher) -> None:
@@ -64,15 +94,29 @@ class QueryMessageProcessor:
         header = read_header(request, QueryMessageRequestHeader)
         is_unique = (request.ext_fields or {}).get(UNIQUE_KEY_QUERY, "").lower() == "true"
         max_num = self._default_query_max_num if is_unique else header.max_num
-        if self._running.statistics().tasks_waiting + self._waiting_count >= QUERIES_WAITING_MAX:
+        if self._count - self._running.borrowed_tokens >= QUERIES_WAITING_MAX:
             raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_QUERIES)
-        await self._wait_for_index()
-        async with self._running:
-            if not connection.wants_reading:  # its send buffer is full of earlier responses
-                raise RequestError(ResponseCode.SYSTEM_BUSY, _REPLIES_WAIT)
-            result = await self._store.query_message(
-                header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp
-            )
+        host = plain_host(host_of(connection.peer))
+        of_address = self._of_addresses.setdefault(host, _OfAddress())
+        if of_address.count - of_address.running.borrowed_tokens >= QUERIES_OF_ADDRESS_WAITING_MAX:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_OF_ADDRESS)
+        self._count += 1
+        of_address.count += 1
+        try:
+            await self._wait_for_index()
+            async with of_address.running, self._running:
+                if not connection.wants_reading:  # its send buffer is full of earlier responses
+                    raise RequestError(ResponseCode.SYSTEM_BUSY, _REPLIES_WAIT)
+                result = await self._store.query_message(
+                    header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp
+                )
+        finally:
+            self._count -= 1
+            of_address.count -= 1
+            if not of_address.count:
+                del self._of_addresses[host]
+        if STEPS_USED_UP in result.why_incomplete:
+            self._log_long_query(connection, header)
         response_header = QueryMessageResponseHeader(
             index_last_update_timestamp=result.index_last_update_timestamp,
             index_last_update_phyoffset=result.index_last_update_phyoffset,
@@ -84,12 +128,17 @@ class QueryMessageProcessor:
 
     async def _wait_for_index(self) -> None:
         """Wait for what was stored before, a limited time and without a slot."""
-        self._waiting_count += 1
-        try:
-            with trio.move_on_after(INDEX_WAIT_SECONDS):
-                await self._store.wait_indexed()
-        finally:
-            self._waiting_count -= 1
+        with trio.move_on_after(INDEX_WAIT_SECONDS):
+            await self._store.wait_indexed()
+
+    def _log_long_query(self, connection: Connection, header: QueryMessageRequestHeader) -> None:
+        """Log a query that has looked at too many entries, at most one in _LOG_SECONDS."""
+        now = trio.current_time()
+        if now < self._logs_from:
+            return
+        self._logs_from = now + _LOG_SECONDS
+        topic, key = header.topic[:_SHOWN_MAX], header.key[:_SHOWN_MAX]
+        _log.warning("query of %s for key %r of topic %s: %s", connection.peer, key, topic, STEPS_USED_UP)
 
     async def process_view(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Return the record at a physical offset; or, for a slave that compares its log, whether it has the same."""

@@ -30,6 +30,7 @@ import logging
 import attrs
 import trio
 
+from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.clients.producers import ProducerManager
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.groups import CHECK_GROUP
@@ -115,7 +116,7 @@ class TransactionalMessageCheckService:
         topic_config_manager: TopicConfigManager,
         consumer_offset_manager: ConsumerOffsetManager,
         producer_manager: ProducerManager,
-        asks_accounts: bool,
+        accounts: StrictAccounts,
         clock: Clock,
         peer: str,
     ) -> None:
@@ -126,7 +127,7 @@ class TransactionalMessageCheckService:
         self._topics = topic_config_manager
         self._offsets = consumer_offset_manager
         self._producers = producer_manager
-        self._asks_accounts = asks_accounts  # only producers of the account that sent the half message are asked
+        self._accounts = accounts
         self._clock = clock
         self._store_config = store_config
         self._peer = peer
@@ -307,8 +308,9 @@ class TransactionalMessageCheckService:
     def _ask(self, copy: MessageExt) -> None:
         """Ask an online producer of the group; without one, the copy waits for the next round."""
         group = copy.properties.get(PROPERTY_PRODUCER_GROUP, "")
-        account = copy.properties.get(PROPERTY_ACCOUNT) if self._asks_accounts else None
-        channel = self._producers.available_channel(group, account)
+        # Only producers of the account that sent the half message are asked.
+        access_key = self._accounts.key_to_ask(copy.properties.get(PROPERTY_ACCOUNT))
+        channel = self._producers.available_channel(group, access_key)
         if channel is None:
             self._unasked_count += 1
             _log.warning("no producer of %s is online to check message %s", group, copy.msg_id)

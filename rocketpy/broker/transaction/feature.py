@@ -40,7 +40,7 @@ class TransactionFeature(Feature):
             topic_config_manager=tables.topics,
             consumer_offset_manager=tables.offsets,
             producer_manager=tables.producers,
-            asks_accounts=accounts.is_strict,
+            accounts=accounts,
             clock=context.clock,
             peer=decode_host(context.store_host),
         )

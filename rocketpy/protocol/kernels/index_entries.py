@@ -21,6 +21,37 @@ _KEY_SIZE: Final[i64] = 20
 _SECONDS_MAX: Final[i64] = 0x7FFF_FFFF
 
 
+def distinct_keys(keys: bytes) -> bytes:
+    """Return the keys without those that are the same as an earlier one of their message.
+
+    Usually that is the very object. Keys of a message are those in a row with one physical offset.
+    """
+    size = i64(len(keys))
+    kept: BytesWriter | None = None
+    begin: i64 = 0  # where the keys of the message begin
+    at: i64 = _KEY_SIZE
+    copied: i64 = 0  # what is before has been decided on
+    while at < size:
+        physical_offset = read_i64_be(keys, at + 4)
+        if read_i64_be(keys, begin + 4) != physical_offset:
+            begin = at
+        else:
+            hashed = read_i32_be(keys, at)
+            earlier = begin
+            while earlier < at and read_i32_be(keys, earlier) != hashed:
+                earlier += _KEY_SIZE
+            if earlier < at:
+                if kept is None:
+                    kept = BytesWriter()
+                kept.write(keys[copied:at])
+                copied = at + _KEY_SIZE
+        at += _KEY_SIZE
+    if kept is None:
+        return keys
+    kept.write(keys[copied:])
+    return kept.getvalue()
+
+
 def slot_positions(keys: bytes, first_position: int, slot_count: int) -> bytes:
     """Return the position of each key's slot, where slots are words from ``first_position`` on."""
     first: i64 = first_position

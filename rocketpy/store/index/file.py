@@ -51,9 +51,18 @@ assert INDEX_HEADER.size == HEADER_SIZE
 assert ENTRY.size == ENTRY_SIZE
 assert _KEY.size == KEY_SIZE
 
+QUERY_STEPS_MAX = 500_000
+"""Entries that one query looks at, over all files: less than a second of a worker thread. A query that finds its
+messages needs a few, one for an old period of a file as many as the key and its slot have newer entries there."""
+
 _RESERVE_STEP = 1 << 18
 _ZEROS_SIZE = 1 << 20
 _INT_MAX = 0x7FFF_FFFF
+_BLOCK_ENTRIES = 3276
+"""64 KiB of entries, the most that is read at a time."""
+_NEAR_ENTRIES = 64
+"""A chain whose entries are so close together is read in blocks: each serves dozens of steps."""
+_NO_ENTRY = (0, 0, -1, 0)
 
 
 @attrs.frozen
@@ -250,6 +259,23 @@ def create_index_file(
     return IndexFile(path=path, disk=disk, layout=layout, header=header)
 
 
+@attrs.define(eq=False)
+class ChainSteps:
+    """The entries that one query may still look at, over all files and rounds."""
+
+    left: int = QUERY_STEPS_MAX
+    is_short: bool = False
+    """A chain was left before its end, because no step was left: there may be more in the index than was found."""
+
+    def take(self) -> bool:
+        """Count one entry; False if no step is left."""
+        if self.left <= 0:
+            self.is_short = True
+            return False
+        self.left -= 1
+        return True
+
+
 def select_physical_offsets(
     disk: Disk,
     index_file: IndexFile,
@@ -258,11 +284,14 @@ def select_physical_offsets(
     count_max: int,
     begin_timestamp_ms: int,
     end_timestamp_ms: int,
+    steps: ChainSteps,
 ) -> list[int]:
-    """Return log offsets of keys with a hash, newest first. Blocks: for a worker thread.
+    """Return log offsets of keys with a hash, newest first, as far as ``steps`` allow. Blocks: for a worker thread.
 
     ``header`` is the file's at the time of the question. Times are compared in whole seconds after the file's begin, as
     in RocketMQ: a message of the same second as the begin of the period may be missed.
+
+    Compatibility: ``IndexFile.selectPhyOffset`` (4.9.8) walks a chain to its end, however long it is.
     """
     if header.index_count <= 1 or count_max <= 0:
         return []
@@ -270,11 +299,11 @@ def select_physical_offsets(
     file = disk.open(index_file.path, read_only=True)
     try:
         (entry,) = SLOT.unpack(file.read(HEADER_SIZE + key_hash % layout.slot_count * SLOT_SIZE, SLOT_SIZE))
+        entries = _ChainEntries(file, layout.entries_position)
         found: list[int] = []
         newest_allowed = min(header.index_count, layout.entry_count) - 1  # a damaged header may say anything
-        while 0 < entry <= newest_allowed and len(found) < count_max:
-            content = file.read(layout.entries_position + entry * ENTRY_SIZE, ENTRY_SIZE)
-            hashed, physical_offset, seconds, older = ENTRY.unpack(content)
+        while 0 < entry <= newest_allowed and len(found) < count_max and steps.take():
+            hashed, physical_offset, seconds, older = entries.entry(entry)
             if seconds < 0:
                 break
             timestamp_ms = header.begin_timestamp_ms + seconds * 1000
@@ -287,6 +316,32 @@ def select_physical_offsets(
         return found
     finally:
         file.close()
+
+
+class _ChainEntries:
+    """Entries of one file, read in falling order. Those that lie close together take one read for many."""
+
+    def __init__(self, file: DiskFile, entries_position: int) -> None:
+        self._file = file
+        self._entries_position = entries_position
+        self._block = b""
+        self._first = 0  # number of the first entry in the block
+        self._count = 1  # entries of the next block, the one asked for as the last one
+        self._last = 0  # the number that was asked for last
+
+    def entry(self, number: int) -> tuple[int, int, int, int]:
+        """Return the entry with a number; a damaged one, which ends a chain, where the file has ended."""
+        if number < self._first or not self._block:
+            is_near = self._last - number <= _NEAR_ENTRIES and self._last > 0
+            self._count = min(self._count * 4, _BLOCK_ENTRIES, number) if is_near else 1
+            self._first = number + 1 - self._count
+            position = self._entries_position + self._first * ENTRY_SIZE
+            self._block = self._file.read(position, self._count * ENTRY_SIZE)
+        self._last = number
+        at = (number - self._first) * ENTRY_SIZE
+        if at + ENTRY_SIZE > len(self._block):
+            return _NO_ENTRY
+        return ENTRY.unpack_from(self._block, at)
 
 
 def _pack_header(header: IndexHeader) -> bytes:

@@ -23,6 +23,7 @@ class IndexKernels(NamedTuple):
     hash_work: Callable[
         [Sequence[tuple[object, ...]], int, Callable[[str], int], Callable[[str, bytes], int]], tuple[bytes, int]
     ]
+    distinct_keys: Callable[[bytes], bytes]
     slot_positions: Callable[[bytes, int, int], bytes]
     pack_entries: Callable[[bytes, bytes, int, int], tuple[bytes, int]]
     log_key_reader: Callable[[], ReadLogKeys]
@@ -35,6 +36,7 @@ def index_kernels() -> IndexKernels:
     return IndexKernels(
         index_hashes.count_keys,
         index_hashes.hash_work,
+        index_entries.distinct_keys,
         index_entries.slot_positions,
         index_entries.pack_entries,
         _log_key_reader,

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from rocketpy.protocol.frame import FRAME_LENGTH_MAX
 from rocketpy.protocol.stored_message import RecordStatus, check_message
+from rocketpy.store.index.file import QUERY_STEPS_MAX, ChainSteps
 from rocketpy.store.index.service import QueryOffsetResult
 from rocketpy.store.results import QueryMessageResult
 
@@ -13,6 +14,9 @@ QUERY_BYTES_MAX = FRAME_LENGTH_MAX - 4096
 """Limit of the records that one query reads and returns, because they go into one frame."""
 
 _ROUNDS_MAX = 3
+
+STEPS_USED_UP = f"the query ended after {QUERY_STEPS_MAX} entries of the index, older messages may be missing"
+"""Why an answer may lack something when its chains are too long."""
 
 
 class MessageQuery:
@@ -25,7 +29,7 @@ class MessageQuery:
     def __init__(
         self,
         *,
-        query_offset: Callable[[str, str, int, int, int], Awaitable[QueryOffsetResult]],
+        query_offset: Callable[[str, str, int, int, int, ChainSteps], Awaitable[QueryOffsetResult]],
         record_at: Callable[[int], Awaitable[bytes | None]],
         timestamp_at: Callable[[int], Awaitable[int]],
     ) -> None:
@@ -38,12 +42,14 @@ class MessageQuery:
     ) -> QueryMessageResult:
         """Return the records of a topic that the index has for a key, in log order, up to QUERY_BYTES_MAX.
 
-        When nothing is found there are up to two more rounds, further back in time.
+        When nothing is found there are up to two more rounds, further back in time. All together look at
+        QUERY_STEPS_MAX entries of the index at most; the result says so if that was not enough.
         """
+        steps = ChainSteps(QUERY_STEPS_MAX)
         last_timestamp_ms = end_timestamp_ms
         records: list[bytes] = []
         for _ in range(_ROUNDS_MAX):
-            found = await self._query_offset(topic, key, max_num, begin_timestamp_ms, last_timestamp_ms)
+            found = await self._query_offset(topic, key, max_num, begin_timestamp_ms, last_timestamp_ms, steps)
             records = await self._records_of(topic, found.physical_offsets)
             if not found.physical_offsets or records:
                 break
@@ -51,7 +57,10 @@ class MessageQuery:
             if last_timestamp_ms < begin_timestamp_ms:
                 break
         return QueryMessageResult(
-            b"".join(records), found.index_last_update_timestamp_ms, found.index_last_update_physical_offset
+            b"".join(records),
+            found.index_last_update_timestamp_ms,
+            found.index_last_update_physical_offset,
+            STEPS_USED_UP if steps.is_short else "",
         )
 
     async def _records_of(self, topic: str, physical_offsets: list[int]) -> list[bytes]:

@@ -39,7 +39,7 @@ from rocketpy.protocol.properties import INDEX_KEYS_MAX
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.index.feed import IndexWork
-from rocketpy.store.index.file import IndexFile, IndexHeader, select_physical_offsets
+from rocketpy.store.index.file import ChainSteps, IndexFile, IndexHeader, select_physical_offsets
 from rocketpy.store.index.file_list import IndexFileList, LeadsTo, NotedIndexFile, leads_anywhere
 from rocketpy.store.index.hash import hash_index_key
 from rocketpy.store.index.hashed_keys import Keys, PackedKeys, count_keys, hashed_keys
@@ -287,6 +287,7 @@ class IndexService:
         self._pending_keys = self._pending_keys - key_count if self._counted else 0
 
     def _put(self, keys: Keys) -> None:
+        keys = keys.distinct()
         done, count = 0, keys.key_count
         try:
             while done < count:
@@ -302,11 +303,18 @@ class IndexService:
     # ---- queries --------------------------------------------------------------------------------------------------
 
     async def query_offset(
-        self, topic: str, key: str, count_max: int, begin_timestamp_ms: int, end_timestamp_ms: int
+        self,
+        topic: str,
+        key: str,
+        count_max: int,
+        begin_timestamp_ms: int,
+        end_timestamp_ms: int,
+        steps: ChainSteps | None = None,
     ) -> QueryOffsetResult:
         """Return log offsets of messages with a key, stored in a period; newest first.
 
         Different keys may share a hash, so what is found is to be checked, or left to the client as in RocketMQ.
+        ``steps`` are those that the query has left, all by default; if they are used up, there may be more.
         """
         asked_at = self._taken_count + len(self.pending)
         while (self._taken_count < asked_at or self._left_over is not None) and self._no_space is None:
@@ -326,6 +334,7 @@ class IndexService:
                 min(count_max, self._query_count_max),
                 begin_timestamp_ms,
                 end_timestamp_ms,
+                steps or ChainSteps(),
             )
         finally:
             self._readers -= Counter(files)
@@ -360,6 +369,7 @@ class IndexService:
         count_max: int,
         begin_timestamp_ms: int,
         end_timestamp_ms: int,
+        steps: ChainSteps,
     ) -> list[int]:
         found: list[int] = []
         for index_file, header in newest_first:
@@ -372,7 +382,8 @@ class IndexService:
                     count_max - len(found),
                     begin_timestamp_ms,
                     end_timestamp_ms,
+                    steps,
                 )
-            if header.begin_timestamp_ms < begin_timestamp_ms or len(found) >= count_max:
+            if header.begin_timestamp_ms < begin_timestamp_ms or len(found) >= count_max or steps.is_short:
                 break
         return found

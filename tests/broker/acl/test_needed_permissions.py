@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from rocketpy.broker.acl.acl_error import AclError
@@ -13,8 +14,12 @@ from rocketpy.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, Prod
 from rocketpy.protocol.bodies.lock import LockBatchRequestBody
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.headers.codec import wire_names
+from rocketpy.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rocketpy.protocol.message import MessageQueue
 from rocketpy.remoting.dispatch import Dispatcher
 from tests.broker.acl.declared import declared, declared_needs
+from tests.broker.acl.request_headers import headers_by_code
 
 
 def needed(request: RemotingCommand, *, is_strict: bool, **settings: int) -> Needed:
@@ -29,7 +34,7 @@ HEARTBEAT = encode_body(
         [ConsumerData("readers", subscription_data_set=[SubscriptionData("orders", "*")]), ConsumerData("idle")],
     )
 )
-LOCK = encode_body(LockBatchRequestBody("readers", "client"))
+LOCK = encode_body(LockBatchRequestBody("readers", "client", [MessageQueue("orders", "b", 0)]))
 
 TOPIC_AND_GROUP = {"topic": "orders", "consumerGroup": "readers"}
 ROWS = [
@@ -62,6 +67,7 @@ def test_each_request_needs_what_it_needs_in_rocketmq(
     assert needed(RemotingCommand(code, fields, body), is_strict=False) == wanted
 
 
+BOTH = {"orders": SUB, "%RETRY%readers": SUB}
 STRICT_ROWS = [
     (RequestCode.SEND_MESSAGE, {"topic": "%RETRY%readers"}, None, {"%RETRY%readers": SUB}),
     (RequestCode.SEND_MESSAGE_V2, {"a": "mine", "b": "%RETRY%r"}, None, {"%RETRY%mine": SUB, "%RETRY%r": SUB}),
@@ -69,9 +75,17 @@ STRICT_ROWS = [
     (RequestCode.SEND_REPLY_MESSAGE, {"topic": "orders"}, None, {"orders": PUB}),
     (RequestCode.SEND_REPLY_MESSAGE_V2, {"b": "orders"}, None, {"orders": PUB}),
     (RequestCode.QUERY_CONSUMER_OFFSET, TOPIC_AND_GROUP, None, {"orders": SUB, "%RETRY%readers": SUB}),
-    (RequestCode.QUERY_CONSUME_QUEUE, {"topic": "orders", "consumerGroup": "readers"}, None, {"orders": SUB}),
-    (RequestCode.LOCK_BATCH_MQ, {}, LOCK, {"%RETRY%readers": SUB}),
-    (RequestCode.UNLOCK_BATCH_MQ, {}, LOCK, {"%RETRY%readers": SUB}),
+    (RequestCode.QUERY_CONSUME_QUEUE, {"topic": "orders"}, None, {"orders": SUB}),
+    (RequestCode.QUERY_CONSUME_QUEUE, TOPIC_AND_GROUP, None, BOTH),
+    (RequestCode.LOCK_BATCH_MQ, {}, LOCK, BOTH),
+    (RequestCode.UNLOCK_BATCH_MQ, {}, LOCK, BOTH),
+    (RequestCode.GET_MAX_OFFSET, {"topic": "orders"}, None, {"orders": SUB}),
+    (RequestCode.GET_MAX_OFFSET, {"topic": "%RETRY%readers"}, None, {"%RETRY%readers": SUB}),
+    (RequestCode.GET_CONSUME_STATS, TOPIC_AND_GROUP, None, BOTH),
+    (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "readers"}, None, {"%RETRY%readers": SUB}),
+    (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "readers", "topic": " "}, None, {"%RETRY%readers": SUB}),
+    (RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "orders", "group": "readers"}, None, BOTH),
+    (RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, {"topic": "orders", "group": "readers"}, None, BOTH),
     (RequestCode.END_TRANSACTION, {"producerGroup": "writers"}, None, {}),
     (RequestCode.PULL_MESSAGE, TOPIC_AND_GROUP, None, {"orders": SUB, "%RETRY%readers": SUB}),
 ]
@@ -116,8 +130,57 @@ def test_what_changes_the_broker_needs_an_administrator() -> None:
     needs = declared_needs()
     of_rocketmq, more = {17, 25, 200, 207, 215}, {50, 51, 53, 54, 306, 316, 329}
     assert {code for code in needs if needs[code].is_admin} == of_rocketmq | more
-    changes, tells_of_others = {33, 222, 308, 309, 314, 323}, {26, 43, 52, 203, 204, 307, 315}
+    changes = {33, 222, 308, 309, 314, 323}
+    tells_of_others = {21, 26, 28, 43, 45, 52, 201, 203, 204, 305, 307, 315, 317, 328}
     assert {code for code in needs if needs[code].is_strict_admin} == of_rocketmq | more | changes | tells_of_others
+
+
+SENDS = {
+    RequestCode.SEND_MESSAGE: SendMessageRequestHeader,
+    RequestCode.SEND_REPLY_MESSAGE: SendMessageRequestHeader,
+    RequestCode.SEND_MESSAGE_V2: SendMessageRequestHeaderV2,
+    RequestCode.SEND_BATCH_MESSAGE: SendMessageRequestHeaderV2,
+    RequestCode.SEND_REPLY_MESSAGE_V2: SendMessageRequestHeaderV2,
+}
+"""Their header is not read by ``read_header`` in the processor."""
+
+IN_BODIES = {RequestCode.HEART_BEAT: HEARTBEAT, RequestCode.LOCK_BATCH_MQ: LOCK, RequestCode.UNLOCK_BATCH_MQ: LOCK}
+"""What these name is in their body: the topic orders and the group readers."""
+
+NAMES_NOTHING_TO_HAVE_A_RIGHT_ON = {
+    "producer_group": "RocketMQ has no permissions on groups of producers",
+    "default_topic": "the configuration that a new topic takes over, which the broker has chosen",
+    "origin_topic": "not read: the topic of the record counts, which its processor checks",
+}
+OPEN_TO_ANY_ACCOUNT = {
+    RequestCode.END_TRANSACTION: "its processor checks that the account has sent the half message",
+    RequestCode.CHECK_CLIENT_CONFIG: "parses an expression: the answer depends on nothing but the request",
+}
+
+
+@pytest.mark.parametrize("code", sorted(headers_by_code()))
+def test_the_strict_form_needs_rights_on_all_that_a_request_names_or_an_administrator(code: int) -> None:
+    """SECURITY.md: those that name a topic or group need the rights on it, those that name neither an administrator."""
+    headers = headers_by_code()[code] or tuple(SENDS[each] for each in SENDS if each == code)
+    fields = {
+        name: f"n-{name}"
+        for header in headers
+        for attribute, name in zip(attrs.fields(header), wire_names(header), strict=True)  # type: ignore[arg-type]
+        if attribute.name.endswith(("topic", "group")) and attribute.name not in NAMES_NOTHING_TO_HAVE_A_RIGHT_ON
+    }
+    body = next((IN_BODIES[each] for each in IN_BODIES if each == code), None)
+    names = set(fields.values()) if body is None else {"orders", "readers"}
+    if declared_needs()[code].is_strict_admin or code in OPEN_TO_ANY_ACCOUNT:
+        return
+    assert names, "it names neither topic nor group, and any account may ask"
+    found = needed(RemotingCommand(code, fields, body), is_strict=True)
+    assert names <= {each.removeprefix("%RETRY%") for each in found}
+
+
+def test_the_codes_that_any_account_may_ask_are_few() -> None:
+    assert set(headers_by_code()) == set(declared_needs()), "of every code it is known what its processor reads"
+    is_open = {code for code, needs in declared_needs().items() if needs == ANY_ACCOUNT}
+    assert is_open == set(OPEN_TO_ANY_ACCOUNT)
 
 
 def test_every_code_declares_what_it_needs() -> None:

@@ -204,7 +204,7 @@ def test_the_order_and_the_words_of_rocketmq(request_: RemotingCommand, address:
     assert verdict(make_manager(), request_, address).startswith(wanted)
 
 
-@pytest.mark.parametrize("code", [26, 33, 43, 52, 203, 204, 222, 307, 314, 315])
+@pytest.mark.parametrize("code", [21, 26, 28, 33, 43, 45, 52, 201, 203, 204, 222, 305, 307, 314, 315, 317, 328])
 def test_the_strict_form_takes_an_administrator_for_more(code: int) -> None:
     assert verdict(make_manager(), signed(code)) == "allowed"
     assert verdict(make_manager(is_strict=True), signed(code)).startswith("Need admin permission")

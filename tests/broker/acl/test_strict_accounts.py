@@ -56,6 +56,13 @@ def test_a_permission_is_asked_for_when_the_message_is_known(resource: str, perm
         accounts.check(peer_at(ELSEWHERE), signed(END), resource, permission)
 
 
+def test_about_what_an_account_owns_its_own_connections_are_asked_while_it_exists() -> None:
+    assert strict().key_to_ask("RocketMQ") == "RocketMQ"
+    assert strict().key_to_ask(None) is None
+    assert strict().key_to_ask("was-removed") == ""
+    assert StrictAccounts(make_manager(is_strict=False)).key_to_ask("was-removed") is None
+
+
 def test_an_account_that_was_removed_since_may_do_nothing() -> None:
     accounts = strict()
     with pytest.raises(RequestError):

@@ -10,9 +10,14 @@ import pytest
 import trio
 
 from rocketpy.broker.app import BrokerAddress
+from rocketpy.client.client import open_client
+from rocketpy.client.config import ClientConfig
+from rocketpy.client.consumer.batch import MessageBatch
+from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.clock import SystemClock
 from rocketpy.protocol.bodies.codec import encode_body
-from rocketpy.protocol.bodies.heartbeat import HeartbeatData, ProducerData
+from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere, HeartbeatData, ProducerData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.codec import read_header
@@ -27,7 +32,7 @@ from rocketpy.protocol.signature import SessionCredentials
 from rocketpy.protocol.stored_message import decode_message
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.connection import Connection
-from tests.broker.acl.test_running_broker import client_of
+from tests.broker.acl.test_running_broker import client_of, running_nameserver
 from tests.broker.test_app import pull, running, send, settings_at
 from tests.patience import PATIENCE_SECONDS
 
@@ -50,6 +55,7 @@ OWNER, STRANGER, ADMIN = (
     SessionCredentials("a-stranger", "b-secret"),
     SessionCredentials("the-admin", "c-secret"),
 )
+FROM_THE_BEGINNING = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, consume_timestamp=1)
 HALF = "TRAN_MSG\x01true\x02PGROUP\x01finance\x02UNIQ_KEY\x01K"
 
 
@@ -149,7 +155,7 @@ async def test_only_connections_of_that_account_are_asked_about_a_transaction(tm
         await stored_offset(owner, at.address, HALF + forged)
         with trio.fail_after(PATIENCE_SECONDS):
             await asked.wait()
-        answer = await stranger.request(at.address, RemotingCommand(RequestCode.GET_ALL_TOPIC_CONFIG))
+        answer = await stranger.request(at.address, RemotingCommand(RequestCode.CHECK_CLIENT_CONFIG))
         assert answer.code == ResponseCode.SUCCESS, "whatever was for it would have come before"
     assert checks["stranger"] == []
     header = read_header(checks["owner"][0], CheckTransactionStateRequestHeader)
@@ -157,3 +163,125 @@ async def test_only_connections_of_that_account_are_asked_about_a_transaction(tm
     message = decode_message(checks["owner"][0].body or b"")
     assert message.body == b"confidential"
     assert "ROCKETPY_ACCOUNT" not in message.properties
+
+
+async def test_the_producers_of_an_account_that_has_gone_are_not_asked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A check brings the body of the message, and a heartbeat counts for two minutes."""
+    checks: list[int] = []
+    asked = trio.Event()
+
+    def noted(connection: Connection, request: RemotingCommand) -> None:
+        checks.append(request.opaque)
+        asked.set()
+
+    async with (
+        strict_broker(tmp_path, transaction_check_interval=20, transaction_time_out=1) as at,
+        client_of(OWNER) as owner,
+        client_of(ADMIN) as admin,
+    ):
+        owner.register(RequestCode.CHECK_TRANSACTION_STATE, noted)
+        body = encode_body(HeartbeatData(client_id="owner", producer_data_set=[ProducerData("finance")]))
+        assert (await owner.request(at.address, RemotingCommand(34, {}, body))).code == ResponseCode.SUCCESS
+        await stored_offset(owner, at.address, HALF)
+        with trio.fail_after(PATIENCE_SECONDS):
+            await asked.wait()
+            removal = RemotingCommand(RequestCode.DELETE_ACL_CONFIG, {"accessKey": "the-owner"})
+            assert (await admin.request(at.address, removal)).code == ResponseCode.SUCCESS
+            answer = await owner.request(at.address, RemotingCommand(RequestCode.CHECK_CLIENT_CONFIG))
+            assert (answer.remark or "").endswith("No acl config for the-owner"), "what was on its way has come"
+            count = len(checks)
+            while sum("no producer of finance is online" in each for each in caplog.messages) < 2:
+                await trio.sleep(0.01)
+        await owner.request(at.address, RemotingCommand(RequestCode.CHECK_CLIENT_CONFIG))
+        assert len(checks) == count
+
+
+LOOKS = [
+    (RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, {"topic": "Secret", "queueId": "0", "timestamp": "0"}),
+    (RequestCode.GET_MAX_OFFSET, {"topic": "Secret", "queueId": "0"}),
+    (RequestCode.GET_MIN_OFFSET, {"topic": "Secret", "queueId": "0"}),
+    (RequestCode.GET_EARLIEST_MSG_STORETIME, {"topic": "Secret", "queueId": "0"}),
+    (RequestCode.GET_TOPIC_STATS_INFO, {"topic": "Secret"}),
+    (RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "Secret"}),
+    (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "g"}),
+    (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "g", "topic": "Secret"}),
+    (RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "Secret", "group": "g"}),
+]
+FOR_ADMINISTRATORS = [
+    (RequestCode.GET_ALL_TOPIC_CONFIG, {}),
+    (RequestCode.GET_BROKER_RUNTIME_INFO, {}),
+    (RequestCode.GET_ALL_DELAY_OFFSET, {}),
+    (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}),
+    (RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, {}),
+    (RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}),
+    (RequestCode.GET_ALL_PRODUCER_INFO, {}),
+]
+
+
+async def test_nothing_is_told_of_topics_and_groups_to_who_has_no_right_on_them(tmp_path: Path) -> None:
+    async with (
+        strict_broker(tmp_path) as at,
+        client_of(OWNER) as owner,
+        client_of(STRANGER) as stranger,
+        client_of(ADMIN) as admin,
+    ):
+        await stored_offset(owner, at.address)
+        for code, fields in LOOKS:
+            answer = await owner.request(at.address, RemotingCommand(code, dict(fields)))
+            assert answer.code == ResponseCode.SUCCESS, (code, answer.remark)
+            answer = await stranger.request(at.address, RemotingCommand(code, dict(fields)))
+            assert answer.code == ResponseCode.SYSTEM_ERROR, code
+            assert "No default permission for" in (answer.remark or ""), (code, answer.remark)
+        for code, fields in FOR_ADMINISTRATORS:
+            for client in (owner, stranger):
+                answer = await client.request(at.address, RemotingCommand(code, dict(fields)))
+                assert (answer.remark or "").endswith("is not"), (code, answer.remark)
+            answer = await admin.request(at.address, RemotingCommand(code, dict(fields)))
+            assert answer.code == ResponseCode.SUCCESS, (code, answer.remark)
+
+
+async def test_a_right_on_the_group_alone_is_not_enough_where_a_topic_is_named(tmp_path: Path) -> None:
+    looks = [
+        (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "mine", "topic": "Secret"}),
+        (RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "Secret", "group": "mine"}),
+        (RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, {"topic": "Secret", "group": "mine"}),
+    ]
+    async with strict_broker(tmp_path) as at, client_of(OWNER) as owner, client_of(STRANGER) as stranger:
+        await stored_offset(owner, at.address)
+        for code, fields in looks:
+            answer = await stranger.request(at.address, RemotingCommand(code, fields))
+            assert (answer.remark or "").endswith("No default permission for topic:Secret"), code
+
+
+async def test_our_consumers_need_no_more_than_rights_on_their_topic_and_group(tmp_path: Path) -> None:
+    """An orderly one looks for where to begin, finds its members, and locks its queues; one pulls by itself."""
+    async with (
+        running_nameserver(tmp_path) as namesrv,
+        strict_broker(tmp_path, namesrv_addr=namesrv, enable_property_filter=True) as at,
+        client_of(OWNER) as sender,
+        open_client(namesrv, config=ClientConfig(credentials=OWNER)) as client,
+    ):
+        with trio.fail_after(PATIENCE_SECONDS):
+            await stored_offset(sender, at.address)
+            seen: list[bytes] = []
+            is_seen = trio.Event()
+
+            async def handle(batch: MessageBatch) -> None:
+                seen.extend(each.body for each in batch.messages)
+                is_seen.set()
+
+            selected = {"Secret": MessageSelector.by_sql("TRUE")}
+            async with (
+                client.consumer("g", subscriptions=selected, config=FROM_THE_BEGINNING) as consumer,
+                trio.open_nursery() as nursery,
+            ):
+                await nursery.start(consumer.run_orderly, handle)
+                await is_seen.wait()
+                nursery.cancel_scope.cancel()
+            assert seen == [b"confidential"]
+            async with client.pull_consumer("g") as puller:
+                queue = next(each for each in await puller.queues("Secret") if each.queue_id == 0)
+                assert (await puller.min_offset(queue), await puller.max_offset(queue)) == (0, 1)
+                assert await puller.search_offset(queue, 0) == 0

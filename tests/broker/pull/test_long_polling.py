@@ -93,6 +93,19 @@ async def test_on_a_slave_the_task_serves_and_sends(nursery: trio.Nursery, consu
     assert consumer.transport.flushed > 0
 
 
+async def test_all_pulls_are_tried_when_other_accounts_count(
+    service: PullRequestHoldService, consumer: Consumer
+) -> None:
+    service.wake_all()
+    await trio.testing.wait_all_tasks_blocked()
+    for number in range(3):
+        hold(service, consumer.pull(number))
+    service.wake_all()
+    assert consumer.answered == [], "the task does it"
+    await trio.testing.wait_all_tasks_blocked()
+    assert sorted(consumer.answered) == [(0, False), (1, False), (2, False)]
+
+
 async def test_pulls_of_a_closed_connection_are_dropped(
     service: PullRequestHoldService, consumer: Consumer, autojump_clock: trio.testing.MockClock
 ) -> None:

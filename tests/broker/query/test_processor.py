@@ -9,7 +9,13 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.query.processor import INDEX_WAIT_SECONDS, QUERIES_RUNNING_MAX, QUERIES_WAITING_MAX
+from rocketpy.broker.query.processor import (
+    INDEX_WAIT_SECONDS,
+    QUERIES_OF_ADDRESS_RUNNING_MAX,
+    QUERIES_OF_ADDRESS_WAITING_MAX,
+    QUERIES_RUNNING_MAX,
+    QUERIES_WAITING_MAX,
+)
 from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -17,6 +23,8 @@ from rocketpy.protocol.headers.query import QueryMessageRequestHeader, ViewMessa
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.remoting.connection import Connection
 from rocketpy.store.ha.record_digest import digest_of
+from rocketpy.store.index import query as message_query
+from rocketpy.store.index.query import STEPS_USED_UP
 from rocketpy.store.results import QueryMessageResult
 from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, send
@@ -126,37 +134,121 @@ async def test_a_record_of_another_topic_with_the_same_hash_is_not_shown(broker:
     assert bodies(await broker.ask(query("k", "TopicBB"))) == ["secret"]
 
 
+class Gate:
+    """Holds the queries of a store until it is opened, and counts them."""
+
+    def __init__(self, broker: MessageBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.running: list[int] = []
+        self.is_open = trio.Event()
+        self.answers: dict[str, list[RemotingCommand]] = {}
+        self._count = 0
+        self._broker = broker
+        self._query_message = broker.store.query_message
+        monkeypatch.setattr(broker.store, "query_message", self._counted)
+
+    async def _counted(self, *arguments: object) -> QueryMessageResult:
+        self._count += 1
+        self.running.append(self._count)
+        try:
+            await self.is_open.wait()
+        finally:
+            self._count -= 1
+        return await self._query_message(*arguments)  # type: ignore[arg-type]
+
+    async def ask(self, host: str) -> None:
+        port = 50_000 + len(self.answers) + sum(map(len, self.answers.values()))
+        answer = await self._broker.ask(query("k"), self._broker.connect((host, port)))
+        self.answers.setdefault(host, []).append(answer)
+
+
 async def test_few_queries_read_at_a_time_and_some_more_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    running: list[int] = []
-    is_over = trio.Event()
     async with open_message_broker() as broker:
         await send_keyed(broker, "one", "k", "U")
-        query_message = broker.store.query_message
-        count = 0
-
-        async def counted(*arguments: object) -> QueryMessageResult:
-            nonlocal count
-            count += 1
-            running.append(count)
-            await is_over.wait()
-            count -= 1
-            return await query_message(*arguments)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(broker.store, "query_message", counted)
-        answers: list[RemotingCommand] = []
-
-        async def ask() -> None:
-            answers.append(await broker.ask(query("k")))
-
+        gate = Gate(broker, monkeypatch)
         async with trio.open_nursery() as nursery:
-            for _ in range(QUERIES_RUNNING_MAX + QUERIES_WAITING_MAX + 3):
-                nursery.start_soon(ask)
+            for number in range(QUERIES_RUNNING_MAX + QUERIES_WAITING_MAX + 3):
+                nursery.start_soon(gate.ask, f"10.0.0.{number}")
                 await trio.testing.wait_all_tasks_blocked()
+            answers = [answer for each in gate.answers.values() for answer in each]
             assert [answer.code for answer in answers] == [ResponseCode.SYSTEM_BUSY] * 3
             assert all("queries by key are running" in (answer.remark or "") for answer in answers)
-            is_over.set()
-        assert max(running) == QUERIES_RUNNING_MAX
+            gate.is_open.set()
+        answers = [answer for each in gate.answers.values() for answer in each]
+        assert max(gate.running) == QUERIES_RUNNING_MAX
         assert [bodies(answer) for answer in answers[3:]] == [["one"]] * (QUERIES_RUNNING_MAX + QUERIES_WAITING_MAX)
+
+
+@pytest.mark.parametrize("hosts", [("10.0.0.1",), ("10.0.0.1", "::ffff:10.0.0.1")])
+async def test_one_address_leaves_room_for_the_queries_of_others(
+    hosts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Queries that take long: those of an address with many connections hold neither all slots nor all places to wait.
+
+    An address that came over IPv4 once and over IPv6 the other time is one.
+    """
+    own_max = QUERIES_OF_ADDRESS_RUNNING_MAX + QUERIES_OF_ADDRESS_WAITING_MAX
+    async with open_message_broker() as broker:
+        await send_keyed(broker, "one", "k", "U")
+        gate = Gate(broker, monkeypatch)
+        async with trio.open_nursery() as nursery:
+            for number in range(own_max + 5):
+                nursery.start_soon(gate.ask, hosts[number % len(hosts)])
+                await trio.testing.wait_all_tasks_blocked()
+            refused = [answer for each in gate.answers.values() for answer in each]
+            assert [answer.code for answer in refused] == [ResponseCode.SYSTEM_BUSY] * 5
+            assert all("for this address" in (answer.remark or "") for answer in refused)
+            assert gate.running[-1] == QUERIES_OF_ADDRESS_RUNNING_MAX
+            nursery.start_soon(gate.ask, "10.0.0.2")
+            await trio.testing.wait_all_tasks_blocked()
+            assert gate.running[-1] == QUERIES_OF_ADDRESS_RUNNING_MAX + 1, "another's runs at once"
+            gate.is_open.set()
+        assert [bodies(answer) for answer in gate.answers["10.0.0.2"]] == [["one"]]
+        assert gate.running.count(max(gate.running)) >= 1
+        for host in hosts:
+            await gate.ask(host)
+            assert bodies(gate.answers[host][-1]) == ["one"], "an address may ask again"
+
+
+async def test_what_waits_for_a_slot_of_its_address_is_forgotten_when_it_is_cancelled(
+    broker: MessageBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await send_keyed(broker, "one", "k", "U")
+    gate = Gate(broker, monkeypatch)
+    for _ in range(3):
+        async with trio.open_nursery() as nursery:
+            for _ in range(QUERIES_OF_ADDRESS_WAITING_MAX):
+                nursery.start_soon(gate.ask, "10.0.0.1")
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+    gate.is_open.set()
+    await gate.ask("10.0.0.1")
+    assert [bodies(answer) for answer in gate.answers["10.0.0.1"]] == [["one"]]
+
+
+async def test_a_query_that_ends_early_says_so_and_is_logged_once_a_minute(
+    broker: MessageBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    monkeypatch.setattr(message_query, "QUERY_STEPS_MAX", 2)
+    for number in range(4):
+        await send_keyed(broker, f"{number}", "k", f"U{number}")
+    answer = await broker.ask(query("k"))
+    assert (answer.code, bodies(answer), answer.remark) == (ResponseCode.SUCCESS, ["2", "3"], STEPS_USED_UP)
+    answer = await broker.ask(query("k", end=NOW - 60_000))
+    assert (answer.code, answer.remark) == (
+        ResponseCode.QUERY_NOT_FOUND,
+        "can not find message, maybe time range not correct",
+    )
+    for _ in range(2):
+        await broker.ask(query("k"))
+    logged = [each for each in caplog.messages if STEPS_USED_UP in each]
+    assert len(logged) == 1
+    assert f"for key 'k' of topic {TOPIC}" in logged[0]
+    await trio.sleep(61)
+    await broker.ask(query("k"))
+    assert sum(STEPS_USED_UP in each for each in caplog.messages) == 2
 
 
 @pytest.mark.parametrize("key", ["k", "other"])
@@ -192,12 +284,12 @@ async def test_queries_that_wait_for_the_index_are_limited(
         await send_keyed(broker, "one", "k", "U")
         monkeypatch.setattr(broker.store, "wait_indexed", trio.sleep_forever)
 
-        async def ask() -> None:
-            answers.append(await broker.ask(query("k")))
+        async def ask(connection: Connection) -> None:
+            answers.append(await broker.ask(query("k"), connection))
 
         async with trio.open_nursery() as nursery:
-            for _ in range(QUERIES_WAITING_MAX + 3):
-                nursery.start_soon(ask)
+            for number in range(QUERIES_WAITING_MAX + 3):
+                nursery.start_soon(ask, broker.connect((f"10.0.0.{number}", 50_000)))
     assert [answer.code for answer in answers].count(ResponseCode.SYSTEM_BUSY) == 3
     assert [answer.code for answer in answers].count(ResponseCode.SUCCESS) == QUERIES_WAITING_MAX
 

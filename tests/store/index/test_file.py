@@ -5,16 +5,17 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import attrs
 import pytest
 
 from rocketpy.errors import DiskFullError, StoreError
-from rocketpy.store.disk.interface import Disk
+from rocketpy.store.disk.interface import Disk, DiskFile
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.index.file import (
     HEADER_SIZE,
+    ChainSteps,
     IndexFile,
     IndexHeader,
     IndexLayout,
@@ -47,9 +48,15 @@ def content_of(disk: SimDisk) -> bytes:
 
 
 def select(
-    disk: Disk, index_file: IndexFile, key_hash: int, count_max: int = 64, period: tuple[int, int] = ALWAYS
+    disk: Disk,
+    index_file: IndexFile,
+    key_hash: int,
+    count_max: int = 64,
+    period: tuple[int, int] = ALWAYS,
+    steps: ChainSteps | None = None,
 ) -> list[int]:
-    return select_physical_offsets(disk, index_file, index_file.header, key_hash, count_max, *period)
+    steps = steps or ChainSteps()
+    return select_physical_offsets(disk, index_file, index_file.header, key_hash, count_max, *period, steps)
 
 
 class JavaIndexFile:
@@ -159,6 +166,72 @@ def test_a_damaged_chain_ends(disk: SimDisk) -> None:
     assert select(disk, ours, 5) == [30, 20]
     disk.open("/index").write(position + 12, struct.pack(">i", -1))
     assert select(disk, ours, 5) == [30]
+
+
+@pytest.mark.parametrize(("left", "found", "is_short"), [(2, [50, 40], True), (5, [50, 40, 30, 20, 10], False)])
+def test_a_chain_is_walked_as_far_as_steps_are_left(disk: SimDisk, left: int, found: list[int], is_short: bool) -> None:
+    ours = new_file(disk)
+    ours.put([5] * 5, [10, 20, 30, 40, 50], [NOW] * 5)
+    steps = ChainSteps(left)
+    assert select(disk, ours, 5, steps=steps) == found
+    assert (steps.left, steps.is_short) == (0, is_short)
+
+
+def test_entries_of_other_keys_and_times_are_steps_too(disk: SimDisk) -> None:
+    ours = new_file(disk)
+    ours.put([5, 12, 12, 5], [10, 20, 30, 40], [NOW, NOW, NOW, NOW + 9_000])
+    steps = ChainSteps(3)
+    assert select(disk, ours, 5, period=(0, NOW), steps=steps) == []
+    assert steps.is_short
+
+
+def test_entries_older_than_the_period_end_a_walk(disk: SimDisk) -> None:
+    ours = new_file(disk)
+    ours.put([5] * 6, list(range(6)), [NOW + 1_000 * number for number in range(6)])
+    steps = ChainSteps(100)
+    assert select(disk, ours, 5, period=(NOW + 4_000, NOW + 99_000), steps=steps) == [5, 4]
+    assert steps.left == 97, "two that match, and the first that is older"
+
+
+class _CountedDisk(SimDisk):
+    """Counts the reads of files that are opened for reading."""
+
+    read_count = 0
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
+        file = super().open(path, create=create, read_only=read_only)
+        return cast(DiskFile, _CountedFile(self, file)) if read_only else file
+
+
+class _CountedFile:
+    def __init__(self, disk: _CountedDisk, file: DiskFile) -> None:
+        self._disk = disk
+        self._file = file
+        self.close = file.close
+
+    def read(self, position: int, size: int) -> bytes:
+        self._disk.read_count += 1
+        return self._file.read(position, size)
+
+
+@pytest.mark.parametrize(("gap", "reads_max"), [(1, 20), (7, 50), (50, 300), (500, 21)])
+def test_entries_that_lie_close_together_take_few_reads(gap: int, reads_max: int) -> None:
+    """A chain of 10,000 neighbours would be 10,000 reads; one whose entries lie far apart reads no more than them."""
+    disk = _CountedDisk()
+    count = 10_000
+    ours = create_index_file(disk, PATH, PATH + ".staged", IndexLayout(1_000, count + 2), None)
+    hashes = [5 if number % gap == 0 else 6 + number % 900 for number in range(count)]
+    ours.put(hashes, list(range(count)), [NOW] * count)
+    expected = [number for number in reversed(range(count)) if number % gap == 0]
+    assert select(disk, ours, 5, count_max=count) == expected
+    assert disk.read_count <= reads_max
+
+
+def test_a_file_that_was_cut_ends_a_chain(disk: SimDisk) -> None:
+    ours = new_file(disk)
+    ours.put([5] * 6, list(range(6)), [NOW] * 6)
+    disk.open("/index").truncate(LAYOUT.entries_position + 6 * 20 + 10)
+    assert select(disk, ours, 5) == []
 
 
 def test_an_empty_file_has_nothing_and_room_for_all_but_entry_zero(disk: SimDisk) -> None:

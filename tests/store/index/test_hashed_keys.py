@@ -43,3 +43,34 @@ def test_the_kernels_make_the_same_keys(work: list[IndexWork], count_max: int, b
     for columns, packed in ((general, by_kernel), (general.after(begin), by_kernel.after(begin))):
         assert list(zip(*columns, strict=True)) == list(struct.iter_unpack(">iqq", packed.keys))
     assert count_keys(work, 1, None) == count_keys(work, 1, index_kernels())
+
+
+def key(physical_offset: int, key_hash: int, timestamp_ms: int = 7) -> tuple[int, int, int]:
+    return key_hash, physical_offset, timestamp_ms
+
+
+MESSAGES = st.lists(
+    st.tuples(st.integers(1, 3), st.lists(st.integers(0, 3), min_size=1, max_size=6), st.integers(0, 2)), min_size=1
+)
+
+
+@given(MESSAGES)
+def test_a_message_has_one_entry_for_each_hash_on_both_paths(messages: list[tuple[int, list[int], int]]) -> None:
+    keys: list[tuple[int, int, int]] = []
+    expected: list[tuple[int, int, int]] = []
+    offset = 0
+    for size, hashes, timestamp_ms in messages:
+        offset += size
+        keys += [key(offset, each, timestamp_ms) for each in hashes]
+        expected += [key(offset, each, timestamp_ms) for each in dict.fromkeys(hashes)]
+    columns = HashedKeys(*zip(*keys, strict=True))
+    packed = PackedKeys(columns.packed(), index_kernels())
+    assert list(zip(*columns.distinct(), strict=True)) == expected
+    assert list(struct.iter_unpack(">iqq", packed.distinct().keys)) == expected
+
+
+def test_keys_that_differ_stay_the_same_objects() -> None:
+    columns = HashedKeys([1, 2, 1], [100, 100, 200], [7, 7, 7])
+    packed = PackedKeys(columns.packed(), index_kernels())
+    assert columns.distinct() is columns
+    assert packed.distinct().keys is packed.keys

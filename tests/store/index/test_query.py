@@ -9,6 +9,7 @@ import pytest
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import decode_messages, encode_message
 from rocketpy.store.index import query as message_query
+from rocketpy.store.index.file import QUERY_STEPS_MAX, ChainSteps
 from rocketpy.store.index.query import MessageQuery
 from rocketpy.store.index.service import QueryOffsetResult
 from rocketpy.store.results import QueryMessageResult
@@ -37,12 +38,19 @@ class Log:
         self._findings = list(findings)
         self.asked: list[tuple[str, str, int, int, int]] = []
         self.looked_at: list[int] = []
+        self.steps: list[ChainSteps] = []
+        self.steps_of_each = 10
         self.query = MessageQuery(
             query_offset=self._query_offset, record_at=self._record_at, timestamp_at=self._timestamp_at
         ).query
 
-    async def _query_offset(self, *asked: *tuple[str, str, int, int, int]) -> QueryOffsetResult:
-        self.asked.append(asked)
+    async def _query_offset(
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, steps: ChainSteps
+    ) -> QueryOffsetResult:
+        self.asked.append((topic, key, count_max, begin_ms, end_ms))
+        self.steps.append(steps)
+        for _ in range(self.steps_of_each):
+            steps.take()
         return QueryOffsetResult(list(self._findings.pop(0)), 77, 88)
 
     async def _record_at(self, physical_offset: int) -> bytes | None:
@@ -95,3 +103,21 @@ async def test_it_looks_no_further_back_than_it_was_asked_to() -> None:
 async def test_it_does_not_look_again_where_the_index_has_nothing() -> None:
     log = Log({}, [])
     assert await log.query("T", "k", 9, *EVER) == QueryMessageResult(b"", 77, 88)
+
+
+async def test_the_rounds_of_a_query_share_its_steps() -> None:
+    log = Log({}, [300], [200], [100])
+    result = await log.query("T", "k", 9, *EVER)
+    assert len(log.steps) == 3
+    assert all(each is log.steps[0] for each in log.steps)
+    assert log.steps[0].left == QUERY_STEPS_MAX - 30
+    assert result.why_incomplete == ""
+
+
+async def test_a_query_whose_steps_are_used_up_says_so() -> None:
+    log = Log({100: record(1)}, [100])
+    log.steps_of_each = QUERY_STEPS_MAX + 1
+    result = await log.query("T", "k", 9, *EVER)
+    assert offsets(result) == [100]
+    ended = f"the query ended after {QUERY_STEPS_MAX} entries of the index"
+    assert result.why_incomplete == f"{ended}, older messages may be missing"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -17,7 +18,7 @@ from rocketpy.errors import StoreError
 from rocketpy.protocol.properties import index_keys_of
 from rocketpy.runner import RunBlocking
 from rocketpy.store.index.feed import IndexWork
-from rocketpy.store.index.file import IndexLayout
+from rocketpy.store.index.file import ChainSteps, IndexLayout
 from rocketpy.store.index.file_list import IndexFileList
 from rocketpy.store.index.hash import hash_before_key, hash_of_key
 from rocketpy.store.index.kernels import index_kernels
@@ -98,6 +99,31 @@ class TestBuilding:
         assert service.behind == 0
         result = await service.query_offset("TopicTest", "nothing", 9, *EVER)
         assert result == QueryOffsetResult([], NOW + 3_000, 300)
+
+    async def test_a_key_that_a_message_repeats_has_one_entry(self) -> None:
+        """A message with 128 equal keys would make a chain of 128 entries, which each query of it has to walk."""
+        service = new_service(layout=IndexLayout(50, 500))
+        service.pending += [work(1, *["same"] * 128), work(2, "same", "other", "same"), work(3, "same")]
+        packed, _ = index_kernels().hash_work(
+            [work(4, "same", "same"), work(5, "same")], 1 << 30, hash_before_key, hash_of_key
+        )
+        service.pending.append(("TopicTest", packed, 400, NOW + 5_000))
+        service.build()
+        service.build_packed(struct.pack(">iqq", 5, 600, NOW) * 2, index_kernels())
+        assert service.statistics().key_count == 1 + 2 + 1 + 2 + 1
+        assert await offsets(service, "same") == [500, 400, 300, 200, 100]
+        assert await offsets(service, "other") == [200]
+
+    async def test_one_query_walks_no_more_than_its_steps_over_all_files(self) -> None:
+        """The layout has room for 9 keys in a file."""
+        service = new_service()
+        service.pending += [work(number, "same") for number in range(1, 41)]
+        steps = ChainSteps(25)
+        found = await service.query_offset("TopicTest", "same", 64, 0, NOW + 5_000, steps)
+        assert (found.physical_offsets, steps.is_short) == ([500, 400, 300, 200, 100], False)
+        steps = ChainSteps(25)
+        found = await service.query_offset("TopicTest", "same", 64, *EVER, steps)
+        assert (len(found.physical_offsets), steps.is_short) == (25, True)
 
     async def test_a_period_may_begin_in_the_second_in_which_one_file_ends_and_the_next_begins(self) -> None:
         service = new_service()
