@@ -1,8 +1,8 @@
 """Every place that decodes what a peer sent has a bound: found by reading the code, so that a new one is found too.
 
 A decoder is a function of a table here, by name. Where it is called or handed on, the call has the argument that
-bounds it (``is_bounded=True``, ``count_max=...``), or the place has its reason in :data:`REASONS`: what bounds the size of
-what it is given, or that it is run off the event loop. A reason whose place has gone fails too.
+bounds it (``is_bounded=True``, ``count_max=...``), or the place has its reason in :data:`REASONS`: what bounds the size
+of what it is given, or that it is run off the event loop. A reason whose place has gone fails too.
 
 The table is complete in two ways. What parses bytes (JSON, structures, compressed streams) is in it, so a new function
 that uses one of these is a place without a reason. And each public function of ours whose name says that it decodes is

@@ -110,7 +110,10 @@ class Cluster:
                 "this name, or its brokers are not registered",
             ) from error
         route = _read_body(response, TopicRouteData, address)
-        check_route(topic, route)
+        try:
+            check_route(topic, route)
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(f"{address}: {error}") from error
         return _readable_queues(topic, route, address)
 
     def bounds(self, queues: Mapping[MessageQueue, Replicas]) -> dict[MessageQueue, QueueBounds]:

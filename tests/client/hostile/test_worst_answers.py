@@ -9,13 +9,9 @@ thousandfold. What the client reads off its loop does not count, and must end.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from functools import cache, partial
-from itertools import count
-from typing import TypeVar
 
-import attrs
 import pytest
 import trio
 from trio.testing import MockClock
@@ -24,7 +20,7 @@ from rocketpy.client.routes import QUEUES_OF_TOPIC_MAX
 from rocketpy.protocol.codes import RequestCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.compression import DECOMPRESSED_SIZE_MAX
-from rocketpy.protocol.fastjson import FrozenBean, dumps, loads
+from rocketpy.protocol.fastjson import dumps, loads
 from rocketpy.protocol.frame import HEADER_LENGTH_MAX, encode_frame
 from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import encode_message
@@ -35,12 +31,9 @@ from tests.client.hostile.test_answers import CALL_OF, outcome
 from tests.client.lying_world import open_caller, open_lying_world, recorded_answers
 from tests.client.public_calls import GROUP, TOPIC, Caller
 from tests.stages import TIER
+from tests.worst_answers import SIZE, Workers, grown, in_a_task
 from tests.worst_requests import SLICE_SECONDS_MAX, WORST_JSON, counted_slices, least_longest, worst_json
 
-T = TypeVar("T")
-
-SIZE = 1 << 20
-"""A reader without a bound takes 0.3 s for as much, standard JSON or not."""
 FIELD_SIZE = HEADER_LENGTH_MAX - 10_000
 STEP = 8 if TIER == "dev" else 2
 """Each code gets one of so many of the worst texts; all codes together get them all."""
@@ -51,34 +44,6 @@ _ROUTE = (
 )
 
 Change = Callable[[RemotingCommand], None]
-
-
-def grown(value: object, size: int) -> object:
-    """Return a document whose arrays and maps have their first item again and again, ``size`` characters in all."""
-    match value:
-        case dict() if value:
-            # The largest member of a body is what it lists; a map from names to values has one kind of member.
-            key, item = max(value.items(), key=lambda each: len(dumps(each[1])))
-            if isinstance(item, dict | list) and item:
-                return {**value, key: grown(item, size)}
-            return {**value, **dict(zip(_keys_like(key), _copies(key, item, size), strict=False))}
-        case list() if value:
-            return list(_copies("", value[0], size))
-    return value
-
-
-def _copies(key: object, item: object, size: int) -> list[object]:
-    return [item] * (size // (len(dumps(item)) + len(dumps(key)) + 10))
-
-
-def _keys_like(key: object) -> Iterator[object]:
-    if isinstance(key, int):
-        return count()
-    if isinstance(key, str):
-        return (f"{key}{number}" for number in count())
-    if isinstance(key, FrozenBean):  # a MessageQueue
-        return (FrozenBean({**key, "queueId": number}) for number in count())
-    return iter(())
 
 
 @cache
@@ -164,26 +129,6 @@ def lie_about(cluster: FakeCluster, code: int, change: Change) -> list[RemotingC
             broker.put(TOPIC, queue_id, b"more", {"TAGS": "a"})
             broker.progress.setdefault((GROUP, TOPIC, queue_id), 0)
     return changed
-
-
-@attrs.define(eq=False)
-class Workers:
-    """Runs calls in a thread and waits for them, so the loop spends no processor time on them, nor Trio's clock."""
-
-    _threads: ThreadPoolExecutor = attrs.field(factory=lambda: ThreadPoolExecutor(1))
-
-    async def __call__(self, function: Callable[..., T], /, *arguments: object) -> T:
-        return self._threads.submit(function, *arguments).result(timeout=60)
-
-
-async def in_a_task(function: Callable[[], Awaitable[object]]) -> None:
-    """Call a function in a task of its own, whose steps count."""
-
-    async def run() -> None:
-        await function()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(run)
 
 
 @pytest.mark.parametrize("code", CALL_OF, ids=lambda code: code.name)
