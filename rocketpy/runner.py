@@ -13,6 +13,9 @@ from outcome import Outcome
 
 T = TypeVar("T")
 
+ON_LOOP_BYTES_MAX = 32_768
+"""Length of an answer that is decoded on the event loop: 20 ms of work, whatever is in it."""
+
 
 class RunBlocking(Protocol):
     """Calls a function off the event loop (in simulation: at once) and returns what it returns."""
@@ -31,6 +34,13 @@ class BeginBlocking(Protocol):
     def __call__(self, function: Callable[[], T], then: Callable[[Outcome[T]], None], /) -> None:
         """Begin ``function()``. Nothing cancels it."""
         ...
+
+
+async def run_decoder(decode: Callable[[bytes], T], body: bytes, run_blocking: RunBlocking) -> T:
+    """Return ``decode(body)`` of what a peer has sent: a long body is decoded off the event loop."""
+    if len(body) <= ON_LOOP_BYTES_MAX:
+        return decode(body)
+    return await run_blocking(decode, body)
 
 
 async def run_inline(function: Callable[..., T], /, *arguments: object) -> T:

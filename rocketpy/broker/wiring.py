@@ -72,8 +72,10 @@ class Wiring:
     ) -> None:
         self.live_settings = live_settings
         self.hold_service = hold_service
-        self.replication = ReplicationFeature(context, client=client, network=network, listeners=ha_listeners)
-        self.registration = _registration(context, self.replication.master_search, client)
+        self.replication = ReplicationFeature(
+            context, client=client, network=network, listeners=ha_listeners, run_blocking=run_blocking
+        )
+        self.registration = _registration(context, self.replication.master_search, client, run_blocking)
         self.acl = AclFeature(context.tables.accounts, addresses=_addresses(context))
         self.metadata = MetadataFeature(context)
         self.clients = ClientsFeature(context, current_time=peer_time, is_stopping=stop.is_set)
@@ -113,7 +115,7 @@ class Wiring:
             self.replication,
             self.replicated_tables,
         )
-        admin = _admin(context, live_settings, features, self.registration)
+        admin = _admin(context, live_settings, features, self.registration, run_blocking)
         self.features = (*features, admin)
         """In the order in which services are started and figures are shown."""
         self._context = context
@@ -219,7 +221,9 @@ def _addresses(context: BrokerContext) -> list[str]:
     return [*(f"{host}:{port}" for host in hosts for port in ports), *acl_targets(context.config.acl_targets)]
 
 
-def _registration(context: BrokerContext, master_search: MasterSearch, client: RemotingClient) -> RegistrationService:
+def _registration(
+    context: BrokerContext, master_search: MasterSearch, client: RemotingClient, run_blocking: RunBlocking
+) -> RegistrationService:
     return RegistrationService(
         config=context.config,
         namesrv_addresses=context.config.namesrv_addresses,
@@ -228,11 +232,16 @@ def _registration(context: BrokerContext, master_search: MasterSearch, client: R
         topic_config_manager=context.tables.topics,
         master_search=master_search,
         client=client,
+        run_blocking=run_blocking,
     )
 
 
 def _admin(
-    context: BrokerContext, live_settings: LiveSettings, features: Sequence[Feature], registration: RegistrationService
+    context: BrokerContext,
+    live_settings: LiveSettings,
+    features: Sequence[Feature],
+    registration: RegistrationService,
+    run_blocking: RunBlocking,
 ) -> Feature:
     # Loaded here: a tenth of the modules serves administration alone. A start that is refused before (settings, a port
     # in use, a store in use or damaged) and a program that only reads settings do not wait for them.
@@ -243,6 +252,7 @@ def _admin(
         live_settings=live_settings,
         figures_of_all=[feature.figures for feature in features],
         register_all=registration.register_all,
+        run_blocking=run_blocking,
     )
 
 

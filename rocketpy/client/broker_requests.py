@@ -27,7 +27,7 @@ from rocketpy.protocol.headers.client import (
 )
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.properties import PROPERTY_PRODUCER_GROUP
-from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.protocol.stored_message import decode_message
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.connection import Connection
 
@@ -87,8 +87,9 @@ class BrokerRequests:
 
 def _group_of_half_message(request: RemotingCommand) -> str:
     """Return the producer group of the half message that a broker asks about; empty when it names none."""
-    messages = decode_messages(request.body or b"")
-    return messages[0].properties.get(PROPERTY_PRODUCER_GROUP, "") if messages else ""
+    if not request.body:
+        return ""
+    return decode_message(request.body, decompress=False).properties.get(PROPERTY_PRODUCER_GROUP, "")
 
 
 _GROUP_OF: Mapping[int, Callable[[RemotingCommand], str]] = {

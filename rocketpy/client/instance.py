@@ -17,6 +17,7 @@ from typing import TypeVar
 import attrs
 import trio
 
+from rocketpy.client.answers import Answers
 from rocketpy.client.broker_requests import BrokerRequests
 from rocketpy.client.config import DEFAULT_INSTANCE_NAME, ClientConfig
 from rocketpy.client.environment import ClientEnvironment
@@ -85,12 +86,16 @@ class ClientInstance:
         self.client_id = "@".join(filter(None, (self.client_ip, self._instance_name(), config.unit_name)))
         self.trace_dispatcher_numbers = itertools.count(1)
         self.remoting = remoting
+        self.answers = Answers(environment.run_blocking)
         self.name_servers = NameServers(
-            config.name_servers, request=self.request_name_server, randomness=self.randomness
+            config.name_servers,
+            request=self.request_name_server,
+            randomness=self.randomness,
+            answers=self.answers,
         )
         self._asking: set[str] = set()  # nameservers that have asked for an account
         self.broker_requests = BrokerRequests(remoting)
-        self.replies = Replies(self.broker_requests, environment.clock, Namespace(self.namespace))
+        self.replies = Replies(self.broker_requests, environment.clock, self.answers, Namespace(self.namespace))
         self.heartbeats = Heartbeats(
             client_id=self.client_id,
             table=lambda: self.routes.table,

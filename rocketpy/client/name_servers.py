@@ -7,10 +7,11 @@ look-up is garbage or an error, while another one answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from random import Random
 from typing import Protocol, TypeVar
 
+from rocketpy.client.answers import Answers
 from rocketpy.client.routes import check_route
 from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingConnectError, RemotingError
 from rocketpy.protocol.bodies.codec import decode_peer_body
@@ -35,11 +36,12 @@ class Request(Protocol):
 class NameServers:
     """Asks one of several nameservers, the first of them chosen at random."""
 
-    def __init__(self, addresses: Iterable[str], *, request: Request, randomness: Random) -> None:
+    def __init__(self, addresses: Iterable[str], *, request: Request, randomness: Random, answers: Answers) -> None:
         self.addresses = list(addresses)
         """In the order in which they are tried."""
         randomness.shuffle(self.addresses)
         self._request = request
+        self._answers = answers
         self._chosen = 0
 
     async def request(
@@ -67,7 +69,7 @@ class NameServers:
         """Return clusters, brokers and their addresses. Errors as of :meth:`find_route`."""
         return await self._look_up(
             lambda: make_request(RequestCode.GET_BROKER_CLUSTER_INFO),
-            lambda response: decode_peer_body(response.body, ClusterInfo),
+            lambda response: self._answers.body(response, ClusterInfo),
             timeout_s=timeout_s,
         )
 
@@ -78,10 +80,13 @@ class NameServers:
         such failure: BrokerError or RemoteProtocolError.
         """
 
-        def read(response: RemotingCommand) -> TopicRouteData | None:
+        async def read(response: RemotingCommand) -> TopicRouteData | None:
             if response.code != ResponseCode.SUCCESS:
                 return None
-            route = decode_peer_body(response.body, TopicRouteData)
+            return await self._answers.decoded(response.body, decode)
+
+        def decode(body: bytes) -> TopicRouteData:
+            route = decode_peer_body(body, TopicRouteData)
             check_route(topic, route)
             return route
 
@@ -95,7 +100,7 @@ class NameServers:
     async def _look_up(
         self,
         make: Callable[[], RemotingCommand],
-        read: Callable[[RemotingCommand], T],
+        read: Callable[[RemotingCommand], Awaitable[T]],
         expected: Collection[int] = (ResponseCode.SUCCESS,),
         *,
         timeout_s: float | None = None,
@@ -107,10 +112,10 @@ class NameServers:
                 response = await self.request(make(), expected, timeout_s=timeout_s)
                 address = self.addresses[self._chosen]
                 try:
-                    return read(response)
-                except RemoteProtocolError:
+                    return await read(response)
+                except RemoteProtocolError as failure:
                     self._leave(address)
-                    raise
+                    raise RemoteProtocolError(f"nameserver {address}: {failure}") from failure
             except (BrokerError, RemoteProtocolError) as failure:
                 answered = answered or failure
                 if isinstance(failure, BrokerError):

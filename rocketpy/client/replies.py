@@ -18,6 +18,7 @@ from contextlib import contextmanager
 import attrs
 import trio
 
+from rocketpy.client.answers import Answers
 from rocketpy.client.broker_requests import ANY_GROUP, BrokerRequests
 from rocketpy.client.namespace import NO_NAMESPACE, Namespace
 from rocketpy.clock import Clock
@@ -84,7 +85,10 @@ class _Waiting:
 class Replies:
     """The calls of one client that wait for a reply, by correlation id."""
 
-    def __init__(self, broker_requests: BrokerRequests, clock: Clock, namespace: Namespace = NO_NAMESPACE) -> None:
+    def __init__(
+        self, broker_requests: BrokerRequests, clock: Clock, answers: Answers, namespace: Namespace = NO_NAMESPACE
+    ) -> None:
+        self._answers = answers
         self._broker_requests = broker_requests
         self._namespace = namespace
         self._clock = clock
@@ -123,7 +127,7 @@ class Replies:
 
     async def _receive(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         try:
-            reply = _reply_of(request, self._clock.timestamp_ms())
+            reply = await _reply_of(self._answers, request, self._clock.timestamp_ms())
         except (RequestError, RemoteProtocolError, LocalProtocolError) as failure:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"process reply message fail: {failure}") from failure
         reply.topic = self._namespace.unwrap(reply.topic)
@@ -137,13 +141,13 @@ class Replies:
         return make_response(request)
 
 
-def _reply_of(request: RemotingCommand, now_ms: int) -> MessageExt:
+async def _reply_of(answers: Answers, request: RemotingCommand, now_ms: int) -> MessageExt:
     header = read_header(request, ReplyMessageRequestHeader)
     body, sys_flag = request.body or b"", header.sys_flag
     compression = compression_type(sys_flag)
     if compression is not None:
         try:
-            body = decompress(body, compression)
+            body = await answers.in_worker(decompress, body, compression)
         except RemoteProtocolError as failure:
             _log.warning("a reply is passed on as it came, though it is marked as compressed: %s", failure)
     return MessageExt(

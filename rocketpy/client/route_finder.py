@@ -125,7 +125,7 @@ class RouteFinder:
         queues = publish_queues(topic, route)
         if not queues:
             raise no_route(topic, _why_not_writable(route))
-        self._put(topic, route)
+        self._put(topic, route, queues)
         return queues
 
     async def _no_route(self, topic: str, reason: str) -> ClientError:
@@ -141,8 +141,8 @@ class RouteFinder:
             return no_route(topic, f"no broker is registered at {', '.join(self._name_servers.addresses)}")
         return no_route(topic, f"{reason} (registered: {_shown(brokers)})")
 
-    def _put(self, topic: str, route: TopicRouteData) -> None:
-        if self.table.put(topic, route):
+    def _put(self, topic: str, route: TopicRouteData, queues: tuple[MessageQueue, ...] | None = None) -> None:
+        if self.table.put(topic, route, queues):
             self._found_brokers()
 
 

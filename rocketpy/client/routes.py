@@ -17,8 +17,9 @@ from rocketpy.protocol.bodies.route import MASTER_ID, TopicRouteData
 from rocketpy.protocol.codes import PERM_READ, PERM_WRITE
 from rocketpy.protocol.message import MessageQueue
 
-QUEUES_OF_TOPIC_MAX = 262_144
-"""Bound on the queues in a route: a number of queues is 4 bytes of an answer, and a MessageQueue each here."""
+QUEUES_OF_TOPIC_MAX = 65_536
+"""Bound on the queues in a route: a number of queues is 4 bytes of an answer, and a MessageQueue each here, which takes
+40 ms of the event loop. One broker may have as many of a topic."""
 ADDRESSES_OF_TOPIC_MAX = 4_096
 """Bound on the addresses in a route: each gets a connection and heartbeats."""
 _QUEUE_NUMS_DIGITS_MAX = 9
@@ -37,10 +38,13 @@ class RouteTable:
         """The topics whose route is known."""
         return list(self._routes)
 
-    def put(self, topic: str, route: TopicRouteData) -> bool:
-        """Cache a route; True when it contains an address that was not known."""
+    def put(self, topic: str, route: TopicRouteData, queues: tuple[MessageQueue, ...] | None = None) -> bool:
+        """Cache a route; True when it contains an address that was not known.
+
+        ``queues`` are those to send to, if the caller has them.
+        """
         self._routes[topic] = route
-        self._publish_queues[topic] = publish_queues(topic, route)
+        self._publish_queues[topic] = publish_queues(topic, route) if queues is None else queues
         before = set(self.broker_addresses())
         for broker in route.broker_datas:
             self._addresses[broker.broker_name] = dict(broker.broker_addrs)

@@ -61,6 +61,10 @@ def compress(body: bytes, compression: CompressionType, level: int = DEFAULT_LEV
             return _compress_zstd(body, level)
 
 
+class UnpackedSizeError(RemoteProtocolError):
+    """What would be decompressed is longer than the caller allows."""
+
+
 def decompress(
     body: bytes | memoryview, compression: CompressionType, *, size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> bytes:
@@ -158,7 +162,7 @@ def _has_last_zstd_block(body: bytes | memoryview, position: int, checksum_size:
 
 def _checked(content: bytes, name: str, size_max: int, *, is_whole: bool) -> bytes:
     if len(content) > size_max:
-        raise RemoteProtocolError(f"compression: expected at most {size_max} bytes out of {name}, found more")
+        raise UnpackedSizeError(f"compression: expected at most {size_max} bytes out of {name}, found more")
     if not is_whole:
         raise _damaged(name, "it ends too early")
     return content

@@ -35,7 +35,7 @@ from zlib import crc32
 import attrs
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
-from rocketpy.protocol.compression import compression_type
+from rocketpy.protocol.compression import DECOMPRESSED_SIZE_MAX, compression_type
 from rocketpy.protocol.compression import decompress as decompress_body
 from rocketpy.protocol.host import HOST_V4_SIZE, decode_host, encode_host
 from rocketpy.protocol.java_hash import tags_code
@@ -64,6 +64,8 @@ MESSAGE_MAGIC_CODE = -626843481  # 0xDAA320A7
 BLANK_MAGIC_CODE = -875286124  # 0xCBD43194
 TOPIC_SIZE_MAX = 127
 RECORD_SIZE_MAX = 64 << 20
+RECORDS_MAX = 65_536
+"""Bound of the records in one answer, unless the caller expects fewer."""
 """A longer record counts as damage: this is four times the largest frame, and a sparse file can claim 2 GiB.
 
 Compatibility: RocketMQ accepts any size up to that of the file.
@@ -164,10 +166,11 @@ def decode_message(
     decompress: bool = True,
     check_crc: bool = False,
     broker_name: str = "",
+    unpacked_max: int = DECOMPRESSED_SIZE_MAX,
 ) -> MessageExt:
     """Return the message of the record at ``position``.
 
-    With ``decompress`` the body is what the producer was given (at most ``DECOMPRESSED_SIZE_MAX`` bytes), and
+    With ``decompress`` the body is what the producer was given (at most ``unpacked_max`` bytes), and
     ``sys_flag`` still says how it was compressed. Raises :class:`~rocketpy.errors.RemoteProtocolError` naming the
     position when there is no whole, consistent record, the checksum is wrong or the body does not decompress, and
     :class:`~rocketpy.errors.LocalProtocolError` when the package for its compression is missing.
@@ -184,7 +187,7 @@ def decode_message(
     if check_crc and body_crc(body) != crc:
         raise RemoteProtocolError(f"record at {position}: expected body CRC {crc}, found {body_crc(body)}")
     if decompress and sys_flag & COMPRESSED_FLAG and body:
-        body = _decompressed(body, sys_flag, position)
+        body = _decompressed(body, sys_flag, position, unpacked_max)
     return MessageExt(
         str(buffer[body_end + 1 : topic_end], "utf-8", "replace"),
         body,
@@ -206,14 +209,27 @@ def decode_message(
     )
 
 
-def decode_messages(buffer: Buffer, *, decompress: bool = True, broker_name: str = "") -> list[MessageExt]:
-    """Return the messages of records back to back, the body of a pull answer; errors as in :func:`decode_message`."""
+def decode_messages(
+    buffer: Buffer, *, decompress: bool = True, broker_name: str = "", count_max: int = RECORDS_MAX
+) -> list[MessageExt]:
+    """Return the messages of records back to back, the body of a pull answer; errors as in :func:`decode_message`.
+
+    RemoteProtocolError also for more than ``count_max`` of them, and when the bodies of those before the last have
+    more than ``DECOMPRESSED_SIZE_MAX`` bytes: 16 MiB may hold records that grow a thousandfold.
+    """
     messages: list[MessageExt] = []
-    position = 0
+    position = size = 0
     while position < len(buffer):
+        if len(messages) >= count_max:
+            raise RemoteProtocolError(f"record at {position}: expected at most {count_max} records, found more")
+        if size > DECOMPRESSED_SIZE_MAX:
+            raise RemoteProtocolError(
+                f"record at {position}: expected at most {DECOMPRESSED_SIZE_MAX} bytes in bodies before, found {size}"
+            )
         message = decode_message(buffer, position, decompress=decompress, broker_name=broker_name)
         messages.append(message)
         position += message.store_size
+        size += len(message.body)
     return messages
 
 
@@ -403,13 +419,13 @@ def _measure(buffer: Buffer, position: int, limit: int) -> tuple[_Fields, int, i
     return fields, body_start, body_end, topic_end
 
 
-def _decompressed(body: bytes, sys_flag: int, position: int) -> bytes:
+def _decompressed(body: bytes, sys_flag: int, position: int, size_max: int) -> bytes:
     try:
         compression = compression_type(sys_flag)
         assert compression is not None, "the caller has looked at the flag"
-        return decompress_body(body, compression)
+        return decompress_body(body, compression, size_max=size_max)
     except RemoteProtocolError as error:
-        raise RemoteProtocolError(f"record at {position}: {error}") from None
+        raise type(error)(f"record at {position}: {error}") from None
 
 
 def _inconsistent(position: int, expected: str, found: int) -> RemoteProtocolError:

@@ -44,6 +44,7 @@ from rocketpy.client.environment import ClientEnvironment
 from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig
+from rocketpy.runner import run_inline
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.testing.sim.host import Program, SimHost, SimProcess
 from rocketpy.testing.sim.log import SimLog, read_log
@@ -266,6 +267,7 @@ def environment_of(process: SimProcess) -> ClientEnvironment:
         clock=process.clock,
         randomness=process.randomness,
         process_id=process.process_id,
+        run_blocking=run_inline,
     )
 
 

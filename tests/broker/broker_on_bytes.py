@@ -188,6 +188,7 @@ class BrokerOnBytes:
             live_settings=self.live_settings,
             figures_of_all=(self.broker_stats.runtime_info, LatenessService().runtime_info),
             register_all=self._register_topics,
+            run_blocking=run_blocking,
         ).register(self.dispatcher)
         AdminDelayProcessor(delay_offset_manager=self.tables.delay_offsets).register(self.dispatcher)
         self.transport = Transport(self._closed)

@@ -26,6 +26,7 @@ from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.message_id import encode_offset_msg_id
 from rocketpy.protocol.stored_message import encode_message
 from rocketpy.remoting.connection import Connection
+from rocketpy.runner import RunBlocking, run_inline
 from rocketpy.testing.sim.network import SimNetwork
 from tests.client.fake_cluster import FakeCluster, Scripted, open_fake_cluster
 from tests.client.public_calls import TOPIC, UNIQUE_KEY, Caller
@@ -196,7 +197,9 @@ def answer_all(scripted: Scripted) -> None:
 
 
 @asynccontextmanager
-async def open_lying_world() -> AsyncIterator[tuple[FakeCluster, ClientEnvironment]]:
+async def open_lying_world(
+    run_blocking: RunBlocking = run_inline,
+) -> AsyncIterator[tuple[FakeCluster, ClientEnvironment]]:
     """Open two brokers and a nameserver that answer everything, and the environment of a client beside them."""
     network = SimNetwork(randomness=Random(1))
     async with open_fake_cluster(("broker-a", "broker-b"), network=network) as cluster:
@@ -210,7 +213,11 @@ async def open_lying_world() -> AsyncIterator[tuple[FakeCluster, ClientEnvironme
         yield (
             cluster,
             ClientEnvironment(
-                network=network.host("10.0.1.1"), clock=ManualClock(), randomness=Random(7), process_id=1
+                network=network.host("10.0.1.1"),
+                clock=ManualClock(),
+                randomness=Random(7),
+                process_id=1,
+                run_blocking=run_blocking,
             ),
         )
 

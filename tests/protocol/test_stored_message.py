@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+import zlib
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
-from rocketpy.protocol.compression import CompressionType, compress, compressed_sys_flag
+from rocketpy.protocol.compression import DECOMPRESSED_SIZE_MAX, CompressionType, compress, compressed_sys_flag
 from rocketpy.protocol.host import encode_host
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.message import MessageExt
@@ -32,6 +33,7 @@ from rocketpy.protocol.stored_message import (
     record_head_size,
     store_timestamp_position,
 )
+from rocketpy.protocol.sysflag import COMPRESSED_FLAG
 from tests.recorded import GOLDEN, VECTORS
 from tests.store.golden_store import expected, line_of
 
@@ -369,3 +371,20 @@ def test_a_store_timestamp_is_after_the_born_host() -> None:
             sys_flag = int.from_bytes(head[36:40])
             position = store_timestamp_position(sys_flag)
             assert head[position : position + 8].hex() == "0123456789abcdef"
+
+
+def test_more_records_than_are_expected_are_refused() -> None:
+    assert len(decode_messages(RECORD * 3, count_max=3)) == 3
+    with pytest.raises(RemoteProtocolError, match="expected at most 2 records, found more"):
+        decode_messages(RECORD * 3, count_max=2)
+
+
+def test_records_that_unpack_to_too_much_together_are_refused() -> None:
+    """16 MiB hold a thousand records of 64 MiB each."""
+    body = zlib.compress(bytes(DECOMPRESSED_SIZE_MAX), 9)
+    bomb = encode_message(MessageExt("T", body, {}, sys_flag=COMPRESSED_FLAG))
+    assert len(decode_messages(bomb)) == 1
+    with pytest.raises(RemoteProtocolError, match="expected at most 67108864 bytes in bodies before, found 134217728"):
+        decode_messages(bomb * 200)
+    with pytest.raises(RemoteProtocolError, match="expected at most 1000 bytes out of ZLIB, found more"):
+        decode_message(bomb, unpacked_max=1000)

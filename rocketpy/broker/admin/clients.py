@@ -23,7 +23,7 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.errors import RemoteProtocolError, RemotingError, RemotingTimeoutError, RequestError
-from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.codec import decode_peer_body, encode_body
 from rocketpy.protocol.bodies.offset import (
     GetConsumerStatusBody,
     MessageQueueForC,
@@ -45,6 +45,7 @@ from rocketpy.protocol.mq_version import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, versi
 from rocketpy.protocol.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.runner import RunBlocking, run_decoder
 from rocketpy.store.message_store import MessageStore
 
 CALL_CONSUMER_SECONDS = 10.0
@@ -58,7 +59,7 @@ RELAYS_OF_CONNECTION_MAX = 10
 """Bound of the same per connection."""
 
 STATUS_BYTES_MAX = 262_144
-"""Size of a consumer's status, about 3,000 queues: 0.1 s of the event loop. A larger one is omitted."""
+"""Size of a consumer's status, about 3,000 queues. A larger one is omitted."""
 STATUSES_BYTES_MAX = 1_048_576
 """Size of the statuses of a group in one response; what exceeds it is omitted."""
 
@@ -80,6 +81,7 @@ class AdminClientProcessor:
     _consumer_offset_manager: ConsumerOffsetManager
     _store: MessageStore
     _whole_answers: WholeAnswers
+    _run_blocking: RunBlocking
     _relays: WaitingRequests = attrs.field(init=False)
     _decoding: trio.Lock = attrs.field(init=False, factory=trio.Lock)
 
@@ -204,7 +206,9 @@ class AdminClientProcessor:
             async with self._decoding:
                 await trio.lowlevel.checkpoint()
                 try:
-                    decoded[client_id] = decode_body(body, GetConsumerStatusBody).message_queue_table
+                    decoded[client_id] = (
+                        await run_decoder(_decode_status, body, self._run_blocking)
+                    ).message_queue_table
                 except RemoteProtocolError as failure:
                     _log_no_status(client_id, group, failure)
         return decoded
@@ -272,6 +276,10 @@ class AdminClientProcessor:
         response = make_response(request, answer.code, answer.remark, body=answer.body)
         response.ext_fields = answer.ext_fields
         return response
+
+
+def _decode_status(body: bytes) -> GetConsumerStatusBody:
+    return decode_peer_body(body, GetConsumerStatusBody)
 
 
 def _check_versions(members: Sequence[ClientChannelInfo]) -> None:

@@ -25,6 +25,7 @@ from rocketpy.broker.feature import Feature
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.metadata.topic_deletions import TopicDeletions
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.runner import RunBlocking
 
 
 class AdminFeature(Feature):
@@ -37,7 +38,9 @@ class AdminFeature(Feature):
         live_settings: LiveSettings,
         figures_of_all: Sequence[Callable[[], dict[str, str]]],
         register_all: Callable[[], Awaitable[None]],
+        run_blocking: RunBlocking,
     ) -> None:
+        self._run_blocking = run_blocking
         self._context = context
         self._live_settings = live_settings
         self._figures_of_all = tuple(figures_of_all)
@@ -122,6 +125,7 @@ class AdminFeature(Feature):
             consumer_offset_manager=tables.offsets,
             store=store,
             whole_answers=self._whole_answers,
+            run_blocking=self._run_blocking,
         ).register(dispatcher)
         ConsumeStatsProcessor(
             config=config,

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 import attrs
@@ -41,6 +42,7 @@ from rocketpy.protocol.headers.registration import (
     UnRegisterBrokerRequestHeader,
 )
 from rocketpy.remoting.client import RemotingClient
+from rocketpy.runner import RunBlocking, run_decoder
 
 UNREGISTER_SECONDS = 3.0
 QUERY_VERSION_SECONDS = 3.0
@@ -85,7 +87,9 @@ class RegistrationService:
         topic_config_manager: TopicConfigManager,
         master_search: MasterSearch,
         client: RemotingClient,
+        run_blocking: RunBlocking,
     ) -> None:
+        self._run_blocking = run_blocking
         self._config = config
         self._namesrv_addresses = tuple(namesrv_addresses)
         self._broker_addr = broker_addr
@@ -195,7 +199,7 @@ class RegistrationService:
             answer = read_header(response, RegisterBrokerResponseHeader)
             self._master_search.take(address, answer.master_addr, answer.ha_server_addr)
             if address == self._namesrv_addresses[0]:
-                self._take_order_topics(address, response.body)
+                await self._take_order_topics(address, response.body)
 
     async def _unregister(self, address: str, request: RemotingCommand) -> None:
         with Contained(_log, "leaving nameserver %s", address):
@@ -241,12 +245,12 @@ class RegistrationService:
             _log.warning("a request to a nameserver failed", extra=fields)
         return None
 
-    def _take_order_topics(self, address: str, body: bytes | None) -> None:
+    async def _take_order_topics(self, address: str, body: bytes | None) -> None:
         """Take the ordered topics from the response of the first nameserver."""
         if not body:
             return
         try:
-            table = decode_peer_body(body, KVTable)
+            table = await run_decoder(partial(decode_peer_body, body_class=KVTable), body, self._run_blocking)
         except RemoteProtocolError as failure:
             fields = event_fields(address=address, why=failure)
             _log.warning("nameserver answered a registration with a malformed body", extra=fields)

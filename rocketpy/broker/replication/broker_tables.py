@@ -11,7 +11,6 @@ main port answers too, and there is always one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
 import attrs
@@ -23,7 +22,7 @@ from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX
 from rocketpy.broker.replication.signed_requests import Requests
 from rocketpy.errors import BrokerError, RemoteProtocolError, RequestError
 from rocketpy.protocol import fastjson
-from rocketpy.protocol.bodies.codec import decode_body
+from rocketpy.protocol.bodies.codec import decode_peer_body
 from rocketpy.protocol.bodies.group import SubscriptionGroupWrapper
 from rocketpy.protocol.bodies.route import KVTable
 from rocketpy.protocol.bodies.topic import ReplicatedTopics
@@ -37,14 +36,11 @@ from rocketpy.protocol.headers.offset import (
 )
 from rocketpy.protocol.headers.queue_bounds import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from rocketpy.protocol.topic_name import topic_name_fault
-from rocketpy.runner import RunBlocking
+from rocketpy.runner import ON_LOOP_BYTES_MAX, RunBlocking, run_decoder
 from rocketpy.store.ha.log_mark import LogMark
 
 REQUEST_SECONDS = 3.0
 """Time for one answer, connecting included; RocketMQ's 3000 ms."""
-
-ON_LOOP_BYTES_MAX = 65_536
-"""A longer body is decoded in a worker thread."""
 
 _PERM_MAX = 15
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -92,7 +88,7 @@ class BrokerTables:
     async def state(self, address: str) -> MasterState:
         """Return when the broker was started, and where its log ends (28)."""
         answer = await self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
-        table = decode_body(answer.body, KVTable, is_bounded=True).table
+        table = decode_peer_body(answer.body, KVTable, bytes_max=ON_LOOP_BYTES_MAX).table
         return MasterState(_figure(table.get("bootTimestamp")), _figure(table.get("commitLogMaxOffset")))
 
     async def consumer_offset(self, address: str, group: str, topic: str, queue_id: int) -> int:
@@ -130,9 +126,7 @@ class BrokerTables:
         body = (await self._ask(address, code)).body
         if not body:
             raise RemoteProtocolError(f"{code.name}: expected a body, found none")
-        if len(body) <= ON_LOOP_BYTES_MAX:
-            return decode(body)
-        return await self._run_blocking(partial(decode, body))
+        return await run_decoder(decode, body, self._run_blocking)
 
     async def _ask(self, address: str, code: RequestCode, header: object | None = None) -> RemotingCommand:
         request = make_request(code, header)
@@ -143,7 +137,7 @@ class BrokerTables:
 
 
 def _decode_groups(body: bytes) -> SubscriptionGroupWrapper:
-    wrapper = decode_body(body, SubscriptionGroupWrapper, is_bounded=True)
+    wrapper = decode_peer_body(body, SubscriptionGroupWrapper)
     for name, group in wrapper.subscription_group_table.items():
         if not name.strip() or name != group.group_name:
             raise RemoteProtocolError(f"group {name[:64]!r}: expected a name and its settings, found {group}")
@@ -165,7 +159,7 @@ def marks_of(topics: ReplicatedTopics) -> dict[str, LogMark]:
 
 
 def _decode_topics(body: bytes) -> ReplicatedTopics:
-    wrapper = decode_body(body, ReplicatedTopics, is_bounded=True)
+    wrapper = decode_peer_body(body, ReplicatedTopics)
     for name in wrapper.deleted_topics:
         fault = topic_name_fault(name)
         if fault is not None:

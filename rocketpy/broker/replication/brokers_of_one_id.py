@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 import trio
 
@@ -25,6 +26,7 @@ from rocketpy.protocol.bodies.route import MASTER_ID, ClusterInfo
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
 from rocketpy.remoting.client import RemotingClient
+from rocketpy.runner import RunBlocking, run_decoder
 
 SEARCH_SECONDS = 60.0
 
@@ -38,8 +40,15 @@ class BrokersOfOneId:
     """Asks each nameserver at the start, before this broker registers, and then every SEARCH_SECONDS."""
 
     def __init__(
-        self, *, config: BrokerConfig, namesrv_addresses: Sequence[str], broker_addr: str, client: RemotingClient
+        self,
+        *,
+        config: BrokerConfig,
+        namesrv_addresses: Sequence[str],
+        broker_addr: str,
+        client: RemotingClient,
+        run_blocking: RunBlocking,
     ) -> None:
+        self._run_blocking = run_blocking
         self._config = config
         self._namesrv_addresses = tuple(namesrv_addresses)
         self._broker_addr = broker_addr
@@ -85,7 +94,8 @@ class BrokersOfOneId:
             response = await self._client.request(nameserver, request, timeout_s)
             if response.code != ResponseCode.SUCCESS or response.body is None:
                 return
-            info = decode_peer_body(response.body, ClusterInfo)
+            decode = partial(decode_peer_body, body_class=ClusterInfo)
+            info = await run_decoder(decode, response.body, self._run_blocking)
         except (RemotingError, RemoteProtocolError):
             return  # the registration, which asks the same nameserver, says so
         broker = info.broker_addr_table.get(self._config.broker_name)

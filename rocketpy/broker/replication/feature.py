@@ -25,6 +25,7 @@ from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.limits.allow_list import networks
 from rocketpy.remoting.network import Listener, Network
 from rocketpy.remoting.nowait_stream import NowaitStream, nowait_stream
+from rocketpy.runner import RunBlocking
 from rocketpy.store.ha.client import HAClient, HAState
 from rocketpy.store.ha.connection import HATimes
 
@@ -42,6 +43,7 @@ class ReplicationFeature(Feature):
         client: RemotingClient,
         network: Network,
         listeners: Sequence[Listener],
+        run_blocking: RunBlocking,
     ) -> None:
         store = context.store
         self.master_addresses = MasterAddresses(
@@ -56,6 +58,7 @@ class ReplicationFeature(Feature):
             namesrv_addresses=context.config.namesrv_addresses,
             broker_addr=context.broker_addr,
             client=client,
+            run_blocking=run_blocking,
         )
         services: list[Service] = [
             self.accept,

@@ -25,6 +25,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
+from itertools import islice
 
 import trio
 
@@ -44,6 +46,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
 from rocketpy.remoting.limits.allow_list import is_allowed, networks
 from rocketpy.remoting.network import split_address
+from rocketpy.runner import RunBlocking, run_decoder
 from rocketpy.store.message_store import MessageStore
 
 TAKE_SECONDS = 2.0
@@ -51,6 +54,9 @@ TAKE_SECONDS = 2.0
 
 SLAVES_ASKED_MAX = 16
 """Bound of the slaves that are asked."""
+
+ADDRESSES_LOOKED_AT_MAX = 1_000
+"""Bound of the addresses of this name in the answer of a nameserver."""
 
 _LOGGED_MAX = 100
 """Offsets that are logged one by one when they are taken; of more only the number."""
@@ -76,7 +82,9 @@ class OffsetsFromSlaves:
         resets: OffsetResets,
         store: MessageStore,
         common_log: CommonLog,
+        run_blocking: RunBlocking,
     ) -> None:
+        self._run_blocking = run_blocking
         self._common_log = common_log
         self._allowed = networks(config.ha_allow_list)
         self._logged_count = 0
@@ -109,7 +117,8 @@ class OffsetsFromSlaves:
                 answer = await self._client.request(address, request, TAKE_SECONDS)
                 if answer.code != ResponseCode.SUCCESS:
                     raise BrokerError(answer.code, answer.remark, address)
-                cluster = decode_peer_body(answer.body, ClusterInfo)
+                decode = partial(decode_peer_body, body_class=ClusterInfo)
+                cluster = await run_decoder(decode, answer.body or b"", self._run_blocking)
                 slaves = self._slaves_in(cluster)
             except (RemotingError, BrokerError, RemoteProtocolError) as failure:
                 fields = event_fields(address=address, why=str(failure)[:_SHOWN_MAX])
@@ -125,7 +134,7 @@ class OffsetsFromSlaves:
         addresses = {} if broker is None else broker.broker_addrs
         return [
             address
-            for broker_id, address in addresses.items()
+            for broker_id, address in islice(addresses.items(), ADDRESSES_LOOKED_AT_MAX)
             if broker_id != MASTER_ID and address != self._broker_addr and self._may_be_asked(address)
         ]
 

@@ -27,6 +27,7 @@ from rocketpy.protocol.headers.query import (
     CompareRecordResponseHeader,
     ViewMessageRequestHeader,
 )
+from rocketpy.runner import ON_LOOP_BYTES_MAX
 from rocketpy.store.ha.divergence import RecordRange
 from rocketpy.store.ha.record_digest import digest_of
 from rocketpy.store.log.commit_log import store_timestamp_in
@@ -78,7 +79,7 @@ class RemoteLog:
         if answer.code != ResponseCode.SUCCESS:
             raise self._refused(answer)
         try:
-            table = decode_peer_body(answer.body, KVTable).table
+            table = decode_peer_body(answer.body, KVTable, bytes_max=ON_LOOP_BYTES_MAX).table
             # RocketMQ reports -1 as the beginning of a log without files.
             return LogBounds(max(0, int(table["commitLogMinOffset"])), int(table["commitLogMaxOffset"]))
         except (RemoteProtocolError, KeyError, ValueError) as failure:

@@ -66,6 +66,7 @@ class ReplicatedTablesFeature(Feature):
                 resets=tables.offset_resets,
                 store=context.store,
                 common_log=CommonLog(context.store.recorded_log, signed),
+                run_blocking=run_blocking,
             )
 
     def figures(self) -> dict[str, str]:

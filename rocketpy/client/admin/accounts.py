@@ -70,14 +70,14 @@ class AccountAdmin:
         header = read_response(response, GetBrokerAclConfigResponseHeader)
         files = None
         if header.all_acl_file_version is not None:
-            table = loads(header.all_acl_file_version)
+            table = loads(header.all_acl_file_version, is_bounded=True)
             entries = table.items() if isinstance(table, dict) else ()
             files = {str(path): decode_value(version, DataVersion) for path, version in entries}
         return ClusterAclVersionInfo(
             broker_name=header.broker_name,
             broker_addr=header.broker_addr,
             cluster_name=header.cluster_name,
-            acl_config_data_version=decode_body(header.version, DataVersion),
+            acl_config_data_version=decode_body(header.version, DataVersion, is_bounded=True),
             all_acl_config_data_version=files,
         )
 

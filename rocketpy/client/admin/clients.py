@@ -10,7 +10,6 @@ from __future__ import annotations
 from rocketpy.client.admin.requests import AdminRequests
 from rocketpy.client.validators import UNSPECIFIED
 from rocketpy.errors import ClientError
-from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.connection import ConsumerConnection, ProducerConnection, ProducerTableInfo
 from rocketpy.protocol.bodies.offset import GetConsumerStatusBody
 from rocketpy.protocol.bodies.running import ConsumerRunningInfo
@@ -40,7 +39,7 @@ class ClientAdmin:
         response = await self._requests.ask_broker(
             asked, RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequestHeader(group)
         )
-        connection = decode_body(response.body, ConsumerConnection)
+        connection = await self._requests.answers.body(response, ConsumerConnection, asked)
         if not connection.connection_set:
             raise ClientError(
                 ResponseCode.CONSUMER_NOT_ONLINE, f"Not found the consumer group connection: {group} at {asked}"
@@ -56,7 +55,7 @@ class ClientAdmin:
         response = await self._requests.ask_broker(
             asked, RequestCode.GET_PRODUCER_CONNECTION_LIST, GetProducerConnectionListRequestHeader(group)
         )
-        connection = decode_body(response.body, ProducerConnection)
+        connection = await self._requests.answers.body(response, ProducerConnection, asked)
         if not connection.connection_set:
             raise ClientError(UNSPECIFIED, f"Not found the producer group connection: {group} at {asked}")
         return connection
@@ -66,7 +65,7 @@ class ClientAdmin:
         response = await self._requests.ask_broker(
             address, RequestCode.GET_ALL_PRODUCER_INFO, GetAllProducerInfoRequestHeader()
         )
-        return decode_body(response.body, ProducerTableInfo)
+        return await self._requests.answers.body(response, ProducerTableInfo, address)
 
     async def running_info(self, group: str, client_id: str, *, jstack: bool = False) -> ConsumerRunningInfo:
         """Return what a consumer says of itself: settings, subscriptions, queues, rates, stacks if asked for.
@@ -80,7 +79,7 @@ class ClientAdmin:
         response = await self._requests.ask_broker(
             address, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout_s=3 * self._requests.timeout_s
         )
-        return decode_body(response.body, ConsumerRunningInfo)
+        return await self._requests.answers.body(response, ConsumerRunningInfo, address)
 
     async def offsets(self, topic: str, group: str, client_id: str | None = None) -> dict[str, dict[MessageQueue, int]]:
         """Return the offsets that consumers have in memory, by client id and queue; of one client if it is named."""
@@ -89,4 +88,4 @@ class ClientAdmin:
             return {}
         header = GetConsumerStatusRequestHeader(topic=topic, group=group, client_addr=client_id)
         response = await self._requests.ask_broker(address, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header)
-        return decode_body(response.body, GetConsumerStatusBody).consumer_table
+        return (await self._requests.answers.body(response, GetConsumerStatusBody, address)).consumer_table

@@ -6,7 +6,7 @@ Compatibility: the calls of ``DefaultMQAdminExtImpl`` about subscription groups 
 from __future__ import annotations
 
 from rocketpy.client.admin.requests import AdminRequests, masters
-from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.headers.admin import DeleteSubscriptionGroupRequestHeader
@@ -56,7 +56,7 @@ class GroupAdmin:
     async def configs(self, address: str) -> SubscriptionGroupWrapper:
         """Return the settings of all groups of one broker."""
         response = await self._requests.ask_broker(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        return decode_body(response.body, SubscriptionGroupWrapper)
+        return await self._requests.answers.body(response, SubscriptionGroupWrapper, address)
 
     async def user_configs(self, address: str) -> SubscriptionGroupWrapper:
         """Return the settings of the groups of users on one broker, without those of RocketMQ itself."""

@@ -12,15 +12,16 @@ which costs 3 seconds; and a unique key from before this month is not found.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import cast
 
 import attrs
 
 from rocketpy.client.admin.requests import QUEUE_TIMEOUT_SECONDS, AdminRequests, cluster_addresses
 from rocketpy.client.admin.traces import MessageTrace, trace_of
+from rocketpy.client.answers import Answers
 from rocketpy.client.instance import read_response
 from rocketpy.errors import BrokersError, ClientError, RemoteProtocolError, RocketpyError
-from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.running import ConsumeMessageDirectlyResult
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -81,7 +82,7 @@ class MessageAdmin:
             ViewMessageRequestHeader(physical_offset),
             timeout_s=QUEUE_TIMEOUT_SECONDS,
         )
-        messages = decode_messages(response.body or b"")
+        messages = await self._requests.answers.decoded(response.body, partial(decode_messages, count_max=1), address)
         if len(messages) != 1:
             raise RemoteProtocolError(f"VIEW_MESSAGE_BY_ID at {address}: expected one record, found {len(messages)}")
         return messages[0]
@@ -171,7 +172,7 @@ class MessageAdmin:
         Errors as of :meth:`query`: ClientError 208 when there is no record.
         """
         found = await self.query(trace_topic, msg_id)
-        return trace_of(msg_id, found.messages, found.failures)
+        return await self._requests.answers.in_worker(trace_of, msg_id, found.messages, found.failures)
 
     # ---- with one message -----------------------------------------------------------------------------------------
 
@@ -193,7 +194,7 @@ class MessageAdmin:
             header,
             timeout_s=3 * self._requests.timeout_s,
         )
-        return decode_body(response.body, ConsumeMessageDirectlyResult)
+        return await self._requests.answers.body(response, ConsumeMessageDirectlyResult, message.store_host)
 
     async def resume_check(self, msg_id: str, topic: str | None = None) -> None:
         """Have the broker check the transaction of a half message again that it has given up.
@@ -225,18 +226,18 @@ class MessageAdmin:
             response = await self._requests.send_to_broker(
                 address, request, expected=_FOUND_OR_NOT, timeout_s=3 * QUEUE_TIMEOUT_SECONDS
             )
-            return _read_query(response)
+            return await _read_query(self._requests.answers, response, address)
 
         addresses = await self._requests.broker_addresses(topic)
         results, failures = await self._requests.each_or_failure(addresses.values(), ask)
         return list(results.values()), failures
 
 
-def _read_query(response: RemotingCommand) -> QueryResult:
+async def _read_query(answers: Answers, response: RemotingCommand, address: str) -> QueryResult:
     updated = read_response(response, QueryMessageResponseHeader).index_last_update_timestamp
     if response.code != ResponseCode.SUCCESS:
         return QueryResult((), updated)
-    return QueryResult(tuple(decode_messages(response.body or b"")), updated)
+    return QueryResult(tuple(await answers.decoded(response.body, decode_messages, address)), updated)
 
 
 def _result(results: list[QueryResult], messages: list[MessageExt], failures: dict[str, RocketpyError]) -> QueryResult:

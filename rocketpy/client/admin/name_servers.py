@@ -14,7 +14,6 @@ from rocketpy.client.admin.brokers import read_settings, settings_body
 from rocketpy.client.admin.requests import AdminRequests
 from rocketpy.client.instance import read_response
 from rocketpy.errors import RocketpyError
-from rocketpy.protocol.bodies.codec import decode_peer_body
 from rocketpy.protocol.bodies.route import ClusterInfo, KVTable
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.headers.namesrv import (
@@ -49,7 +48,7 @@ class NameServerAdmin:
 
         async def ask(address: str) -> ClusterInfo:
             response = await self._requests.ask_this_name_server(address, RequestCode.GET_BROKER_CLUSTER_INFO)
-            return decode_peer_body(response.body, ClusterInfo)
+            return await self._requests.answers.body(response, ClusterInfo, address)
 
         return await self._requests.each_or_failure(self.addresses, ask)
 
@@ -74,7 +73,11 @@ class NameServerAdmin:
         response = await self._requests.ask_name_server(
             RequestCode.GET_KVLIST_BY_NAMESPACE, GetKVListByNamespaceRequestHeader(namespace), expected=_FOUND_OR_NOT
         )
-        return decode_peer_body(response.body, KVTable).table if response.code == ResponseCode.SUCCESS else {}
+        return (
+            (await self._requests.answers.body(response, KVTable)).table
+            if response.code == ResponseCode.SUCCESS
+            else {}
+        )
 
     async def delete_kv(self, namespace: str, key: str) -> None:
         """Delete a key, on every nameserver; one that is not there is no error."""
@@ -132,7 +135,10 @@ class NameServerAdmin:
     async def config(self, addresses: Iterable[str] | None = None) -> dict[str, dict[str, str]]:
         """Return the settings of (these) nameservers by address and key."""
         answers = await self._requests.ask_name_servers(RequestCode.GET_NAMESRV_CONFIG, addresses=addresses)
-        return {address: read_settings(answer.body) for address, answer in answers.items()}
+        return {
+            address: await read_settings(self._requests.answers, answer.body, address)
+            for address, answer in answers.items()
+        }
 
     async def update_config(self, settings: Mapping[str, str], addresses: Iterable[str] | None = None) -> None:
         """Change settings of (these) nameservers; nothing is sent when there is no setting."""

@@ -12,7 +12,6 @@ from typing import TypeVar
 from rocketpy.client.admin.requests import QUEUE_TIMEOUT_SECONDS, AdminRequests
 from rocketpy.client.instance import read_response
 from rocketpy.errors import ClientError
-from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.offset import QueryCorrectionOffsetBody
 from rocketpy.protocol.bodies.stats import ConsumeStats, ConsumeStatsList, QueryConsumeTimeSpanBody, QueueTimeSpan
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -114,7 +113,7 @@ class OffsetAdmin:
             GetConsumeStatsRequestHeader(consumer_group=group, topic=topic),
             timeout_s=3 * self._requests.timeout_s,
         )
-        return decode_body(response.body, ConsumeStats)
+        return await self._requests.answers.body(response, ConsumeStats, address)
 
     async def progress_of_all(
         self, address: str, *, is_order: bool = False, timeout_ms: int | None = None
@@ -126,7 +125,7 @@ class OffsetAdmin:
             GetConsumeStatsInBrokerHeader(is_order),
             timeout_s=None if timeout_ms is None else timeout_ms / 1000,
         )
-        return decode_body(response.body, ConsumeStatsList)
+        return await self._requests.answers.body(response, ConsumeStatsList, address)
 
     async def time_spans(self, topic: str, group: str) -> list[QueueTimeSpan]:
         """Return first, last and last consumed store time of each queue of a topic: the lag of a group in time."""
@@ -134,7 +133,7 @@ class OffsetAdmin:
 
         async def ask(address: str) -> QueryConsumeTimeSpanBody:
             response = await self._requests.ask_broker(address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
-            return decode_body(response.body, QueryConsumeTimeSpanBody)
+            return await self._requests.answers.body(response, QueryConsumeTimeSpanBody, address)
 
         bodies = await self._requests.each((await self._requests.broker_addresses(topic)).values(), ask)
         return [span for body in bodies.values() for span in body.consume_time_span_set]
@@ -146,7 +145,7 @@ class OffsetAdmin:
         groups = None if filter_groups is None else ",".join(filter_groups)
         header = QueryCorrectionOffsetHeader(filter_groups=groups, compare_group=group, topic=topic)
         response = await self._requests.ask_broker(address, RequestCode.QUERY_CORRECTION_OFFSET, header)
-        return decode_body(response.body, QueryCorrectionOffsetBody).correction_offsets
+        return (await self._requests.answers.body(response, QueryCorrectionOffsetBody, address)).correction_offsets
 
     async def commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
         """Set the offset at which a group resumes in a queue; a member that is online will overwrite it."""

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import trio
 
+from rocketpy.client.answers import Answers
 from rocketpy.client.config import DEFAULT_ADMIN_TIMEOUT_MS
 from rocketpy.client.instance import ClientInstance
 from rocketpy.errors import BrokersError, ClientError, RocketpyError
@@ -37,6 +38,11 @@ class AdminRequests:
     def __init__(self, instance: ClientInstance, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
         self.instance = instance
         self.timeout_s = timeout_ms / 1000
+
+    @property
+    def answers(self) -> Answers:
+        """The reader of answers."""
+        return self.instance.answers
 
     async def ask_broker(
         self,

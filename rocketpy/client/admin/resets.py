@@ -17,7 +17,6 @@ from rocketpy.client.admin.offsets import OffsetAdmin
 from rocketpy.client.admin.requests import AdminRequests
 from rocketpy.client.consumer.start import first_offset_from
 from rocketpy.errors import BrokerError
-from rocketpy.protocol.bodies.codec import decode_body
 from rocketpy.protocol.bodies.offset import ResetOffsetBody, ResetOffsetBodyForC
 from rocketpy.protocol.bodies.route import TopicRouteData
 from rocketpy.protocol.bodies.stats import OffsetWrapper, TopicOffset, TopicStatsTable
@@ -108,9 +107,9 @@ class ResetAdmin:
             request.language = LanguageCode.CPP  # by which the broker writes the table for its members
         response = await self._requests.send_to_broker(address, request)
         if for_c:
-            listed = decode_body(response.body, ResetOffsetBodyForC).offset_table
+            listed = (await self._requests.answers.body(response, ResetOffsetBodyForC, address)).offset_table
             return {MessageQueue(each.topic, each.broker_name, each.queue_id): each.offset for each in listed}
-        return dict(decode_body(response.body, ResetOffsetBody).offset_table)
+        return dict((await self._requests.answers.body(response, ResetOffsetBody, address)).offset_table)
 
     async def _reset_broker(
         self, route: TopicRouteData, address: str, topic: str, group: str, timestamp: int, *, force: bool
@@ -127,7 +126,7 @@ class ResetAdmin:
         response = await self._requests.ask_broker(
             address, RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader(topic)
         )
-        bounds = decode_body(response.body, TopicStatsTable).offset_table
+        bounds = (await self._requests.answers.body(response, TopicStatsTable, address)).offset_table
         names = {broker.broker_name for broker in route.broker_datas if address in broker.broker_addrs.values()}
         queues = [
             MessageQueue(topic, each.broker_name, queue_id)

@@ -16,12 +16,13 @@ from rocketpy.client.admin.requests import QUEUE_TIMEOUT_SECONDS, AdminRequests,
 from rocketpy.client.routes import publish_queues, subscribe_queues
 from rocketpy.client.validators import UNSPECIFIED, check_topic
 from rocketpy.errors import BrokersError, ClientError, RocketpyError
-from rocketpy.protocol.bodies.codec import decode_body
+from rocketpy.protocol.bodies.codec import decode_peer_body
 from rocketpy.protocol.bodies.group import GroupList
 from rocketpy.protocol.bodies.route import MASTER_ID, TopicList, TopicRouteData
 from rocketpy.protocol.bodies.stats import TopicStatsTable
 from rocketpy.protocol.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import PERM_READ_WRITE, RequestCode
+from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.headers.namesrv import DeleteTopicFromNamesrvRequestHeader, GetTopicsByClusterRequestHeader
 from rocketpy.protocol.headers.topic import (
     CreateTopicRequestHeader,
@@ -58,7 +59,7 @@ class TopicAdmin:
         if address is None:
             return await self._listed(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         response = await self._requests.ask_broker(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
-        return sorted(decode_body(response.body, TopicList).topic_list)
+        return await _topics_in(self._requests, response, address)
 
     async def unit_names(self, *, with_retry: bool = False) -> list[str]:
         """Return the topics of units, sorted; retry topics only if asked for."""
@@ -131,7 +132,9 @@ class TopicAdmin:
         response = await self._requests.ask_broker(
             address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, QueryTopicConsumeByWhoRequestHeader(topic)
         )
-        return sorted(decode_body(response.body, GroupList).group_list)
+        return await self._requests.answers.decoded(
+            response.body, lambda body: sorted(decode_peer_body(body, GroupList).group_list), address
+        )
 
     # ---- settings -------------------------------------------------------------------------------------------------
 
@@ -192,7 +195,7 @@ class TopicAdmin:
     async def configs(self, address: str) -> TopicConfigSerializeWrapper:
         """Return the settings of all topics of one broker."""
         response = await self._requests.ask_broker(address, RequestCode.GET_ALL_TOPIC_CONFIG)
-        return decode_body(response.body, TopicConfigSerializeWrapper)
+        return await self._requests.answers.body(response, TopicConfigSerializeWrapper, address)
 
     async def user_configs(self, address: str, *, with_retry: bool = False) -> TopicConfigSerializeWrapper:
         """Return the settings of the topics that users created on one broker.
@@ -214,7 +217,7 @@ class TopicAdmin:
 
         async def ask(address: str) -> TopicStatsTable:
             response = await self._requests.ask_broker(address, RequestCode.GET_TOPIC_STATS_INFO, header)
-            return decode_body(response.body, TopicStatsTable)
+            return await self._requests.answers.body(response, TopicStatsTable, address)
 
         tables = await self._requests.each((await self._requests.broker_addresses(topic)).values(), ask)
         merged = {queue: offset for table in tables.values() for queue, offset in table.offset_table.items()}
@@ -254,8 +257,7 @@ class TopicAdmin:
     # ---- requests -------------------------------------------------------------------------------------------------
 
     async def _listed(self, code: RequestCode, header: object | None = None) -> list[str]:
-        response = await self._requests.ask_name_server(code, header)
-        return sorted(decode_body(response.body, TopicList).topic_list)
+        return await _topics_in(self._requests, await self._requests.ask_name_server(code, header))
 
     async def _update(self, address: str, config: TopicConfig, default_topic: str, timeout_s: float | None) -> None:
         header = CreateTopicRequestHeader(
@@ -269,6 +271,12 @@ class TopicAdmin:
             order=config.order,
         )
         await self._requests.ask_broker(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header, timeout_s=timeout_s)
+
+
+async def _topics_in(requests: AdminRequests, response: RemotingCommand, address: str = "") -> list[str]:
+    return await requests.answers.decoded(
+        response.body, lambda body: sorted(decode_peer_body(body, TopicList).topic_list), address
+    )
 
 
 def _without_retry(topics: list[str], *, with_retry: bool) -> list[str]:

@@ -38,13 +38,17 @@ class MessageTrace:
     failures: dict[str, RocketpyError] = attrs.field(factory=dict)
 
 
+TRACE_BODY_MAX = 4 << 20
+"""Bound of the records in one message of the trace topic, as of any message before compression; clients send 128 KB."""
+
+
 def trace_of(msg_id: str, messages: Iterable[MessageExt], failures: dict[str, RocketpyError]) -> MessageTrace:
     """Return what messages of the trace topic say of one message."""
     found: list[tuple[int, TraceView]] = []
     unreadable = []
     for message in messages:
         try:
-            records = read_traces(message.body.decode())
+            records = read_traces(_text_of(message))
         except (RemoteProtocolError, UnicodeDecodeError) as failure:
             unreadable.append(f"{message.msg_id}: {failure}")
             continue
@@ -60,3 +64,9 @@ def trace_of(msg_id: str, messages: Iterable[MessageExt], failures: dict[str, Ro
         unreadable=tuple(unreadable),
         failures=failures,
     )
+
+
+def _text_of(message: MessageExt) -> str:
+    if len(message.body) > TRACE_BODY_MAX:
+        raise RemoteProtocolError(f"expected at most {TRACE_BODY_MAX} bytes of records, found {len(message.body)}")
+    return message.body.decode()

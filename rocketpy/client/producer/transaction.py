@@ -42,7 +42,7 @@ from rocketpy.protocol.properties import (
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_TRANSACTION_PREPARED,
 )
-from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.protocol.stored_message import decode_message
 from rocketpy.protocol.sysflag import TRANSACTION_PREPARED_TYPE
 from rocketpy.remoting.connection import Connection
 
@@ -248,7 +248,7 @@ class _Checks:
     async def check_transaction_state(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Answer by a request of our own, as brokers expect."""
         header = read_header(request, CheckTransactionStateRequestHeader)
-        message = decode_messages(request.body or b"")[0]
+        message = await self._instance.answers.decoded(request.body, decode_message)
         if self._instance.namespace:
             message.topic = without_namespace(message.topic, self._instance.namespace)
         state, remark = await self._checked(message)

@@ -30,12 +30,13 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import attrs
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
-from rocketpy.protocol.fastjson import FrozenBean, dumps, loads, loads_integer_keys
+from rocketpy.protocol.fastjson import FrozenBean, dumps, loads, loads_answer, loads_nested
 from rocketpy.protocol.headers.codec import IntegerRange
 from rocketpy.protocol.value_methods import ValueMethods
 
@@ -52,6 +53,7 @@ _NAME = "json_name"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
 _TRUE, _FALSE = ("true", "1"), ("false", "0")
 _SHOWN_CHARACTERS_MAX = 64
+_SHOWN_ITEMS_MAX = 16
 
 
 @attrs.frozen
@@ -108,14 +110,18 @@ def decode_body(data: bytes | str | None, body_class: type[T], *, is_bounded: bo
     return decode_value(loads(data, is_bounded=is_bounded), body_class)
 
 
-def decode_peer_body(data: bytes | None, body_class: type[T]) -> T:
-    """Return the ``body_class`` value in an answer whose maps may have integers as keys, at a bounded cost.
+def decode_peer_body(data: bytes | None, body_class: type[T], *, bytes_max: int | None = None) -> T:
+    """Return the ``body_class`` value in an answer, see :func:`~rocketpy.protocol.fastjson.loads_answer`.
 
-    For the answers of nameservers and other brokers, whatever they send; errors as in :func:`decode_body`.
+    For the answers of nameservers, brokers and clients, whatever they send; errors as in :func:`decode_body`. A full
+    frame takes seconds: long answers are decoded off the event loop (:func:`rocketpy.runner.run_decoder`), or have a
+    ``bytes_max``.
     """
     if not data:
         raise _no_body(body_class)
-    return decode_value(loads_integer_keys(data), body_class)
+    if bytes_max is not None and len(data) > bytes_max:
+        raise RemoteProtocolError(f"{body_class.__name__}: expected at most {bytes_max} bytes, found {len(data)}")
+    return decode_value(loads_answer(data), body_class)
 
 
 def decode_value(value: object, body_class: type[T]) -> T:
@@ -134,9 +140,15 @@ class _UnexpectedValueError(Exception):
     """A value of the wrong type or range; the reader of the enclosing body adds the position."""
 
     def __init__(self, expected: str, found: object) -> None:
-        shown = repr(found)
-        shown = shown if len(shown) <= _SHOWN_CHARACTERS_MAX else shown[:_SHOWN_CHARACTERS_MAX] + "..."
-        super().__init__(f"expected {expected}, found {shown}")
+        super().__init__(f"expected {expected}, found {_shown(found)}")
+
+
+def _shown(found: object) -> str:
+    """Return the beginning of a value, which may be all of a frame."""
+    if isinstance(found, dict | list | tuple):
+        found = dict(islice(found.items(), _SHOWN_ITEMS_MAX)) if isinstance(found, dict) else found[:_SHOWN_ITEMS_MAX]
+    shown = repr(found)
+    return shown if len(shown) <= _SHOWN_CHARACTERS_MAX else shown[:_SHOWN_CHARACTERS_MAX] + "..."
 
 
 _Reader = Callable[[Any, Any], Any]  # cattrs hands every hook the value and the type
@@ -190,7 +202,7 @@ def _bean_reader(body_class: type) -> _Reader:
 
     def read(value: Any, _: Any) -> Any:
         if isinstance(value, str):
-            value = loads(value)  # a key that is an object may come as the text of that object
+            value = loads_nested(value)  # a key that is an object may come as the text of that object
         if not isinstance(value, Mapping):
             raise _UnexpectedValueError("an object", value)
         arguments: dict[str, Any] = {}

@@ -24,7 +24,7 @@ from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.fastjson.reader import DEPTH_MAX, FrozenBean, joined_surrogates, read_document
 from rocketpy.protocol.fastjson.references import resolve_references
 
-__all__ = ["DEPTH_MAX", "FrozenBean", "dumps", "loads", "loads_integer_keys"]
+__all__ = ["DEPTH_MAX", "FrozenBean", "dumps", "loads", "loads_answer", "loads_integer_keys", "loads_nested"]
 
 _SHORT_ESCAPES = {"\\": "\\\\", '"': '\\"', "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # SerializerFeature.BrowserCompatible: everything beyond ASCII and the slash too. Written as what needs no escape: the
@@ -33,10 +33,23 @@ _ESCAPED_FOR_BROWSERS = re.compile(r"[^ !#-.0-\[\]-~]")
 
 
 _INTEGER_KEY = re.compile(rb"([{,]\s*)(-?[0-9]{1,20})(?=\s*:)")
+# A key that is a flat object, as MessageQueue is; the quantifiers are possessive, so no text is read twice.
+_OBJECT_KEY = re.compile(
+    rb"""([{,]\s*+)(\{(?:[^{}"\\]|"(?:[^"\\]|\\.)*+")*+\})(?=\s*+:)""",
+    re.DOTALL,
+)
 
 BODY_DIALECT_SIZE_MAX = 32_768
 BODY_REFERENCES_SIZE_MAX = 131_072
 """Bounds for ``is_bounded`` of :func:`loads`: about 20 ms of work each."""
+
+ANSWER_VALUES_MAX = 2_000_000
+ANSWER_CONTAINERS_MAX = 500_000
+"""Bounds of an answer: values, counted by commas and brackets, and the arrays and objects among them. As many as 16 MiB
+of a broker's offsets have; without them a frame of empty arrays becomes half a gigabyte."""
+
+_MEMBERS_AND_CONTAINERS = b",[{"
+_CONTAINERS = b"[{"
 
 
 def loads(text: str | bytes, *, references: bool = True, is_bounded: bool = False) -> object:
@@ -83,9 +96,55 @@ def loads_integer_keys(text: bytes) -> object:
     It costs little more than standard JSON, where the dialect's own reader takes seconds for a full frame. Any other
     text is read by :func:`loads`, bounded and without references.
     """
+    _check_counts(text)
     # What looks like a key inside a text is quoted too. That ends the text before a digit, and the document is refused.
     document = _standard_document(_INTEGER_KEY.sub(rb'\1"\2"', text))
     return loads(text, references=False, is_bounded=True) if document is _REFUSED else document
+
+
+def loads_answer(text: bytes) -> object:
+    """Return the value of an answer in one of the forms in which Java's brokers and clients write them.
+
+    Their maps have bare integers and flat objects as keys, which are text in the value of a long answer. Beyond
+    :data:`BODY_DIALECT_SIZE_MAX` nothing else of the dialect is read, and no references beyond
+    :data:`BODY_REFERENCES_SIZE_MAX`. Raises :class:`~rocketpy.errors.RemoteProtocolError`, also for more values than
+    :data:`ANSWER_VALUES_MAX` and :data:`ANSWER_CONTAINERS_MAX`.
+    """
+    _check_counts(text)
+    has_references = b"$ref" in text and len(text) <= BODY_REFERENCES_SIZE_MAX
+    if len(text) <= BODY_DIALECT_SIZE_MAX or has_references:
+        return loads(text)
+    document = _standard_document(text)
+    if document is _REFUSED:
+        # As with integers: quotes inside a text end it before a brace, and the document is refused.
+        quoted = _OBJECT_KEY.sub(_quoted_key, _INTEGER_KEY.sub(rb'\1"\2"', text))
+        document = _standard_document(quoted)
+    return loads(text, references=False, is_bounded=True) if document is _REFUSED else document
+
+
+def loads_nested(text: str) -> object:
+    """Return the value of a text within a document, which must be standard JSON: there may be many in one document."""
+    document = _standard_document(text)
+    if document is _REFUSED:
+        raise RemoteProtocolError(f"JSON: expected an object, or the text of one, found {text[:_SHOWN_MAX]!r}")
+    return document
+
+
+def _check_counts(text: bytes) -> None:
+    for what, characters, count_max in (
+        ("values", _MEMBERS_AND_CONTAINERS, ANSWER_VALUES_MAX),
+        ("arrays and objects", _CONTAINERS, ANSWER_CONTAINERS_MAX),
+    ):
+        if len(text) <= count_max:
+            continue
+        count = len(text) - len(text.translate(None, characters))
+        if count > count_max:
+            raise RemoteProtocolError(f"JSON: expected at most {count_max} {what}, found {count} in {len(text)} bytes")
+
+
+def _quoted_key(match: re.Match[bytes]) -> bytes:
+    before, key = match.groups()
+    return before + b'"' + key.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
 
 
 def dumps(value: object, *, pretty: bool = False, standard: bool = False) -> str:
@@ -101,6 +160,7 @@ def dumps(value: object, *, pretty: bool = False, standard: bool = False) -> str
     return "".join(writer.parts)
 
 
+_SHOWN_MAX = 64
 _REFUSED = object()
 _DECODER = msgspec.json.Decoder()
 

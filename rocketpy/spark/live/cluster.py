@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import attrs
 
+from rocketpy.client.routes import check_route
 from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError, RequestError
 from rocketpy.protocol.bodies.codec import decode_peer_body
 from rocketpy.protocol.bodies.route import MASTER_ID, BrokerData, TopicList, TopicRouteData
@@ -108,7 +109,12 @@ class Cluster:
                 f"topic {topic} is not known to nameserver {', '.join(self.access.name_servers)}: there is none of "
                 "this name, or its brokers are not registered",
             ) from error
-        return _readable_queues(topic, _read_body(response, TopicRouteData, address), address)
+        route = _read_body(response, TopicRouteData, address)
+        try:
+            check_route(topic, route)
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(f"{address}: {error}") from error
+        return _readable_queues(topic, route, address)
 
     def bounds(self, queues: Mapping[MessageQueue, Replicas]) -> dict[MessageQueue, QueueBounds]:
         """Return the bounds of queues, as their masters have them, or slaves in place of masters."""

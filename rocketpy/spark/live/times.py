@@ -15,7 +15,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.headers.pull import PullMessageRequestHeader
 from rocketpy.protocol.headers.queue_bounds import SearchOffsetRequestHeader, SearchOffsetResponseHeader
 from rocketpy.protocol.message import MessageQueue
-from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.protocol.stored_message import decode_message
 from rocketpy.protocol.sysflag import PULL_SUBSCRIPTION_FLAG
 from rocketpy.spark.live.cluster import Cluster, QueueBounds, Replicas, read_answer
 from rocketpy.spark.live.positions import name_of
@@ -78,7 +78,7 @@ class TimeSearch:
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, f"{name_of(queue)} offset {queue_offset}: {answer.remark}", address)
         try:
-            return decode_messages(answer.body or b"", decompress=False)[0].store_timestamp
+            return decode_message(answer.body or b"", decompress=False).store_timestamp
         except (RemoteProtocolError, RequestError, IndexError) as error:
             raise RemoteProtocolError(
                 f"{address}: expected the message at offset {queue_offset} of {name_of(queue)}: {error}"

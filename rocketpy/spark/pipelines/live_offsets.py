@@ -38,8 +38,8 @@ def live_group_offsets(
         for broker_name, replicas in {each.broker_name: each for each in queues.values()}.items():
             [answer] = cluster.ask_master(replicas, [(RequestCode.GET_ALL_CONSUMER_OFFSET, None)])
             try:
-                table = decode_offset_table(fastjson.loads((answer.body or b"").decode(), references=False))
-            except (RemoteProtocolError, UnicodeDecodeError) as error:
+                table = decode_offset_table(fastjson.loads_integer_keys(answer.body or b""))
+            except RemoteProtocolError as error:
                 raise RemoteProtocolError(f"{replicas.master}: {error}") from error
             rows += [(*row, broker_name) for row in offset_rows(table) if row[0] in chosen]
     return local_frame(spark, rows, LIVE_OFFSET_SCHEMA)

@@ -37,6 +37,7 @@ from rocketpy.protocol.headers.client import (
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.message_id import encode_offset_msg_id
 from rocketpy.remoting.connection import Connection
+from rocketpy.runner import run_inline
 from tests.broker.broker_on_bytes import BrokerOnBytes, received
 from tests.broker.message_broker import open_message_broker, send
 from tests.forged_record import body_posing_as_record
@@ -331,6 +332,7 @@ async def test_a_record_in_a_body_is_given_to_no_consumer() -> None:
             consumer_offset_manager=broker.tables.offsets,
             store=broker.store,
             whole_answers=WholeAnswers(),
+            run_blocking=run_inline,
         )
         body, forged = body_posing_as_record(broker.stored_bytes, topic=TOPIC)
         await broker.ask(send(body))

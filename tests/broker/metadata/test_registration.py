@@ -31,6 +31,7 @@ from rocketpy.protocol.headers.registration import (
     UnRegisterBrokerRequestHeader,
 )
 from rocketpy.remoting.client import RemotingClient
+from rocketpy.runner import run_inline
 from tests.broker.tables_of_a_broker import Tables
 
 NS1, NS2 = BOTH = "ns1:9876", "ns2:9876"
@@ -120,6 +121,7 @@ def service_of(
         topic_config_manager=tables.topics,
         master_search=search or Search(),
         client=cast(RemotingClient, nameservers),
+        run_blocking=run_inline,
     )
 
 

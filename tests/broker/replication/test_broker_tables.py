@@ -174,9 +174,9 @@ async def test_a_full_frame_is_decoded_beside_the_loop(master: ScriptedBroker) -
     master.offsets = {f"Topic{number}@Group{number % 100}": {0: number, 1: 7, 2: 8} for number in range(20_000)}
     in_thread = []
 
-    async def run_blocking(decode: Callable[[], object]) -> object:
-        in_thread.append(processor_seconds(partial(decode), enough=1.0))
-        return await trio.to_thread.run_sync(decode)
+    async def run_blocking(decode: Callable[[bytes], object], body: bytes) -> object:
+        in_thread.append(processor_seconds(partial(decode, body), enough=1.0))
+        return await trio.to_thread.run_sync(decode, body)
 
     tables = BrokerTables(master, run_blocking)  # type: ignore[arg-type]
     assert await tables.consumer_offsets(MASTER) == master.offsets

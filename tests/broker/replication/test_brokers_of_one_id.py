@@ -14,6 +14,7 @@ from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.remoting.client import RemotingClient
+from rocketpy.runner import run_inline
 
 NS1, NS2 = "ns1:9876", "ns2:9876"
 OWN, OTHER = "10.0.0.1:10911", "10.0.0.9:10911"
@@ -46,6 +47,7 @@ def search_of(nameservers: Nameservers, broker_id: int = 0, name: str = "broker-
         namesrv_addresses=(NS2, NS1),
         broker_addr=OWN,
         client=cast(RemotingClient, nameservers),
+        run_blocking=run_inline,
     )
 
 

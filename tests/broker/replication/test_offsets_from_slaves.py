@@ -89,6 +89,7 @@ class Master:
             resets=self.tables.offset_resets,
             store=cast(MessageStore, self.queues),
             common_log=cast(CommonLog, self.logs),
+            run_blocking=run_inline,
         ).take()
 
     def offset(self, queue_id: int = 0, group: str = "G") -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketpy.client.admin.traces import trace_of
+from rocketpy.client.admin.traces import TRACE_BODY_MAX, trace_of
 from rocketpy.client.trace.trace_data import TraceRecord, write_trace
 from rocketpy.errors import ClientError
 from rocketpy.protocol.message import MessageExt
@@ -38,3 +38,11 @@ def test_a_damaged_message_hides_no_other() -> None:
     assert [each.record for each in found.views] == [pub(msg_id="A", timestamp_ms=2)]
     assert [each[0] for each in found.unreadable] == ["X", "Y"]
     assert found.failures == failures
+
+
+def test_a_message_of_more_records_than_any_is_named() -> None:
+    """A compressed one grows to 64 MiB, which would be millions of records."""
+    large = MessageExt("RMQ_SYS_TRACE_TOPIC", b"x" * (TRACE_BODY_MAX + 1), {"UNIQ_KEY": "L"})
+    found = trace_of("A", [large, message(pub(msg_id="A", timestamp_ms=2))], {})
+    assert len(found.views) == 1
+    assert found.unreadable == (f"L: expected at most {TRACE_BODY_MAX} bytes of records, found {TRACE_BODY_MAX + 1}",)

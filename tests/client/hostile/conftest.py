@@ -21,6 +21,7 @@ from rocketpy.client.consumer.consumer import Consumer
 from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.producer.producer import Producer
 from rocketpy.clock import ManualClock
+from rocketpy.runner import run_inline
 from rocketpy.testing.sim.network import SimNetwork
 from tests.client.conftest import FIRST, TOPIC
 from tests.client.fake_cluster import FakeCluster, open_fake_cluster
@@ -43,7 +44,9 @@ class World:
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
     network, clock = SimNetwork(randomness=Random(1)), ManualClock()
-    environment = ClientEnvironment(network=network.host("10.0.1.1"), clock=clock, randomness=Random(7), process_id=1)
+    environment = ClientEnvironment(
+        network=network.host("10.0.1.1"), clock=clock, randomness=Random(7), process_id=1, run_blocking=run_inline
+    )
     async with open_fake_cluster(("broker-a", "broker-b"), network=network) as cluster:
         for topic, queue_nums in ((TOPIC, 2), ("%RETRY%g", 1)):
             cluster.add_topic(topic, queue_nums)

@@ -179,7 +179,7 @@ def test_what_is_written_is_read_again(body: Whole) -> None:
             {"queues": {QUEUE: 5}},
         ),
         ('{"text":"t","queues":{{topic:"T",queue_id:"0",BrokerName:"b"}:5,null:6}}', {"queues": {QUEUE: 5}}),
-        ('{"text":"t","part":"{name:\'p\'}"}', {"part": Part("p")}),
+        ('{"text":"t","part":"{\\"name\\":\\"p\\"}"}', {"part": Part("p")}),
         ('{"text":"t","parts":[{"name":"p"},{"$ref":"$.parts[0]"}]}', {"parts": [Part("p"), Part("p")]}),
     ],
 )
@@ -210,7 +210,7 @@ def test_reading_is_as_loose_as_in_java(text: str, changes: dict[str, object]) -
         ('{"text":"t","offsets":{"a":1}}', "Whole.offsets: expected int32, found 'a'"),
         ('{"text":"t","part":[]}', "Whole.part: expected an object, found []"),
         ('{"text":"t","parts":[{"name":"p","sizeBytes":[]}]}', "Part.sizeBytes: expected int32, found []"),
-        ('{"text":"t","queues":{"a":1}}', "JSON: expected a value, found 'a' at character 0"),
+        ('{"text":"t","queues":{"a":1}}', "JSON: expected an object, or the text of one, found 'a'"),
         ('{"text":"t","queues":{{"topic":"T"}:1}}', "MessageQueue.brokerName: expected a value, found nothing"),
         (
             '{"text":"t","queues":{{"topic":"T","brokerName":"b","queueId":"x"}:1}}',

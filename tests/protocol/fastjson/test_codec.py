@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
-from rocketpy.protocol.fastjson import DEPTH_MAX, FrozenBean, dumps, loads, loads_integer_keys
+from rocketpy.protocol.fastjson import DEPTH_MAX, FrozenBean, dumps, loads, loads_answer, loads_integer_keys
+from rocketpy.protocol.fastjson.codec import ANSWER_CONTAINERS_MAX, ANSWER_VALUES_MAX, BODY_DIALECT_SIZE_MAX
 from tests.recorded import VECTORS
 from tests.worst_requests import WORST_JSON, processor_seconds, worst_json
 
@@ -241,3 +245,65 @@ def test_a_large_document_is_read_fast_or_refused() -> None:
     assert len(loads_integer_keys(many)["offsetTable"]) == 20_000  # type: ignore[index]
     with pytest.raises(RemoteProtocolError, match="expected standard JSON"):
         loads_integer_keys(many.replace(b"Topic7@", b"Topic{7:@"))
+
+
+def test_an_answer_with_objects_as_keys_is_read_as_fast_as_any() -> None:
+    """As Java writes the progress of a group: the dialect's own reader takes 13 s for a full frame."""
+    entry = b'{"brokerName":"b","queueId":%d,"topic":"a\\"},{{\\"x\\":1"}:{"brokerOffset":%d,"lastTimestamp":0}'
+    body = b'{"offsetTable":{' + b",".join(entry % (number, number) for number in range(20_000)) + b"}}"
+    table = loads_answer(body)
+    assert table == {
+        "offsetTable": {
+            f'{{"brokerName":"b","queueId":{number},"topic":"a\\"}},{{{{\\"x\\":1"}}': {
+                "brokerOffset": number,
+                "lastTimestamp": 0,
+            }
+            for number in range(20_000)
+        }
+    }
+    assert processor_seconds(lambda: loads_answer(body), enough=0.5) < 0.5
+
+
+@pytest.mark.parametrize("text", ['{"a":"x,{y}:z"', '{"a":"{{}:5"', '{"a":"{5:6}"'])
+def test_what_looks_like_a_key_inside_a_text_is_none(text: str) -> None:
+    """Beside a bare key such a text is refused, for it cannot be told apart; it is never read as something else."""
+    padding = f'"b":"{" " * BODY_DIALECT_SIZE_MAX}"'
+    body = f"{text},{padding}}}".encode()
+    assert loads_answer(body) == loads(body)
+    with pytest.raises(RemoteProtocolError, match="expected standard JSON in more than 32768"):
+        loads_answer(f'{text},{padding},"c":{{1:2}}}}'.encode())
+
+
+def test_references_in_an_answer_are_resolved() -> None:
+    body = b'{"a":{{"t":1}:5},"b":{"$ref":"$.a"}}'
+    assert loads_answer(body) == loads(body)
+
+
+@pytest.mark.parametrize("what", WORST_JSON)
+def test_the_worst_answer_takes_seconds_at_most(what: str) -> None:
+    """Of a worker, for a full frame; without bounds on values it was 8 s, and half a gigabyte."""
+    body = worst_json(what, 16 << 20)
+    assert processor_seconds(lambda: _read(body), attempts=3, enough=3.0) < 3.0
+
+
+def _read(body: bytes) -> None:
+    with suppress(RemoteProtocolError):
+        loads_answer(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"[" + b"[]," * ANSWER_CONTAINERS_MAX + b"[]]", b"[" + b"1," * ANSWER_VALUES_MAX + b"1]"],
+    ids=["arrays", "numbers"],
+)
+@pytest.mark.parametrize("read", [loads_answer, loads_integer_keys])
+def test_an_answer_of_too_many_values_is_refused_before_it_is_read(
+    read: Callable[[bytes], object], body: bytes
+) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError, match=r"expected at most (500000 arrays and objects|2000000 values)"):
+            read(body)
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(body)
+    finally:
+        tracemalloc.stop()

@@ -146,6 +146,13 @@ def test_garbage_names_the_address(world: World) -> None:
             cluster.bounds(cluster.queues("T"))
 
 
+def test_a_route_of_more_queues_than_there_can_be_is_refused(world: World) -> None:
+    """A number of queues is 4 bytes of an answer."""
+    world.name_server.queues = 2**31 - 1
+    with pytest.raises(RemoteProtocolError, match=f"{world.name_server_address}: route of T: expected at most 65536 r"):
+        world.cluster().queues("T")
+
+
 def test_all_topics_of_the_cluster() -> None:
     def answer(request: RemotingCommand) -> RemotingCommand:
         assert request.code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER

@@ -7,6 +7,7 @@ the consumer stops for ten seconds before. A report has no ``jstack``.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import attrs
 import trio
@@ -20,7 +21,7 @@ from rocketpy.client.consumer.queue.flow_limits import MIB
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.instance import ClientInstance
 from rocketpy.errors import RequestError
-from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.heartbeat import ConsumeType
 from rocketpy.protocol.bodies.offset import ResetOffsetBody
 from rocketpy.protocol.bodies.running import (
@@ -67,7 +68,7 @@ class BrokerCommands:
 
     async def _reset_offset(self, connection: Connection, request: RemotingCommand) -> None:
         header = read_header(request, ResetOffsetRequestHeader)
-        table = decode_body(request.body, ResetOffsetBody).offset_table
+        table = (await self.instance.answers.body(request, ResetOffsetBody)).offset_table
         assigned = self.group.queues.assigned
         moved = [queue for queue in table if queue.topic == header.topic and queue in assigned and table[queue] >= 0]
         for queue in moved:
@@ -87,7 +88,8 @@ class BrokerCommands:
 
     async def _consume_directly(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         header = read_header(request, ConsumeMessageDirectlyResultRequestHeader)
-        messages = decode_messages(request.body or b"", broker_name=header.broker_name or "")
+        decode = partial(decode_messages, broker_name=header.broker_name or "", count_max=1)
+        messages = await self.instance.answers.decoded(request.body, decode)
         if len(messages) != 1:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"expected one message, found {len(messages)}")
         return make_response(request, body=encode_body(await self.consume(messages[0])))

@@ -11,7 +11,7 @@ from random import Random
 
 from rocketpy.client.instance import ClientInstance
 from rocketpy.errors import RocketpyError
-from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.codec import decode_peer_body, encode_body
 from rocketpy.protocol.bodies.group import GetConsumerListByGroupResponseBody
 from rocketpy.protocol.bodies.lock import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from rocketpy.protocol.codes import RequestCode
@@ -41,11 +41,11 @@ class GroupRequests:
                 response = await self._instance.request(
                     address, make_request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, request)
                 )
-                ids = decode_body(response.body, GetConsumerListByGroupResponseBody).consumer_id_list
+                ids = await self._instance.answers.decoded(response.body, _ids_in, address)
             except RocketpyError:
                 continue
             if ids:
-                return sorted(ids)
+                return ids
         return None
 
     async def master_address(self, queue: MessageQueue) -> str:
@@ -62,7 +62,7 @@ class GroupRequests:
         response = await self._instance.request(
             address, make_request(RequestCode.LOCK_BATCH_MQ, body=body), timeout_s=LOCK_SECONDS
         )
-        return set(decode_body(response.body, LockBatchResponseBody).lock_ok_mq_set)
+        return set((await self._instance.answers.body(response, LockBatchResponseBody, address)).lock_ok_mq_set)
 
     async def unlock(self, address: str, queues: Collection[MessageQueue]) -> None:
         """Give locks back to their master. Waits a second for the answer."""
@@ -70,3 +70,7 @@ class GroupRequests:
         await self._instance.request(
             address, make_request(RequestCode.UNLOCK_BATCH_MQ, body=body), timeout_s=LOCK_SECONDS
         )
+
+
+def _ids_in(body: bytes) -> list[str]:
+    return sorted(decode_peer_body(body, GetConsumerListByGroupResponseBody).consumer_id_list)

@@ -14,12 +14,14 @@ topic and offset of the first one, and are not compared.
 
 from __future__ import annotations
 
+from rocketpy.client.answers import Answers
 from rocketpy.client.consumer.queue.pull_plan import PullRequest
 from rocketpy.client.instance import read_response
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.bodies.heartbeat import SUB_ALL
 from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.compression import DECOMPRESSED_SIZE_MAX, UnpackedSizeError
 from rocketpy.protocol.headers.pull import PullMessageResponseHeader
 from rocketpy.protocol.message import MessageExt, MessageQueue
 from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH
@@ -30,9 +32,30 @@ BODIES_SIZE_MAX = 64 << 20
 """Bytes of decompressed bodies after which the rest of an answer is left for the next pull: 16 MiB may hold records
 that grow a thousandfold."""
 
+ON_LOOP_BODY_MAX = 524_288
+"""Bytes of an answer that is read on the event loop: 25 ms of work, if they are all properties."""
 
-def read_pull_answer(response: RemotingCommand, pull: PullRequest) -> PullResult:
-    """Return the result of a pull; RemoteProtocolError for an answer that does not fit it."""
+ON_LOOP_UNPACKED_MAX = 524_288
+"""Bytes of a body that is decompressed on the event loop; an answer of 32 such bodies takes 30 ms."""
+
+
+async def pull_result(answers: Answers, response: RemotingCommand, pull: PullRequest) -> PullResult:
+    """As :func:`read_pull_answer`; what is long, or grows when it is unpacked, is read off the event loop."""
+    if len(response.body or b"") <= ON_LOOP_BODY_MAX:
+        try:
+            return read_pull_answer(response, pull, unpacked_max=ON_LOOP_UNPACKED_MAX)
+        except UnpackedSizeError:
+            pass
+    return await answers.in_worker(read_pull_answer, response, pull)
+
+
+def read_pull_answer(
+    response: RemotingCommand, pull: PullRequest, unpacked_max: int = DECOMPRESSED_SIZE_MAX
+) -> PullResult:
+    """Return the result of a pull; RemoteProtocolError for an answer that does not fit it.
+
+    Also for bodies that have more than ``unpacked_max`` bytes when they are decompressed, each one.
+    """
     queue, queue_offset = pull.queue, pull.queue_offset
     header = read_response(response, PullMessageResponseHeader)
     status = PullStatus(response.code)
@@ -40,7 +63,9 @@ def read_pull_answer(response: RemotingCommand, pull: PullRequest) -> PullResult
     highest = max(header.max_offset, queue_offset)
     messages: list[MessageExt] = []
     if status is PullStatus.FOUND:
-        messages, last, following = _records(response.body or b"", queue, queue_offset, following, pull.max_msg_nums)
+        messages, last, following = _records(
+            response.body or b"", queue, queue_offset, following, pull.max_msg_nums, unpacked_max
+        )
         # A broker looks up the end of the queue before it reads, so the answer may have what was stored meanwhile.
         highest = max(header.max_offset, last + 1)
         if pull.subscription.sub_string != SUB_ALL:
@@ -64,7 +89,7 @@ def read_pull_answer(response: RemotingCommand, pull: PullRequest) -> PullResult
 
 
 def _records(
-    body: bytes, queue: MessageQueue, queue_offset: int, following: int, count_max: int
+    body: bytes, queue: MessageQueue, queue_offset: int, following: int, count_max: int, unpacked_max: int
 ) -> tuple[list[MessageExt], int, int]:
     """Return the messages of an answer, the offset of the last one, and the offset of the next pull."""
     topic, queue_id, broker_name = queue.topic, queue.queue_id, queue.broker_name
@@ -74,7 +99,7 @@ def _records(
     while position < len(body):
         if len(messages) >= count_max or size > BODIES_SIZE_MAX:
             return messages, highest, highest + 1
-        message = decode_message(body, position, check_crc=True, broker_name=broker_name)
+        message = decode_message(body, position, check_crc=True, broker_name=broker_name, unpacked_max=unpacked_max)
         if PROPERTY_INNER_MULTI_DISPATCH in message.properties:
             if highest >= following - 1:
                 raise _unexpected(queue, queue_offset, "no further message", f"one named {message.msg_id}")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from rocketpy.client.consumer.queue.answers import read_pull_answer
+from rocketpy.client.consumer.queue.answers import pull_result
 from rocketpy.client.consumer.queue.pull_plan import PullRequest
 from rocketpy.client.hooks import FilterMessageContext, FilterMessageHook
 from rocketpy.client.instance import ClientInstance, read_response
@@ -88,7 +88,7 @@ class QueueRequests:
             self._suggested_broker_ids.pop(queue, None)  # a slave that does not answer is left for the master
             self._instance.request_route_refresh()
             raise
-        result = read_pull_answer(response, pull)
+        result = await pull_result(self._instance.answers, response, pull)
         self._suggested_broker_ids[queue] = result.suggest_which_broker_id
         if self._namespace.name:
             for message in result.messages:
