@@ -14,7 +14,6 @@ import trio
 
 from rocketpy.broker.acl.needs import ADMIN, ANY_ACCOUNT
 from rocketpy.broker.admin.slave_refusal import refuse_on_slave
-from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
@@ -42,6 +41,7 @@ from rocketpy.protocol.headers.topic import (
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.whole_answer import WholeAnswers
 from rocketpy.store.message_store import MessageStore
 
 _QUEUES_PER_TURN = 500
@@ -113,7 +113,9 @@ class AdminTopicProcessor:
     async def process_get_all_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Return the whole table, as a slave requests it."""
         topics = self._topic_config_manager
-        body = await self._whole_answers.encode_table("all topics", lambda: topics.data_version, topics.wrapper)
+        body = await self._whole_answers.encode_table(
+            connection, "all topics", lambda: topics.data_version, topics.wrapper
+        )
         return make_response(request, header=GetAllTopicConfigResponseHeader(), body=body)
 
     async def process_get_topic_stats_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -135,7 +137,9 @@ class AdminTopicProcessor:
                 max_offset=max_offset,
                 last_update_timestamp=last_update,
             )
-        body = await self._whole_answers.encode("the queues of the topic", TopicStatsTable(offset_table=offset_table))
+        body = await self._whole_answers.encode(
+            connection, "the queues of the topic", TopicStatsTable(offset_table=offset_table)
+        )
         return make_response(request, body=body)
 
     def process_query_topic_consume_by_who(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

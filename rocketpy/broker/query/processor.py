@@ -42,7 +42,7 @@ INDEX_WAIT_SECONDS = 3.0
 
 _TOO_MANY_QUERIES = f"[OVERLOAD]{QUERIES_RUNNING_MAX + QUERIES_WAITING_MAX} queries by key are running, try again later"
 _NOT_FOUND = "can not find message, maybe time range not correct"
-_REPLIES_WAIT = "[OVERLOAD]too many replies wait for this connection to read them, try again later"
+_REPLIES_WAIT = "[OVERLOAD]too many replies wait for their connections to read them, try again later"
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -68,7 +68,8 @@ class QueryMessageProcessor:
             raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_QUERIES)
         await self._wait_for_index()
         async with self._running:
-            if not connection.wants_reading:  # its send buffer is full of earlier responses
+            # It has gone, or does not read, or all peers together do not: the records would be read for nothing.
+            if not connection.has_room(0):
                 raise RequestError(ResponseCode.SYSTEM_BUSY, _REPLIES_WAIT)
             result = await self._store.query_message(
                 header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp
