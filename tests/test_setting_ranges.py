@@ -39,6 +39,7 @@ def test_every_number_that_counts_has_a_range() -> None:
         ("write_buffer_high_water_mark", -1),
         ("connection_outgoing_bytes_max", 1),
         ("incoming_bytes_max", 0),
+        ("outgoing_bytes_max", 0),
         ("server_channel_max_idle_time_seconds", 0),
         ("server_socket_rcv_buf_size", 1 << 31),
     ],

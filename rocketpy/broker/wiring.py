@@ -40,6 +40,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.limits.connection_budget import ConnectionBudget
 from rocketpy.remoting.limits.descriptors import allowed_connections, descriptor_limit
+from rocketpy.remoting.limits.held_bytes import program_bytes
 from rocketpy.remoting.limits.targets import acl_targets
 from rocketpy.remoting.lull import LULL_SECONDS
 from rocketpy.remoting.network import Listener, Network
@@ -142,7 +143,7 @@ class Wiring:
         """Return a server for the main port, and one for the VIP port when there is one."""
         dispatcher = self.dispatcher()
         dispatchers = [dispatcher, dispatcher.without([RequestCode.PULL_MESSAGE])]
-        budget = self._connection_budget()
+        budget, held = self._connection_budget(), program_bytes(self._server_config)
         return [
             RemotingServer(
                 listeners=[listener],
@@ -151,6 +152,7 @@ class Wiring:
                 on_close=self.connection_closed,
                 tls=self._tls,
                 budget=budget,
+                held=held,
                 lull_seconds=0.0 if self._context.store.waits_for_storing else LULL_SECONDS,
             )
             for listener, each in zip(listeners, dispatchers, strict=False)

@@ -23,7 +23,7 @@ from rocketpy.protocol.host import plain_address
 from rocketpy.remoting.config import IDLE_SWEEP_SECONDS, NettyClientConfig, TlsClientConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import AsyncProcessor, Dispatcher, Processor
-from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
+from rocketpy.remoting.limits.held_bytes import ProgramBytes, unfinished_frames, unread_answers
 from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.network import Address, Network, SocketNetwork, split_address
 from rocketpy.remoting.nowait_stream import nowait_stream
@@ -38,6 +38,10 @@ BeforeRequest = Callable[[RemotingCommand, str], None]
 
 INCOMING_BYTES_MAX = 256 << 20
 """Limit on unfinished frames over all servers; above it the connection that holds most is closed."""
+
+OUTGOING_BYTES_MAX = 1 << 30
+"""Limit on what servers have not read, over all of them; above it the connection that holds most is closed. It is the
+program's own requests, of which each connection holds 64 MiB at most."""
 
 
 @asynccontextmanager
@@ -109,7 +113,10 @@ class RemotingClient:
             limits=config.limits(),
             start_task=TaskPool(nursery=nursery).start,
             on_end=self._forget,
-            incoming=IncomingBytes(INCOMING_BYTES_MAX),
+            held=ProgramBytes(
+                incoming=unfinished_frames(INCOMING_BYTES_MAX, "INCOMING_BYTES_MAX"),
+                outgoing=unread_answers(OUTGOING_BYTES_MAX, "OUTGOING_BYTES_MAX"),
+            ),
             refusals=RefusalLog(),
         )
         self.is_closed = False

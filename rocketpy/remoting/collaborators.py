@@ -27,6 +27,10 @@ class Transport(Protocol[ConnectionT]):
         """Close the socket and remove the connection. Calls nothing that sends, for it may be called within a send."""
         ...
 
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes more fit into what all peers together may leave unread."""
+        ...
+
     def start_task(
         self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object
     ) -> bool:

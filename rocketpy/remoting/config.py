@@ -78,6 +78,8 @@ class NettyServerConfig:
     connection_outgoing_bytes_max: int = setting(64 << 20, unit="bytes", validator=Between(16_384))
     incoming_bytes_max: int = setting(256 << 20, unit="bytes", validator=Between(65_536))
     """Limit on unfinished frames over all connections; above it the connection that holds most is closed."""
+    outgoing_bytes_max: int = setting(256 << 20, unit="bytes", validator=Between(65_536))
+    """Limit on unread replies over all connections; above it the connection that holds most is closed."""
 
     def limits(self) -> ConnectionLimits:
         """Return the limits per connection that follow from these settings."""

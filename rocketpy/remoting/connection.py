@@ -331,6 +331,22 @@ class Connection:
         """Backpressure: False while too many replies are unread, so that no more requests are read."""
         return self.outgoing_size <= self._limits.outgoing_bytes_pause
 
+    def has_room(self, size: int) -> bool:
+        """Whether an answer of so many bytes is worth making: the peer reads, and the sum over all peers has room.
+
+        Beyond that sum the connection that holds most is closed, which the one with a long answer soon is.
+        """
+        return not self.is_closed and self.wants_reading and self._transport.has_room(size)
+
+    @property
+    def unread_size(self) -> int:
+        """Bytes of memory that queued frames hold. What the socket has taken of a frame counts until all is taken."""
+        unsent = self._unsent
+        if not unsent:
+            return self.outgoing_size
+        first = unsent[0]
+        return self.outgoing_size - len(first) + memory_of(first)
+
     def mark_dirty(self) -> None:
         """Flush this connection at the end of the burst: its socket is writable again."""
         if not self._dirty and self.outgoing_size:
@@ -401,3 +417,12 @@ class Connection:
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & 0x7FFFFFFF
         return opaque
+
+
+def memory_of(piece: bytes | memoryview) -> int:
+    """Return how many bytes a piece keeps in memory: those of the whole object that it is a part of."""
+    if isinstance(piece, memoryview):
+        whole = piece.obj
+        assert isinstance(whole, bytes)
+        return len(whole)
+    return len(piece)

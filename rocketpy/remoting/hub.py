@@ -37,7 +37,7 @@ from rocketpy.errors import RemoteProtocolError
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
+from rocketpy.remoting.limits.held_bytes import ProgramBytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.lull import LULL_SECONDS, Lull, spin_seconds_here
 from rocketpy.remoting.network import local_address_of
@@ -50,7 +50,7 @@ SEND_SIZE: Final = 1 << 20
 """Replies are joined up to this size for one send, so that a slow reader does not cost a copy of all the rest."""
 EVENTS_MAX: Final = 256
 UNFINISHED_SIZE: Final = 4096
-"""A longer unfinished frame counts towards the limit over all connections (``IncomingBytes``)."""
+"""A longer unfinished frame counts towards the limit over all connections (``ProgramBytes``)."""
 
 _IN: Final = select.EPOLLIN if hasattr(select, "EPOLLIN") else 1
 _OUT: Final = select.EPOLLOUT if hasattr(select, "EPOLLOUT") else 4
@@ -98,7 +98,7 @@ class Hub:
         limits: ConnectionLimits,
         start_task: Callable[..., bool],
         on_end: Callable[[Connection], None],
-        incoming: IncomingBytes,
+        held: ProgramBytes,
         refusals: RefusalLog,
         allows: Callable[[bytes, tuple[str, int]], bool],
         take_tls: Callable[[socket.socket, tuple[str, int]], None],
@@ -115,7 +115,8 @@ class Hub:
         self._limits = limits
         self.start_task = start_task
         self._on_end = on_end  # called in the middle of a send, so it may only record the end
-        self._incoming = incoming
+        self._incoming = held.incoming
+        self._unread = held.outgoing
         self._refusals = refusals
         self._allows = allows  # whether this first byte is acceptable under tls.server.mode
         self._take_tls = take_tls
@@ -207,8 +208,14 @@ class Hub:
         if connection.outgoing_size > self._limits.outgoing_bytes_max:
             _log.warning("%s does not read its replies: %d bytes wait", connection.peer, connection.outgoing_size)
             self.end(connection)
-        else:
+            return
+        self._unread.hold(connection, connection.unread_size)
+        if not connection.is_closed:
             self._watch(peer)
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes more fit into what all peers may leave unread."""
+        return self._unread.has_room(size)
 
     def end(self, connection: Connection) -> None:
         """Close the socket, remove the connection and record its end. Idempotent."""
@@ -217,6 +224,7 @@ class Hub:
             return
         del self._peers[peer.fd]
         self._incoming.forget(connection)
+        self._unread.forget(connection)
         peer.sock.close()  # the kernel also removes it from the epoll set
         connection.mark_closed()
         self._on_end(connection)
@@ -381,7 +389,7 @@ class Hub:
         connection.receive(chunk)
         served = self._serve(peer, budget)
         if connection.buffered_size > UNFINISHED_SIZE or peer.is_accounted:
-            self._incoming.account(connection)
+            self._incoming.hold(connection, connection.buffered_size)
             peer.is_accounted = connection.buffered_size > 0
         return served
 

@@ -25,7 +25,7 @@ from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.ended_connections import EndedConnections
 from rocketpy.remoting.hub import Hub
 from rocketpy.remoting.limits.connection_budget import ConnectionBudget
-from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
+from rocketpy.remoting.limits.held_bytes import ProgramBytes, program_bytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.lull import LULL_SECONDS
 from rocketpy.remoting.network import Address, Listener, socket_stream
@@ -55,6 +55,7 @@ class RemotingServerStatistics:
     tls_refused_count: int  # connections that tls.server.mode does not allow, and failed handshakes
     tls_handshakes: int  # in progress
     tasks: int
+    unread_bytes: int  # of all ports of the program
 
 
 class RemotingServer:
@@ -69,10 +70,12 @@ class RemotingServer:
         on_close: Callable[[Connection], None] | None = None,
         tls: ServerTls | None = None,
         budget: ConnectionBudget | None = None,
+        held: ProgramBytes | None = None,
         use_hub: bool | None = None,
         lull_seconds: float = LULL_SECONDS,
     ) -> None:
-        """Without ``tls`` the server refuses TLS. Several servers of one program share ``tls`` and ``budget``.
+        """Without ``tls`` the server refuses TLS. Several servers of one program share ``tls``, ``budget``
+        and ``held``.
 
         ``lull_seconds`` is that of the hub: 0 where peers wait for tasks.
         """
@@ -85,13 +88,14 @@ class RemotingServer:
         self._refusals = RefusalLog()
         self._tasks = TaskPool()
         limits = config.limits()
-        incoming = IncomingBytes(config.incoming_bytes_max)
+        held = held or program_bytes(config)
+        self._unread = held.outgoing
         self._stream_driver = StreamDriver(
             dispatcher=dispatcher,
             limits=limits,
             start_task=self._tasks.start,
             on_end=self._ended.add,
-            incoming=incoming,
+            held=held,
             refusals=self._refusals,
         )
         self._acceptor = TlsAcceptor(tls=tls, serve_stream=self._stream_driver.serve_stream, refusals=self._refusals)
@@ -102,7 +106,7 @@ class RemotingServer:
                 limits=limits,
                 start_task=self._tasks.start,
                 on_end=self._hub_ended,
-                incoming=incoming,
+                held=held,
                 refusals=self._refusals,
                 allows=self._acceptor.allows,
                 take_tls=self._take_tls,
@@ -147,6 +151,7 @@ class RemotingServer:
             tls_refused_count=self._acceptor.refused_count,
             tls_handshakes=self._acceptor.under_way_count,
             tasks=self._tasks.running_count,
+            unread_bytes=self._unread.size,
         )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -20,9 +20,9 @@ from rocketpy.containment import contain
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.protocol.host import host_of
 from rocketpy.remoting.config import ConnectionLimits
-from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.connection import Connection, memory_of
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
+from rocketpy.remoting.limits.held_bytes import ProgramBytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.network import local_address_of
 from rocketpy.remoting.nowait_stream import NowaitStream
@@ -40,7 +40,17 @@ _log = logging.getLogger("rocketpy.remoting")
 class _Writer:
     """State shared by the two tasks of one connection."""
 
-    __slots__ = ("drained", "is_collecting", "is_sending", "nowait", "scope", "wake")
+    __slots__ = (
+        "drained",
+        "encrypts",
+        "is_collecting",
+        "is_counted",
+        "is_sending",
+        "nowait",
+        "scope",
+        "sending",
+        "wake",
+    )
 
     def __init__(self, stream: trio.abc.Stream, scope: trio.CancelScope) -> None:
         self.nowait = stream if isinstance(stream, NowaitStream) else None
@@ -48,6 +58,9 @@ class _Writer:
         self.wake = trio.Event()
         self.drained = trio.Event()
         self.is_sending = False
+        self.sending = 0  # bytes that the writer task has taken from the connection, and their encrypted copy
+        self.encrypts = isinstance(stream, trio.SSLStream)
+        self.is_counted = False  # it holds a part of the sum over all connections
         self.is_collecting = False  # the last read brought several frames, so as many tasks are about to send again
 
 
@@ -61,7 +74,7 @@ class StreamDriver:
         limits: ConnectionLimits,
         start_task: Callable[..., bool],
         on_end: Callable[[Connection], None],
-        incoming: IncomingBytes,
+        held: ProgramBytes,
         refusals: RefusalLog,
     ) -> None:
         self._dispatcher = dispatcher
@@ -69,7 +82,8 @@ class StreamDriver:
         self._limits = limits
         self.start_task = start_task
         self._on_end = on_end  # called in the middle of a send, so it may only record the end
-        self._incoming = incoming
+        self._incoming = held.incoming
+        self._unread = held.outgoing
         self._refusals = refusals
         self._writers: dict[Connection, _Writer] = {}
 
@@ -118,21 +132,36 @@ class StreamDriver:
         if is_alone and writer.nowait is not None and not writer.is_sending:
             self._send_nowait(connection, writer.nowait)
             if not connection.outgoing_size:
+                if writer.is_counted:
+                    self._account(connection, writer)
                 return
         if connection.outgoing_size > self._limits.outgoing_bytes_max:
             _log.warning("%s does not read its replies: %d bytes wait", connection.peer, connection.outgoing_size)
             self.end(connection)
-        else:
-            writer.wake.set()
+            return
+        # Else the writer task takes all of it in its next turn, and counts it.
+        if writer.is_sending or connection.outgoing_size > WRITE_SIZE:
+            self._account(connection, writer)
+        writer.wake.set()
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes more fit into what all peers may leave unread."""
+        return self._unread.has_room(size)
 
     def end(self, connection: Connection) -> None:
         """Remove the connection now and cancel its tasks, which close the stream on their way out."""
         writer = self._writers.pop(connection, None)
         if writer is not None:
             self._incoming.forget(connection)
+            self._unread.forget(connection)
             connection.mark_closed()
             self._on_end(connection)
             writer.scope.cancel()
+
+    def _account(self, connection: Connection, writer: _Writer) -> None:
+        size = connection.unread_size + writer.sending
+        writer.is_counted = size > 0
+        self._unread.hold(connection, size)
 
     def _send_nowait(self, connection: Connection, stream: NowaitStream) -> None:
         piece = connection.take_piece(WRITE_SIZE)
@@ -156,7 +185,7 @@ class StreamDriver:
                 connection.receive(bytes(chunk))
                 if not await self._serve(connection, writer):
                     break
-                self._incoming.account(connection)
+                self._incoming.hold(connection, connection.buffered_size)
         except RemoteProtocolError as failure:
             self._refuse(connection, failure)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
@@ -208,10 +237,14 @@ class StreamDriver:
                 while connection.outgoing_size and self._burst.may_send:
                     writer.is_sending = True
                     piece = memoryview(connection.take_piece(WRITE_SIZE))
+                    writer.sending = memory_of(piece) + (min(len(piece), WRITE_SIZE) if writer.encrypts else 0)
+                    self._account(connection, writer)
                     for start in range(0, len(piece), WRITE_SIZE):
                         await stream.send_all(piece[start : start + WRITE_SIZE])
                         connection.last_active = trio.current_time()
+                    writer.sending = 0
                 writer.is_sending = False
+                self._account(connection, writer)
                 writer.drained.set()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as failure:
             _log.debug("sending to %s failed: %r", connection.peer, failure)

@@ -271,6 +271,10 @@ class Client:
             with self._world.life.failing():
                 self._world.wiring.connection_closed(connection)
 
+    def has_room(self, size: int) -> bool:
+        """Always: a client of this world reads everything at once."""
+        return True
+
     def start_task(
         self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object
     ) -> bool:

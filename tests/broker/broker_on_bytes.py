@@ -132,6 +132,9 @@ class Transport:
         connection.mark_closed()
         self.on_close(connection)
 
+    def has_room(self, size: int) -> bool:
+        return True
+
     def start_task(
         self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object
     ) -> bool:

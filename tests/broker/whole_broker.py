@@ -82,6 +82,9 @@ class _Transport:
     def end(self, connection: Connection) -> None:
         connection.mark_closed()
 
+    def has_room(self, size: int) -> bool:
+        return True
+
     def start_task(
         self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object
     ) -> bool:

@@ -41,6 +41,9 @@ class NotingTransport:
             self.ended.append(connection)
             connection.mark_closed()
 
+    def has_room(self, size: int) -> bool:
+        return True
+
     def start_task(
         self, owner: object, kind: TaskKind, function: Callable[..., Awaitable[None]], *arguments: object
     ) -> bool:

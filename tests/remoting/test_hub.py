@@ -23,12 +23,12 @@ from rocketpy.protocol.command import RemotingCommand, make_request, make_respon
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting import hub as hub_module
 from rocketpy.remoting.burst import no_hook
-from rocketpy.remoting.config import ConnectionLimits
+from rocketpy.remoting.config import ConnectionLimits, NettyServerConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.hub import Hub
-from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
+from rocketpy.remoting.limits.held_bytes import program_bytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.lull import LULL_SECONDS, SPIN_SECONDS
 from tests.forgotten import is_forgotten
@@ -127,7 +127,7 @@ def a_world(
         limits=limits or ConnectionLimits(),
         start_task=lambda *_: False,
         on_end=ended.append,
-        incoming=IncomingBytes(1 << 20),
+        held=program_bytes(NettyServerConfig(incoming_bytes_max=1 << 20)),
         refusals=RefusalLog(),
         allows=allows or (lambda first, address: first not in refused),
         take_tls=lambda sock, address: taken.append(sock),

@@ -19,7 +19,9 @@ from rocketpy.protocol.codes import ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.frame import FrameReader, decode_command, encode_frame
 from rocketpy.remoting.config import NettyServerConfig, TlsMode, TlsServerConfig
+from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.limits.connection_budget import ConnectionBudget
+from rocketpy.remoting.limits.held_bytes import program_bytes
 from rocketpy.remoting.network import Address
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls.contexts import ServerTls
@@ -354,6 +356,131 @@ class TestUnfinishedFrames:
         await peers[0].stream.send_all(rest)
         await until(lambda: any(each.buffered_size == len(rest) for each in running.server.connections))
         assert len(running.server.connections) == 4
+
+
+class TestUnreadAnswers:
+    """What peers leave unread is bounded over all of them (``outgoingBytesMax``), under both drivers."""
+
+    @pytest.fixture
+    def server_config(self) -> NettyServerConfig:
+        return NettyServerConfig(
+            outgoing_bytes_max=9 << 20, connection_outgoing_bytes_max=8 << 20, server_socket_snd_buf_size=65_536
+        )
+
+    async def test_the_one_that_leaves_most_unread_is_closed(
+        self, running: Running, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        small, large, largest = [await owed(running) for _ in range(3)]
+        for peer, size in ((small, 2), (large, 3), (largest, 3)):
+            peer.answer_with(size << 20)
+        await until(lambda: running.server.statistics().unread_bytes >= 8 << 20)
+        assert len(running.server.connections) == 3
+        largest.answer_with(2 << 20)
+        await until(lambda: largest.connection.is_closed)
+        assert not small.connection.is_closed
+        assert not large.connection.is_closed
+        line = next(each for each in caplog.messages if each.startswith("answers that are not read hold"))
+        assert f"the limit is {9 << 20} (outgoingBytesMax); closing {largest.connection.peer}, which holds" in line
+        # Those that are slow, and read in the end, get all of it; then nothing is left to count.
+        assert len((await small.peer.answer()).body or b"") == 2 << 20
+        assert len((await large.peer.answer()).body or b"") == 3 << 20
+        await until(lambda: running.server.statistics().unread_bytes == 0)
+
+    async def test_what_is_sent_in_part_counts_as_the_memory_that_it_keeps(self, running: Running) -> None:
+        """A peer that reads all but the end of a long answer keeps the whole of it."""
+        peer = await owed(running)
+        peer.answer_with(4 << 20)
+        await until(lambda: running.server.statistics().unread_bytes >= 4 << 20)
+        got = 0
+        while got < 1 << 20:
+            got += len(await peer.peer.stream.receive_some(65_536))
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert running.server.statistics().unread_bytes >= 4 << 20
+
+    async def test_nothing_is_left_of_connections_however_they_end(self, running: Running) -> None:
+        def unread() -> int:
+            return running.server.statistics().unread_bytes
+
+        most = 0
+        for turn in range(4):
+            peers = [await owed(running) for _ in range(8)]
+            for number, peer in enumerate(peers):
+                peer.answer_with((number + 1) * 200_000 if number < 7 else 100)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            most = max(most, unread())
+            reads, closes, resets, ends, garbled, ended, overfull, prompt = peers
+            assert (await prompt.peer.answer()).body == bytes(100)
+            assert len((await reads.peer.answer()).body or b"") == 200_000
+            await closes.peer.stream.aclose()
+            resets.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await resets.peer.stream.aclose()
+            await ends.peer.stream.send_eof()  # type: ignore[attr-defined]
+            with contextlib.suppress(trio.BrokenResourceError):
+                await garbled.peer.stream.send_all(b"\x7f" * 64)
+            ended.connection.close()
+            overfull.answer_with(9 << 20)  # more than one connection may have, and than all may have
+            await until(lambda overfull=overfull: overfull.connection.is_closed)
+            if turn % 2:  # what is answered late has no one to read it
+                for peer in peers:
+                    peer.answer_with(300_000)
+            for peer in peers:
+                await peer.peer.stream.aclose()
+            await until(lambda: not running.server.connections)
+            assert unread() == 0
+        assert most > 1 << 20
+
+    async def test_what_is_left_when_the_server_ends_is_forgotten(self, use_hub: bool) -> None:
+        program = Program()
+        server = await bound_server(program.dispatcher, use_hub=use_hub)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.run)
+            (await owed(Running(program, server, f"127.0.0.1:{server.port}"))).answer_with(12 << 20)
+            await until(lambda: server.statistics().unread_bytes > 0)
+            nursery.cancel_scope.cancel()
+        assert server.statistics().unread_bytes == 0
+
+    async def test_two_ports_of_a_program_have_one_sum(self, use_hub: bool, server_config: NettyServerConfig) -> None:
+        held = program_bytes(server_config)
+        programs = [Program(), Program()]
+        servers = [
+            await bound_server(each.dispatcher, use_hub=use_hub, config=server_config, held=held) for each in programs
+        ]
+        async with trio.open_nursery() as nursery:
+            peers = []
+            for program, server in zip(programs, servers, strict=True):
+                await nursery.start(server.run)
+                peers.append(await owed(Running(program, server, f"127.0.0.1:{server.port}")))
+            peers[0].answer_with(5 << 20)
+            await until(lambda: held.outgoing.size >= 5 << 20)
+            peers[1].answer_with(4 << 20)
+            await until(lambda: peers[0].connection.is_closed)
+            assert not peers[1].connection.is_closed
+            nursery.cancel_scope.cancel()
+
+
+class OwedPeer:
+    """A peer whose request waits, so that a test chooses when and with how much it is answered."""
+
+    def __init__(self, peer: Peer, connection: Connection) -> None:
+        self.peer = peer
+        self.connection = connection
+
+    @property
+    def socket(self) -> trio.socket.SocketType:
+        assert isinstance(self.peer.stream, trio.SocketStream)
+        return self.peer.stream.socket
+
+    def answer_with(self, size: int) -> None:
+        self.connection.reply_frame(encode_frame(ask(ECHO, 1, body=bytes(size))))
+        self.connection.flush()
+
+
+async def owed(running: Running) -> OwedPeer:
+    peer = await connect(running)
+    count = len(running.program.deferred)
+    await peer.send(ask(DEFER, 1))
+    await until(lambda: len(running.program.deferred) > count)
+    return OwedPeer(peer, running.program.deferred[-1][0])
 
 
 class TestWholeFrames:

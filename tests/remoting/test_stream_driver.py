@@ -16,7 +16,7 @@ from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.deferred import DEFERRED, Deferred
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.remoting.limits.incoming_bytes import IncomingBytes
+from rocketpy.remoting.limits.held_bytes import ProgramBytes, unfinished_frames, unread_answers
 from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.stream_driver import FAREWELL_SECONDS, SLICE_FRAMES, WRITE_SIZE, StreamDriver
 
@@ -110,7 +110,7 @@ async def a_world(limits: ConnectionLimits | None = None, incoming_max: int = 1 
         limits=limits or ConnectionLimits(),
         start_task=lambda *_: False,
         on_end=ended.append,
-        incoming=IncomingBytes(incoming_max),
+        held=ProgramBytes(unfinished_frames(incoming_max, "incoming"), unread_answers(64 << 20, "outgoing")),
         refusals=RefusalLog(),
     )
     async with trio.open_nursery() as nursery:

@@ -15,7 +15,6 @@ import attrs
 import trio
 
 from rocketpy.broker.acl.needs import STRICT_ADMIN, STRICT_SUB_TOPIC_AND_OTHER_GROUP
-from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.clients.waiting import WaitingRequests
@@ -45,6 +44,7 @@ from rocketpy.protocol.mq_version import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, versi
 from rocketpy.protocol.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.whole_answer import WholeAnswers
 from rocketpy.runner import RunBlocking, run_decoder
 from rocketpy.store.message_store import MessageStore
 
@@ -158,7 +158,9 @@ class AdminClientProcessor:
                     nursery.start_soon(_ask_status, member, header, found)
             in_order = {member.client_id: found[member.client_id] for member in asked if member.client_id in found}
             body = GetConsumerStatusBody(consumer_table=await self._decoded(header.group, in_order))
-            return make_response(request, body=await self._whole_answers.encode("the statuses of the group", body))
+            return make_response(
+                request, body=await self._whole_answers.encode(connection, "the statuses of the group", body)
+            )
 
     async def process_get_consumer_running_info(
         self, connection: Connection, request: RemotingCommand

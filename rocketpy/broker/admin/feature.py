@@ -19,12 +19,12 @@ from rocketpy.broker.admin.settings import AdminConfigProcessor
 from rocketpy.broker.admin.stats import AdminStatsProcessor
 from rocketpy.broker.admin.store import AdminStoreProcessor
 from rocketpy.broker.admin.topics import AdminTopicProcessor
-from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.feature import Feature
 from rocketpy.broker.live_settings import LiveSettings
 from rocketpy.broker.metadata.topic_deletions import TopicDeletions
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.whole_answer import WholeAnswers
 from rocketpy.runner import RunBlocking
 
 

@@ -13,7 +13,6 @@ import trio
 
 from rocketpy.broker.acl.needs import ADMIN, STRICT_ADMIN
 from rocketpy.broker.admin.slave_refusal import refuse_on_slave
-from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.clients.producers import ProducerManager
@@ -44,6 +43,7 @@ from rocketpy.protocol.headers.admin import (
 from rocketpy.protocol.headers.codec import read_header
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.whole_answer import WholeAnswers
 
 _MEMBERS_PER_TURN = 1000
 _GROUP_SIZE_MAX = 65_536
@@ -109,7 +109,9 @@ class AdminGroupProcessor:
     async def process_get_all(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Return the whole table, as a slave requests it."""
         groups = self._subscription_group_manager
-        body = await self._whole_answers.encode_table("all groups", lambda: groups.data_version, groups.wrapper)
+        body = await self._whole_answers.encode_table(
+            connection, "all groups", lambda: groups.data_version, groups.wrapper
+        )
         return make_response(request, body=body)
 
     async def process_get_consumer_connection_list(
@@ -127,7 +129,9 @@ class AdminGroupProcessor:
             message_model=info.message_model,
             consume_from_where=info.consume_from_where,
         )
-        return make_response(request, body=await self._whole_answers.encode("the members of the group", body))
+        return make_response(
+            request, body=await self._whole_answers.encode(connection, "the members of the group", body)
+        )
 
     async def process_get_producer_connection_list(
         self, connection: Connection, request: RemotingCommand
@@ -138,7 +142,9 @@ class AdminGroupProcessor:
         if members is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
         body = ProducerConnection(connection_set=_connections(members))
-        return make_response(request, body=await self._whole_answers.encode("the members of the group", body))
+        return make_response(
+            request, body=await self._whole_answers.encode(connection, "the members of the group", body)
+        )
 
     async def process_get_all_producer_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Return the members of every producer group, each with its last heartbeat."""
@@ -150,7 +156,7 @@ class AdminGroupProcessor:
             if count >= _MEMBERS_PER_TURN:
                 count = 0
                 await trio.lowlevel.checkpoint()
-        body = await self._whole_answers.encode("all producers", ProducerTableInfo(data=table))
+        body = await self._whole_answers.encode(connection, "all producers", ProducerTableInfo(data=table))
         return make_response(request, body=body)
 
     def _producer_info(self, client: ClientChannelInfo) -> ProducerInfo:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.broker.acl.needs import STRICT_ADMIN, STRICT_SUB_TOPIC
-from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.request_body import check_range
 from rocketpy.protocol.bodies.group import ConsumerOffsetSerializeWrapper
@@ -28,6 +27,7 @@ from rocketpy.protocol.headers.queue_bounds import (
 )
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.whole_answer import WholeAnswers
 from rocketpy.store.message_store import MessageStore
 
 
@@ -94,6 +94,7 @@ class AdminOffsetProcessor:
         """Return the whole table, as a slave requests it."""
         offsets = self._consumer_offset_manager
         body = await self._whole_answers.encode_table(
+            connection,
             "all offsets",
             lambda: offsets.stored.change_count,
             lambda: ConsumerOffsetSerializeWrapper(offset_table=offsets.snapshot()),

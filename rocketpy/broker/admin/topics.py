@@ -14,7 +14,6 @@ import trio
 
 from rocketpy.broker.acl.needs import ADMIN, STRICT_ADMIN, STRICT_SUB_TOPIC
 from rocketpy.broker.admin.slave_refusal import refuse_on_slave
-from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.clients.consumers import ConsumerManager
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
@@ -43,6 +42,7 @@ from rocketpy.protocol.headers.topic import (
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.whole_answer import WholeAnswers
 from rocketpy.store.message_store import MessageStore
 
 _QUEUES_PER_TURN = 500
@@ -118,7 +118,7 @@ class AdminTopicProcessor:
 
     async def process_get_all_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Return the whole table, as a slave requests it."""
-        body = await self._whole_answers.encode_table("all topics", self._version, self._all_topics)
+        body = await self._whole_answers.encode_table(connection, "all topics", self._version, self._all_topics)
         return make_response(request, header=GetAllTopicConfigResponseHeader(), body=body)
 
     async def process_get_topic_stats_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -140,7 +140,9 @@ class AdminTopicProcessor:
                 max_offset=max_offset,
                 last_update_timestamp=last_update,
             )
-        body = await self._whole_answers.encode("the queues of the topic", TopicStatsTable(offset_table=offset_table))
+        body = await self._whole_answers.encode(
+            connection, "the queues of the topic", TopicStatsTable(offset_table=offset_table)
+        )
         return make_response(request, body=body)
 
     def process_query_topic_consume_by_who(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

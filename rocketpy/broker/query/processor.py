@@ -57,7 +57,7 @@ _TOO_MANY_OF_ADDRESS = (
     "for this address, try again later"
 )
 _NOT_FOUND = "can not find message, maybe time range not correct"
-_REPLIES_WAIT = "[OVERLOAD]too many replies wait for this connection to read them, try again later"
+_REPLIES_WAIT = "[OVERLOAD]too many replies wait for their connections to read them, try again later"
 _LOG_SECONDS = 60.0
 """At most one line in this time says that a query has looked at too many entries."""
 _SHOWN_MAX = 128
@@ -105,7 +105,8 @@ class QueryMessageProcessor:
         try:
             await self._wait_for_index()
             async with of_address.running, self._running:
-                if not connection.wants_reading:  # its send buffer is full of earlier responses
+                # It has gone, or does not read, or all peers together do not: the records would be read for nothing.
+                if not connection.has_room(0):
                     raise RequestError(ResponseCode.SYSTEM_BUSY, _REPLIES_WAIT)
                 result = await self._store.query_message(
                     header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp

@@ -170,6 +170,15 @@ class RouteInfoManager(Generic[ConnectionT]):
         """Return every broker and every cluster."""
         return self._brokers.cluster_info()
 
+    @property
+    def topics_version(self) -> int:
+        """The number of changes of topics and their queues so far: while it is equal, so are the next four."""
+        return self._topics.version
+
+    def brokers_of_cluster(self, cluster: str) -> frozenset[str]:
+        """Return the names of a cluster's brokers; none for an unknown cluster."""
+        return frozenset(self._brokers.brokers_of_cluster(cluster))
+
     def all_topics(self) -> Iterator[list[str]]:
         """Yield all topics in slices, like the next four. Concurrent changes may or may not show."""
         return self._topics.topics_where(bool)

@@ -55,6 +55,8 @@ class TopicTable:
         self._brokers: dict[str, _BrokerTopics] = {}  # broker name -> topics
         self._gone: deque[_BrokerTopics] = deque()  # removed, waiting for ``purge``
         self._route_count = 0  # of queues in all of these
+        self.version = 0
+        """Counts changes of topics and their queues that others see."""
 
     @property
     def broker_names(self) -> Collection[str]:
@@ -70,6 +72,7 @@ class TopicTable:
         """Hide the topics of a broker at once; :meth:`purge` frees them."""
         topics = self._brokers.pop(broker_name)
         topics.is_gone = True
+        self.version += 1
         self._gone.append(topics)
 
     def put(self, broker_name: str, topic_configs: Iterable[TopicConfig]) -> int:
@@ -87,9 +90,12 @@ class TopicTable:
                     continue
                 self._owners.setdefault(topic, {})[broker_name] = topics
                 self._route_count += 1
-            topics.queues[topic] = QueueData(
+            queues = QueueData(
                 broker_name, config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag
             )
+            if topics.queues.get(topic) != queues:
+                topics.queues[topic] = queues
+                self.version += 1
         return left_out
 
     def _has_room(self, topics: _BrokerTopics, topic: str) -> bool:
@@ -118,6 +124,7 @@ class TopicTable:
         """Delete a topic, or only the entries of some brokers."""
         for name, topics in list(self._owners.get(topic, {}).items()):
             if broker_names is None or name in broker_names:
+                self.version += 1
                 del topics.queues[topic]
                 self._remove_owner(topic, topics)
 

@@ -14,8 +14,8 @@ from mypy_extensions import i64
 
 from rocketpy.protocol.kernels.ascii_text import digits_end, is_same, number_of, text_end
 
-READ_HEADER_MAX: Final = 16_384
-"""Bytes of the longest header that is read. The store takes no more than 32767 bytes of properties."""
+READ_HEADER_MAX: Final = 4096
+"""Bytes of the longest header that is read: what was read of the last one stays with its connection."""
 READ_PROPERTIES_MAX: Final = 32
 """Properties of a message; each name is compared with those before it."""
 

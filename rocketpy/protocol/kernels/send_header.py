@@ -47,6 +47,8 @@ KEPT_HEADER_MAX: Final = 1024
 """Bytes of the longest header that is kept for comparison."""
 KEPT_HEADERS_MAX: Final = 4
 """Headers that a connection keeps: of sends to different topics, say."""
+KEPT_VALUES_MAX: Final = 48
+"""Values that differ, in all headers that a connection keeps: each takes some 200 bytes, as much as a short header."""
 _NEW_MAX: Final[i64] = 16
 """Headers in a row that are read whole, though none is like one before; then one in as many."""
 _TAGS_MAX: Final[i64] = 200
@@ -137,9 +139,7 @@ class SendHeader:
             except IndexError:  # it ends too early
                 return False
             if len(header) <= KEPT_HEADER_MAX:
-                if len(self._kept) == KEPT_HEADERS_MAX:
-                    del self._kept[0]
-                self._kept.append(form)
+                self._keep(form)
         else:
             self._new_count = 0
         self._form = form
@@ -154,6 +154,16 @@ class SendHeader:
         self.reconsume_times = form.reconsume_times
         self.command_flag = form.command_flag
         return True
+
+    def _keep(self, form: SendForm) -> None:
+        kept = self._kept
+        count = len(form.varying)
+        for each in kept:
+            count += len(each.varying)
+        while kept and (len(kept) == KEPT_HEADERS_MAX or count > KEPT_VALUES_MAX):
+            count -= len(kept[0].varying)
+            del kept[0]
+        kept.append(form)
 
     def _read_varying(self, header: bytes) -> bool:
         """Read the values that were found; False if one is none that a plain send has."""

@@ -15,7 +15,6 @@ from rocketpy.broker.admin.clients import (
     STATUS_BYTES_MAX,
     AdminClientProcessor,
 )
-from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.errors import RequestError
 from rocketpy.protocol.bodies.codec import decode_body, encode_body
 from rocketpy.protocol.bodies.offset import (
@@ -37,6 +36,7 @@ from rocketpy.protocol.headers.client import (
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.message_id import encode_offset_msg_id
 from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.whole_answer import WholeAnswers
 from rocketpy.runner import run_inline
 from tests.broker.broker_on_bytes import BrokerOnBytes, received
 from tests.broker.message_broker import open_message_broker, send

@@ -298,7 +298,7 @@ async def test_who_does_not_read_the_answers_gets_no_more(
     broker: MessageBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await send_keyed(broker, "one", "k", "U")
-    monkeypatch.setattr(Connection, "wants_reading", False)
+    monkeypatch.setattr(Connection, "has_room", lambda connection, size: False)
     answer = await broker.ask(query("k"))
     assert answer.code == ResponseCode.SYSTEM_BUSY
     assert "too many replies wait" in (answer.remark or "")

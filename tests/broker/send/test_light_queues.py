@@ -8,7 +8,6 @@ import pytest
 import trio.testing
 
 from rocketpy.broker.admin.topics import AdminTopicProcessor
-from rocketpy.broker.admin.whole_answer import WholeAnswers
 from rocketpy.broker.metadata.topic_deletions import TopicDeletions
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
@@ -16,6 +15,7 @@ from rocketpy.protocol.command import make_request
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.headers.topic import DeleteTopicRequestHeader
 from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.remoting.whole_answer import WholeAnswers
 from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.broker_on_bytes import received
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker, pull, send

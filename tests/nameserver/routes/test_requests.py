@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
+from rocketpy.nameserver.routes.topic_table import TopicTable
 from rocketpy.protocol.bodies.codec import decode_body
-from rocketpy.protocol.bodies.route import ClusterInfo, TopicList, TopicRouteData
+from rocketpy.protocol.bodies.route import ClusterInfo, QueueData, TopicList, TopicRouteData
 from rocketpy.protocol.bodies.topic import (
     TopicConfig,
 )
-from rocketpy.protocol.codes import RequestCode
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.remoting.connection import Connection
 from tests.nameserver.namesrv_requests import (
     MASTER,
     good,
@@ -115,3 +117,69 @@ async def test_a_topic_is_deleted_for_a_cluster_or_everywhere(nameserver: Namese
     await good(nameserver, request(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="t", clusterName="cluster"))
     await good(nameserver, request(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="u"))
     assert await topics_by(nameserver, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == []
+
+
+LISTS = (
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+    RequestCode.GET_UNIT_TOPIC_LIST,
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+    RequestCode.GET_TOPICS_BY_CLUSTER,
+)
+
+
+class Walks:
+    """Counts walks over all topics."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        walk = TopicTable.topics_where
+
+        def counted(table: TopicTable, condition: Callable[[list[QueueData]], bool]) -> Iterator[list[str]]:
+            self.count += 1
+            return walk(table, condition)
+
+        monkeypatch.setattr(TopicTable, "topics_where", counted)
+
+
+@pytest.mark.parametrize("code", LISTS)
+async def test_a_list_is_made_once_until_a_topic_changes(
+    nameserver: NameserverOnBytes, monkeypatch: pytest.MonkeyPatch, code: RequestCode
+) -> None:
+    """Fifty who ask have the table walked once, and get what one alone would get after each change."""
+    walks = Walks(monkeypatch)
+    fields = {"cluster": "cluster"} if code == RequestCode.GET_TOPICS_BY_CLUSTER else {}
+    flag = 2 if code == RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST else 3
+    topics = [TopicConfig(f"t{number}", topic_sys_flag=flag) for number in range(2500)]
+    await good(nameserver, registration(*topics))
+    for _ in range(50):
+        assert await topics_by(nameserver, code, **fields) == [each.topic_name for each in topics]
+    assert walks.count == 1
+    await good(nameserver, request(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="t7"))
+    await good(nameserver, request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="broker-a"))
+    left = [each.topic_name for each in topics if each.topic_name != "t7"]
+    assert [await topics_by(nameserver, code, **fields) for _ in range(3)] == [left] * 3
+    assert walks.count == 2
+    nameserver.route_info.unregister_broker(MASTER)
+    assert await topics_by(nameserver, code, **fields) == []
+
+
+async def test_each_cluster_gets_its_own_topics(nameserver: NameserverOnBytes) -> None:
+    await good(nameserver, registration(TopicConfig("t")))
+    for _ in range(2):
+        assert await topics_by(nameserver, RequestCode.GET_TOPICS_BY_CLUSTER, cluster="cluster") == ["t"]
+        assert await topics_by(nameserver, RequestCode.GET_TOPICS_BY_CLUSTER, cluster="other") == []
+
+
+@pytest.mark.parametrize(
+    "code", [*LISTS, RequestCode.GET_BROKER_CLUSTER_INFO, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS]
+)
+async def test_no_list_is_made_for_a_peer_that_does_not_read(
+    nameserver: NameserverOnBytes, monkeypatch: pytest.MonkeyPatch, code: RequestCode
+) -> None:
+    walks = Walks(monkeypatch)
+    await good(nameserver, registration(TopicConfig("t")))
+    monkeypatch.setattr(Connection, "has_room", lambda connection, size: False)
+    reply = await nameserver.ask(request(code, cluster="cluster"))
+    assert reply.code == ResponseCode.SYSTEM_BUSY
+    assert walks.count == 0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, decode_fast_pull
 from rocketpy.protocol.kernels.pull_header import KEPT_HEADER_MAX, KEPT_HEADERS_MAX, PullForms
 from rocketpy.protocol.signature import signed_content
+from tests.protocol.kernels.kept_bytes import kept_bytes
 
 NUMBERS = [0, 7, 31, 2**31 - 1, 2**31, 10**17, 10**18, 2**63 - 1, 2**63, -1]
 
@@ -184,3 +185,12 @@ def test_a_signature_in_another_form_is_not_compared(old: bytes, new: bytes) -> 
     serve(forms, header)
     form = forms.find(header)
     assert form is None or form.access_key == ""
+
+
+def test_what_a_connection_keeps_is_bounded() -> None:
+    forms = PullForms()
+    for number in range(2 * KEPT_HEADERS_MAX):
+        header = header_of(topic=f"T{number}", subscription="s" * 600)
+        assert not serve(forms, header)
+        assert serve(forms, header)
+    assert 4 << 10 < kept_bytes(forms) <= 16 << 10

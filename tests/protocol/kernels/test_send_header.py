@@ -16,8 +16,9 @@ from rocketpy.protocol.fast_path_headers import FAST_HEADER_ERRORS, decode_fast_
 from rocketpy.protocol.frame import decode_command
 from rocketpy.protocol.java_hash import tags_code
 from rocketpy.protocol.kernels.send_form import READ_HEADER_MAX, READ_PROPERTIES_MAX
-from rocketpy.protocol.kernels.send_header import KEPT_HEADER_MAX, KEPT_HEADERS_MAX, SendHeader
+from rocketpy.protocol.kernels.send_header import KEPT_HEADER_MAX, KEPT_HEADERS_MAX, KEPT_VALUES_MAX, SendHeader
 from rocketpy.protocol.signature import signed_content
+from tests.protocol.kernels.kept_bytes import kept_bytes
 from tests.recorded import requests_with_fields
 
 SUFFIX = b"\x02CLUSTER\x01C"
@@ -407,3 +408,17 @@ def test_random_bytes(content: bytes, after_plain: bool) -> None:
     if after_plain:
         assert sent.read(header_of())
     assert read(sent, content) is None
+
+
+def test_what_a_connection_keeps_is_bounded_whatever_it_sends() -> None:
+    """With a header of each kind that keeps much: many properties, long values, and last the longest that is read."""
+    sent, longest = reader(), 0
+    shapes = [(31, 6), (1, 700), (8, 60), (31, 8), (31, 100)]
+    for number, (count, size) in enumerate(shapes * 3):
+        text = "\x02".join(f"p{each:02}\x01{'x' * size}" for each in range(count))
+        header = header_of(fields_of(b=f"T{number}", i=text))
+        assert len(header) <= READ_HEADER_MAX
+        assert sent.read(header)
+        longest = max(longest, kept_bytes(sent))
+    assert 10 << 10 < longest <= 32 << 10
+    assert sum(len(form.varying) for form in sent._kept) <= KEPT_VALUES_MAX

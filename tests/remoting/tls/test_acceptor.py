@@ -68,6 +68,19 @@ class TestPermissive:
         assert await echo(running, WITH_TLS) == b"hello"
         assert running.server.statistics().tls_refused_count == 0
 
+    async def test_what_a_tls_peer_does_not_read_counts_while_a_task_sends_it(self, running: Running) -> None:
+        peer = await connect_tls(running)
+        await peer.send(ask(DEFER, 5))
+        await until(lambda: running.program.deferred)
+        connection = running.program.deferred[0][0]
+        connection.reply_frame(encode_frame(ask(ECHO, 5, body=bytes(12 << 20))))
+        connection.flush()
+        # The task has taken all of it: nothing is queued, and a part is held encrypted too.
+        await until(lambda: not connection.outgoing_size)
+        assert running.server.statistics().unread_bytes > 12 << 20
+        assert len((await peer.answer()).body or b"") == 12 << 20
+        await until(lambda: running.server.statistics().unread_bytes == 0)
+
     async def test_tls_is_served_like_plain(self, running: Running) -> None:
         """Pipelined requests, large bodies both ways, deferred replies, and requests of the server's own."""
         peer = await connect_tls(running)
