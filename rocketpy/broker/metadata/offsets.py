@@ -19,7 +19,7 @@ offsets that clients have committed to it (:mod:`rocketpy.broker.replication.off
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.stored_table import StoredTable
@@ -148,9 +148,10 @@ class ConsumerOffsetManager:
             _unindex(self._topics_of, group, topic)
         self.stored.changed()
 
-    def remove_offset(self, group: str) -> None:
-        """Remove all offsets of a group."""
-        for topic in list(self._topics_of.get(group, ())):
+    def remove_offset(self, group: str, *, topics: Iterable[str] | None = None) -> None:
+        """Remove the offsets of a group in these topics, in all without ``topics``."""
+        known = self._topics_of.get(group, {})
+        for topic in list(known) if topics is None else [topic for topic in topics if topic in known]:
             key = topic + _SEPARATOR + group
             before = self.offset_table[key]
             self.replace(key, {})

@@ -8,6 +8,8 @@ import attrs
 import pytest
 
 from rocketpy.broker.metadata.feature import MetadataFeature
+from rocketpy.broker.metadata.gone_groups import GoneGroupsService
+from rocketpy.broker.metadata.persistence import TablePersistService
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from tests.broker.message_broker import open_message_broker
 from tests.broker.tables_of_a_broker import context_of, make_tables
@@ -35,7 +37,8 @@ async def test_offsets_are_written_after_the_log_and_after_notes_about_them(
         context = context_of(broker.tables, broker.store, MessageStoreConfig(broker_role=role))
         tables = make_tables(tmp_path)
         feature = MetadataFeature(attrs.evolve(context, tables=tables))
-        assert feature.services == (feature.persistence,)
+        kinds = [type(each) for each in feature.services]
+        assert kinds == [TablePersistService, *([] if role is BrokerRole.SLAVE else [GoneGroupsService])]
         tables.offsets.commit_offset("peer", "G", "T", 0, 9)
         tables.offsets.commit_offset("peer", "G", "T", 0, 3)
         before_write = tables.offsets.stored.before_write
