@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator
 from rocketpy.broker.monitoring.counters import (
     GROUP_GET_BYTES,
     HEAD_SIZE,
-    IDLE_ROUNDS_MAX,
+    IDLE_ROUNDS,
     TOPIC_PUT_BYTES,
     GroupGetCounter,
     TopicPutCounter,
@@ -310,13 +310,13 @@ class BrokerStatsManager:
         idle_topics = []
         for topic, put in self._topic_puts.items():
             put.idle_rounds += 1
-            if put.idle_rounds > IDLE_ROUNDS_MAX:
+            if put.idle_rounds > IDLE_ROUNDS:
                 idle_topics.append(topic)
         self._forget_puts(idle_topics)
         idle_gets = []
         for got in self._group_gets.values():
             got.idle_rounds += 1
-            if got.idle_rounds > IDLE_ROUNDS_MAX:
+            if got.idle_rounds > IDLE_ROUNDS:
                 idle_gets.append(got)
         self._forget_gets(idle_gets)
 

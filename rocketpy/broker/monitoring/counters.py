@@ -4,7 +4,7 @@ A lookup by a key built from topic, group and queue would cost too much per mess
 counter object and adds to its attributes; :class:`.BrokerStatsManager` drains all of them before a sample or a query.
 
 A counter is named after a topic, or after a group, topic and queue. ``idle_rounds`` counts the samples of an hour since
-it was last drained of anything; after :data:`IDLE_ROUNDS_MAX` it is forgotten.
+it was last drained of anything; after :data:`IDLE_ROUNDS` it is forgotten.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLACE_POSITION = 28
 HEAD_SIZE = 76
 """Bytes of a record up to and including its physical offset and store time."""
 
-IDLE_ROUNDS_MAX = 6
+IDLE_ROUNDS = 6
 """Samples of an hour, 10 minutes apart, after which a counter that nothing has touched is forgotten."""
 
 TOPIC_PUT_BYTES = 300
