@@ -206,7 +206,7 @@ class BrokerConfig:
     commercial_big_count: int = setting(1, ignored=_NO_STATISTICS)
     commercial_base_count: int = setting(1, unit="messages", validator=Between(0))
     enable_detail_stat: bool = setting(True)
-    auto_delete_unused_stats: bool = setting(False, live=True)
+    auto_delete_unused_stats: bool = setting(True, live=True)
 
     # Logs
     log_directory: str = setting("", expected="a directory; empty: standard error", fixed=True)

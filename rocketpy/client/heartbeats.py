@@ -77,6 +77,7 @@ class Heartbeats:
         """Send a heartbeat to every broker of every known route; a failed one is repeated with the next round."""
         if not self._producer_groups and not self._consumers:
             return
+        self._forget_unrouted()
         body = encode_body(
             HeartbeatData(
                 client_id=self._client_id,
@@ -96,6 +97,12 @@ class Heartbeats:
             self._registered.pop(address, None)
         except BrokerError:
             pass
+
+    def _forget_unrouted(self) -> None:
+        """Forget the brokers that no route names any more: they get no heartbeats, so they forget this client too."""
+        routed = set(self._table().broker_addresses())
+        for address in self._registered.keys() - routed:
+            del self._registered[address]
 
     async def _unregister(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
         header = UnregisterClientRequestHeader(

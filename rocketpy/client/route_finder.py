@@ -1,7 +1,7 @@
 """Finds queues and addresses: from the cached routes if possible, else with one look-up for concurrent callers.
 
 Rule: a cached route stays when a nameserver no longer knows the topic (one that has just started knows none), until a
-new route replaces it.
+new route replaces it or nothing has used it for ten minutes.
 
 Compatibility: ``MQClientInstance.updateTopicRouteInfoFromNameServer``, ``findBrokerAddressInSubscribe`` and
 ``findBrokerAddressInPublish`` (4.9.8).
@@ -22,6 +22,8 @@ from rocketpy.protocol.bodies.route import MASTER_ID, TopicRouteData
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.topic_name import AUTO_CREATE_TOPIC_KEY_TOPIC
 
+UNUSED_SECONDS = 600.0
+"""How long a route stays that nothing uses, of a topic that no nameserver knows any more."""
 SHOWN_BROKERS = 5
 """How many brokers an error names."""
 
@@ -52,10 +54,15 @@ class RouteFinder:
         """
         queues = self.table.publish_queues(topic)
         if not queues:
-            async with self._looking_up.setdefault(topic, trio.Lock()):
-                queues = self.table.publish_queues(topic) or await self._look_up_for_sending(
-                    topic, template or TopicTemplate()
-                )
+            lock = self._looking_up.setdefault(topic, trio.Lock())
+            try:
+                async with lock:
+                    queues = self.table.publish_queues(topic) or await self._look_up_for_sending(
+                        topic, template or TopicTemplate()
+                    )
+            finally:
+                if not lock.locked():  # the last one that waited
+                    self._looking_up.pop(topic, None)
         return queues
 
     async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
@@ -68,6 +75,7 @@ class RouteFinder:
 
     async def publish_address(self, queue: MessageQueue) -> str:
         """Return the address of a queue's master; ClientError 10003 when a fresh look-up finds none either."""
+        self.table.note_used(queue.topic)
         address = self.table.publish_address(queue.broker_name)
         if address is None:
             await self.look_up_again(queue.topic)
@@ -88,6 +96,7 @@ class RouteFinder:
 
     async def subscribe_address(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
         """Return the address to pull a queue from: that broker id if registered, else another of the same name."""
+        self.table.note_used(queue.topic)
         address = self.table.subscribe_address(queue.broker_name, broker_id)
         if address is None:
             await self.look_up_again(queue.topic)
@@ -105,12 +114,15 @@ class RouteFinder:
                 return
             except (BrokerError, RemoteProtocolError):
                 continue
+        self.table.forget_unused(trio.current_time() - UNUSED_SECONDS)
         self.table.forget_unrouted_brokers()
 
     async def look_up_again(self, topic: str) -> None:
         """Fetch the route of a topic and cache it, if a nameserver knows it."""
         route = await self._name_servers.find_route(topic)
-        if route is not None:
+        if route is None:
+            self.table.note_unknown(topic, trio.current_time())
+        else:
             self._put(topic, route)
 
     async def _look_up_for_sending(self, topic: str, template: TopicTemplate) -> tuple[MessageQueue, ...]:

@@ -3,6 +3,9 @@
 A table of plain values: :mod:`rocketpy.client.instance` queries the nameservers. Rule: the latest route of any topic
 that names a broker decides its addresses.
 
+A route stays when no nameserver knows its topic any more, for as long as it is used: a nameserver that has just started
+knows none. It is set aside then, so that a use is seen without a cost for routes that are known.
+
 Compatibility: ``MQClientInstance.topicRouteData2TopicPublishInfo`` and its neighbours (4.9.8).
 """
 
@@ -22,6 +25,8 @@ QUEUES_OF_TOPIC_MAX = 65_536
 40 ms of the event loop. One broker may have as many of a topic."""
 ADDRESSES_OF_TOPIC_MAX = 4_096
 """Bound on the addresses in a route: each gets a connection and heartbeats."""
+UNKNOWN_ROUTES_MAX = 1_000
+"""Bound on the routes of topics that no nameserver knows any more."""
 _QUEUE_NUMS_DIGITS_MAX = 9
 
 
@@ -32,6 +37,9 @@ class RouteTable:
         self._routes: dict[str, TopicRouteData] = {}
         self._publish_queues: dict[str, tuple[MessageQueue, ...]] = {}
         self._addresses: dict[str, Mapping[int, str]] = {}
+        # Topics that no nameserver knows and that have not been used since this time, the oldest first. They have no
+        # queues to send to in _publish_queues.
+        self._unknown: dict[str, float] = {}
 
     @property
     def topics(self) -> list[str]:
@@ -43,12 +51,31 @@ class RouteTable:
 
         ``queues`` are those to send to, if the caller has them.
         """
+        self._unknown.pop(topic, None)
         self._routes[topic] = route
         self._publish_queues[topic] = publish_queues(topic, route) if queues is None else queues
         before = set(self.broker_addresses())
         for broker in route.broker_datas:
             self._addresses[broker.broker_name] = dict(broker.broker_addrs)
         return not before.issuperset(self.broker_addresses())
+
+    def note_unknown(self, topic: str, now: float) -> None:
+        """Note that no nameserver knows a topic: its route is set aside until it is used."""
+        if topic in self._routes and topic not in self._unknown:
+            if len(self._unknown) >= UNKNOWN_ROUTES_MAX:
+                self._forget(next(iter(self._unknown)))
+            self._unknown[topic] = now
+            del self._publish_queues[topic]
+
+    def note_used(self, topic: str) -> None:
+        """Note that a route is used."""
+        if self._unknown.pop(topic, None) is not None:
+            self._publish_queues[topic] = publish_queues(topic, self._routes[topic])
+
+    def forget_unused(self, oldest: float) -> None:
+        """Drop the routes that have been set aside and unused since this time or longer."""
+        for topic in [topic for topic, since in self._unknown.items() if since <= oldest]:
+            self._forget(topic)
 
     def forget_unrouted_brokers(self) -> None:
         """Drop the brokers that no route names any more."""
@@ -58,15 +85,21 @@ class RouteTable:
 
     def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues to send to; none when the topic is unknown or cannot be written."""
-        return self._publish_queues.get(topic, ())
+        found = self._publish_queues.get(topic)
+        if found is None and topic in self._unknown:
+            self.note_used(topic)
+            found = self._publish_queues[topic]
+        return found or ()
 
     def subscribe_queues(self, topic: str) -> list[MessageQueue] | None:
         """Return the queues to pull from, in order; None when the topic is unknown."""
+        self.note_used(topic)
         route = self._routes.get(topic)
         return None if route is None else subscribe_queues(topic, route)
 
     def addresses_of_topic(self, topic: str) -> list[str]:
         """Return an address for each broker of a topic: the master's, or a slave's where there is none."""
+        self.note_used(topic)
         route = self._routes.get(topic)
         brokers = [] if route is None else route.broker_datas
         found = [self.subscribe_address(broker.broker_name, MASTER_ID) for broker in brokers]
@@ -94,6 +127,10 @@ class RouteTable:
                 if broker_id == MASTER_ID or not masters_only
             )
         )
+
+    def _forget(self, topic: str) -> None:
+        del self._unknown[topic]
+        del self._routes[topic]
 
 
 def check_route(topic: str, route: TopicRouteData) -> None:

@@ -172,11 +172,15 @@ class RemotingClient:
             raise LocalProtocolError(f"no connection to {address} is made: the client's block has ended")
         lock = self._connecting.setdefault(address, trio.Lock())
         with trio.move_on_after(min(timeout_s, self._config.connect_timeout_millis / 1000)):
-            async with lock:
-                connection = self._connections.get(address)
-                if connection is None or connection.is_closed:
-                    connection = await self._connect(address)
-                return connection
+            try:
+                async with lock:
+                    connection = self._connections.get(address)
+                    if connection is None or connection.is_closed:
+                        connection = await self._connect(address)
+                    return connection
+            finally:
+                if not lock.locked():  # the last one that waited
+                    self._connecting.pop(address, None)
         raise RemotingConnectError(f"cannot connect to {address}: no answer in {timeout_s:g} s")
 
     @property

@@ -15,6 +15,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
 from tests.client.opened import opened
+from tests.forgotten import sizes_within
 from tests.patience import PATIENCE_SECONDS, until
 
 NOBODY = "127.0.0.1:1"
@@ -91,3 +92,15 @@ async def test_a_group_is_one_producer_and_one_consumer(instance: ClientInstance
         heartbeats.add_consumer("g", lambda: ConsumerData("g"))
     await heartbeats.remove_producer("g")
     heartbeats.add_producer("g")
+
+
+async def test_brokers_that_no_route_names_any_more_are_forgotten(cluster: FakeCluster) -> None:
+    async with opened(cluster.address) as instance:
+        instance.heartbeats.add_producer("p")
+        await instance.routes.publish_queues(TOPIC)
+        await until(lambda: cluster.broker.heartbeats)
+        assert sizes_within(instance.heartbeats)["Heartbeats._registered"] == 1
+        cluster.name_server.routes[TOPIC] = TopicRouteData()
+        await instance.routes.refresh()
+        await instance.heartbeats.send()
+        assert sizes_within(instance.heartbeats)["Heartbeats._registered"] == 0

@@ -18,6 +18,7 @@ from rocketpy.protocol.message import MessageQueue
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
 from tests.client.opened import opened
+from tests.forgotten import growth, sizes_within
 from tests.patience import PATIENCE_SECONDS, until_blocked
 
 
@@ -122,3 +123,55 @@ async def test_an_unknown_broker_is_asked_for_once_and_then_named(
     for ask in (instance.routes.publish_address, instance.routes.subscribe_address):
         with pytest.raises(ClientError, match=r"CODE: 10003  DESC: The broker\[elsewhere\] not exist"):
             await ask(MessageQueue(TOPIC, "elsewhere", 0))
+
+
+# ---- topics that have gone -------------------------------------------------------------------------------------------
+
+
+async def test_topics_that_come_and_go_leave_nothing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketpy.client.route_finder.UNUSED_SECONDS", 0.0)
+    async with opened(cluster.address) as instance:
+        routes = instance.routes
+        await routes.publish_queues(TOPIC)
+        sizes = sizes_within(routes)
+        for number in range(5):
+            cluster.add_topic(f"T{number}", 1)
+            await routes.publish_queues(f"T{number}")
+            await routes.subscribe_queues(f"T{number}")
+            del cluster.name_server.routes[f"T{number}"]
+        assert len(routes.table.topics) == 6
+        await routes.refresh()
+        assert growth(sizes, sizes_within(routes)) == {}
+
+
+async def test_a_look_up_that_fails_leaves_nothing(cluster: FakeCluster, instance: ClientInstance) -> None:
+    del cluster.name_server.routes["TBW102"]
+    await instance.routes.publish_queues(TOPIC)
+    sizes = sizes_within(instance.routes)
+    async with trio.open_nursery() as nursery:
+
+        async def ask() -> None:
+            with pytest.raises(ClientError):
+                await instance.routes.publish_queues("Nowhere")
+
+        for _ in range(3):
+            nursery.start_soon(ask)
+    assert growth(sizes, sizes_within(instance.routes)) == {}
+
+
+async def test_a_topic_in_use_keeps_its_route_while_no_nameserver_knows_it(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A nameserver that has just started knows none, and its brokers may not reach it."""
+    async with opened(cluster.address) as instance:
+        routes = instance.routes
+        queue, *_ = await routes.publish_queues(TOPIC)
+        cluster.name_server.routes.clear()
+        await routes.refresh()
+        monkeypatch.setattr("rocketpy.client.route_finder.UNUSED_SECONDS", 0.0)
+        await routes.publish_address(queue)
+        # The next refresh finds it unknown again, and unused from then on only.
+        routes.table.forget_unused(trio.current_time())
+        assert await routes.publish_queues(TOPIC)
+        await routes.refresh()
+        assert routes.table.topics == []

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from rocketpy.client import routes
 from rocketpy.client.routes import (
     ADDRESSES_OF_TOPIC_MAX,
     QUEUES_OF_TOPIC_MAX,
@@ -133,3 +136,56 @@ def test_a_route_is_checked_before_anything_is_made_of_its_numbers() -> None:
 def test_an_entry_of_an_order_list_with_an_absurd_number_is_skipped() -> None:
     route = TopicRouteData(order_topic_conf="a:" + "9" * 5000 + ";b:2")
     assert publish_queues("T", route) == (MessageQueue("T", "b", 0), MessageQueue("T", "b", 1))
+
+
+# ---- topics that have gone -------------------------------------------------------------------------------------------
+
+
+def table_of(*topics: str) -> RouteTable:
+    table = RouteTable()
+    for topic in topics:
+        table.put(topic, route(QueueData(topic, 1, 1, 6), **{topic: {0: f"{topic}:1"}}))
+    return table
+
+
+def test_a_route_that_is_unknown_and_unused_is_forgotten_after_a_time() -> None:
+    table = table_of("T", "U")
+    table.note_unknown("T", 10.0)
+    table.note_unknown("T", 20.0)
+    table.note_unknown("never asked", 10.0)
+    table.forget_unused(9.0)
+    assert table.topics == ["T", "U"]
+    table.forget_unused(10.0)
+    table.forget_unrouted_brokers()
+    assert table.topics == ["U"]
+    assert table.publish_queues("T") == ()
+    assert table.publish_address("T") is None
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda table: table.publish_queues("T"),
+        lambda table: table.subscribe_queues("T"),
+        lambda table: table.addresses_of_topic("T"),
+        lambda table: table.note_used("T"),
+        lambda table: table.put("T", route(QueueData("T", 1, 1, 6), T={0: "T:1"})),
+    ],
+)
+def test_a_route_that_is_used_stays_though_no_nameserver_knows_its_topic(use: Callable[[RouteTable], object]) -> None:
+    table = table_of("T")
+    table.note_unknown("T", 10.0)
+    use(table)
+    table.forget_unused(20.0)
+    assert places(table.publish_queues("T")) == [("T", 0)]
+    table.note_unknown("T", 30.0)
+    table.forget_unused(20.0)
+    assert table.topics == ["T"]
+
+
+def test_of_too_many_unknown_topics_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "UNKNOWN_ROUTES_MAX", 2)
+    table = table_of("a", "b", "c")
+    for topic in ("b", "a", "c"):
+        table.note_unknown(topic, 10.0)
+    assert table.topics == ["a", "c"]

@@ -21,6 +21,7 @@ from rocketpy.protocol.frame import encode_frame
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.remoting.config import NettyClientConfig
 from rocketpy.remoting.connection import Connection
+from tests.forgotten import sizes_within
 from tests.patience import PATIENCE_SECONDS, until, until_blocked
 from tests.remoting.conftest import DEFER, ECHO, SLOW, Running
 
@@ -223,3 +224,16 @@ async def test_a_oneway_arrives_and_a_request_of_the_server_is_served(running: R
         await until(lambda: running.program.deferred)
         running.program.deferred[0][0].oneway(make_request(40))
         await until(heard.is_set)
+
+
+async def test_addresses_that_do_not_answer_leave_nothing() -> None:
+    async with open_remoting_client() as client:
+        async with trio.open_nursery() as nursery:
+
+            async def ask() -> None:
+                with pytest.raises(RemotingConnectError):
+                    await client.request("127.0.0.1:1", make_request(ECHO), PATIENCE_SECONDS)
+
+            for _ in range(3):
+                nursery.start_soon(ask)
+        assert sizes_within(client)["RemotingClient._connecting"] == 0

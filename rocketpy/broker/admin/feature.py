@@ -102,6 +102,7 @@ class AdminFeature(Feature):
         """Register the codes about groups, their offsets and their members."""
         config, tables, store = self._context.config, self._context.tables, self._context.store
         AdminGroupProcessor(
+            topic_config_manager=tables.topics,
             subscription_group_manager=tables.groups,
             consumer_manager=tables.consumers,
             producer_manager=tables.producers,

@@ -20,7 +20,7 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.groups import SubscriptionGroupManager
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.persistence import persist_change
-from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX
+from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX, TopicConfigManager
 from rocketpy.broker.monitoring.broker_stats_manager import BrokerStatsManager
 from rocketpy.broker.request_body import check_name, check_range, read_body
 from rocketpy.clock import Clock
@@ -54,6 +54,7 @@ _GROUP_SIZE_MAX = 65_536
 class AdminGroupProcessor:
     """Serves the group codes. One per broker."""
 
+    _topic_config_manager: TopicConfigManager
     _subscription_group_manager: SubscriptionGroupManager
     _consumer_manager: ConsumerManager
     _producer_manager: ProducerManager
@@ -90,20 +91,28 @@ class AdminGroupProcessor:
         check_range(group_config, "brokerId", group_config.broker_id, 0)
         check_range(group_config, "whichBrokerWhenConsumeSlowly", group_config.which_broker_when_consume_slowly, 0)
         self._subscription_group_manager.update_subscription_group_config(group_config)
-        await persist_change(self._subscription_group_manager.stored, self._consumer_offset_manager.stored)
+        await persist_change(self._subscription_group_manager.stored)
         return make_response(request)
 
     async def process_delete(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Delete a group, whether or not it exists, and on request its offsets."""
+        """Delete a group, whether or not it exists, and on request its offsets; those in topics that have gone anyway.
+
+        The table of offsets changes all the time and is large: it is written only if this has changed it.
+        """
         refuse_on_slave(is_slave=self._is_slave)
         header = read_header(request, DeleteSubscriptionGroupRequestHeader)
-        check_name(header, "groupName", header.group_name)
-        self._subscription_group_manager.delete_subscription_group_config(header.group_name)
-        if header.remove_offset:
-            self._consumer_offset_manager.remove_offset(header.group_name)
+        group = header.group_name
+        check_name(header, "groupName", group)
+        groups, offsets = self._subscription_group_manager, self._consumer_offset_manager
+        groups.delete_subscription_group_config(group)
+        change_count = offsets.stored.change_count
+        topics = self._topic_config_manager
+        gone = [topic for topic in offsets.which_topic_by_consumer(group) if not topics.is_known(topic)]
+        offsets.remove_offset(group, topics=None if header.remove_offset else gone)
+        has_removed = offsets.stored.change_count != change_count
         if self._config.auto_delete_unused_stats:
-            self._stats.on_group_deleted(header.group_name)
-        await persist_change(self._subscription_group_manager.stored, self._consumer_offset_manager.stored)
+            self._stats.on_group_deleted(group)
+        await persist_change(groups.stored, *([offsets.stored] if has_removed else []))
         return make_response(request)
 
     async def process_get_all(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

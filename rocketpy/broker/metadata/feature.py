@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable
 
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.feature import Feature
+from rocketpy.broker.metadata.gone_groups import GoneGroupsService
 from rocketpy.broker.metadata.persistence import TablePersistService
 from rocketpy.broker.metadata.stored_table import StoredTable
 
 
 class MetadataFeature(Feature):
-    """The service that writes the tables, and the table that caches a setting."""
+    """The services that write the tables and remove what is left of nothing, and the table that caches a setting."""
 
     def __init__(self, context: BrokerContext) -> None:
         config, tables = context.config, context.tables
@@ -38,6 +39,13 @@ class MetadataFeature(Feature):
             period_seconds=lambda: config.flush_consumer_offset_interval / 1000,
         )
         self.services = (self.persistence,)
+        if not context.is_slave:
+            self.services = (
+                self.persistence,
+                GoneGroupsService(
+                    topics=tables.topics, groups=tables.groups, offsets=tables.offsets, resets=tables.offset_resets
+                ),
+            )
         self.settings = {("autoCreateTopicEnable",): tables.topics.settings_changed}
 
     async def _before_offsets(self) -> None:

@@ -114,6 +114,11 @@ class SubscriptionGroupManager:
             self._changed()
         return group_config
 
+    def is_known(self, group: str) -> bool:
+        """Whether a group has a configuration, or is the broker's own; unlike a look-up, this creates none."""
+        is_light = self._enable_lmq and group.startswith(LMQ_PREFIX)
+        return is_light or group in self.subscription_group_table or group in OWN_GROUPS
+
     @property
     def full_because(self) -> str | None:
         """The bound that stops automatic creation, for remarks and logs; None while there is room."""

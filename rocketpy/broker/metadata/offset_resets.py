@@ -7,7 +7,8 @@
 A master that starts takes higher offsets from its slaves, because consumers commit to slaves while there is no master
 (:mod:`rocketpy.broker.replication.offsets_from_slaves`). A slave that has not heard of a reset still has the offset
 from before it. The table holds, by ``topic@group`` and queue id, the highest offset that a reset has revoked. Rule: an
-offset of a slave counts only above it. An entry is dropped when the group itself commits an offset above it.
+offset of a slave counts only above it. An entry is dropped when the group itself commits an offset above it, and
+when topic and group have both gone (:mod:`.gone_groups`).
 
 A commit of a lower offset is a reset, whoever sends it: RocketMQ's tools reset a group by UPDATE_CONSUMER_OFFSET too.
 The table is bounded: beyond ``OFFSET_RESETS_MAX`` groups of topics the one whose first reset is oldest is forgotten,
@@ -17,6 +18,8 @@ Compatibility: RocketMQ (4.9.8) has no such file, takes no offsets from slaves, 
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from rocketpy.broker.metadata.offsets import decode_offset_table
 from rocketpy.broker.metadata.stored_table import StoredTable
@@ -49,6 +52,16 @@ class OffsetResets:
             self._revoke(key, queue_id, before)
         elif self._revoked and after is not None:
             self._advanced(key, queue_id, after)
+
+    @property
+    def table(self) -> Mapping[str, Mapping[int, int]]:
+        """The revoked offsets by ``topic@group`` and queue id, to be read."""
+        return self._revoked
+
+    def forget(self, key: str) -> None:
+        """Drop what was revoked of a pair of topic and group, if anything was."""
+        if self._revoked.pop(key, None) is not None:
+            self.stored.changed()
 
     def revoked_offset(self, key: str, queue_id: int) -> int:
         """Return the highest offset that a reset has revoked, -1 for none."""

@@ -21,7 +21,7 @@ offsets that clients have committed to it (:mod:`rocketpy.broker.replication.off
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.stored_table import StoredTable
@@ -157,9 +157,10 @@ class ConsumerOffsetManager:
             _unindex(self._topics_of, group, topic)
         self.stored.changed()
 
-    def remove_offset(self, group: str) -> None:
-        """Remove all offsets of a group."""
-        for topic in list(self._topics_of.get(group, ())):
+    def remove_offset(self, group: str, *, topics: Iterable[str] | None = None) -> None:
+        """Remove the offsets of a group in these topics, in all without ``topics``."""
+        known = self._topics_of.get(group, {})
+        for topic in list(known) if topics is None else [topic for topic in topics if topic in known]:
             self._remove(topic, group)
 
     def remove_topic(self, topic: str) -> int:

@@ -112,6 +112,10 @@ class TopicConfigManager:
             return _topic(topic, 1)
         return self.topic_config_table.get(topic)
 
+    def is_known(self, topic: str) -> bool:
+        """Whether a topic exists, or is the broker's own, which may have queues without a configuration."""
+        return self.select_topic_config(topic) is not None or self.is_system_topic(topic)
+
     @property
     def full_because(self) -> str | None:
         """The bound that stops automatic creation, for remarks and logs; None while there is room."""

@@ -17,25 +17,36 @@
 The fast paths do not call this class: they add to the objects of :mod:`.counters`, which are drained before each sample
 (:class:`~rocketpy.broker.monitoring.stats_service.BrokerStatsService`) and before each query.
 
+What is counted under the name of a topic or group goes with its deletion, and otherwise an hour after it was last
+counted. All of it together holds at most ``STATS_BYTES_MAX``.
+
 Compatibility: ``BrokerStatsManager`` and ``LmqBrokerStatsManager`` (4.9.8). BROKER_PUT_NUMS counts
 everything that is counted for topics, including messages sent back. A deleted topic's counters are removed even when
-``enableDetailStat`` is off.
+``enableDetailStat`` is off. RocketMQ keeps every counter for as long as it runs, those of deleted topics and groups
+too unless ``autoDeleteUnusedStats`` is on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from rocketpy.broker.monitoring.counters import HEAD_SIZE, GroupGetCounter, TopicPutCounter, last_record
+from rocketpy.broker.monitoring.counters import (
+    GROUP_GET_BYTES,
+    HEAD_SIZE,
+    IDLE_ROUNDS,
+    TOPIC_PUT_BYTES,
+    GroupGetCounter,
+    TopicPutCounter,
+    last_record,
+)
 from rocketpy.broker.monitoring.stats_item import (
-    ITEMS_MAX,
+    CHARACTER_BYTES,
     MomentStatsItemSet,
     StatsItem,
     StatsItemSet,
+    StatsKey,
+    StatsMemory,
     StatsWindow,
-    remove_infixed,
-    remove_prefixed,
-    remove_suffixed,
 )
 from rocketpy.clock import Clock
 from rocketpy.protocol.topic_name import LMQ_PREFIX
@@ -69,6 +80,25 @@ COMMERCIAL_NAMES = (
     "COMMERCIAL_PERM_FAILURES",
 )
 
+_CLUSTER = StatsKey("cluster")
+_TOPIC = StatsKey("topic")
+_TOPIC_GROUP = StatsKey("topic", "group")
+_QUEUE_TOPIC_GROUP = StatsKey("queueId", "topic", "group")
+_KEYS = {
+    "QUEUE_PUT_NUMS": StatsKey("topic", "queueId"),
+    "QUEUE_PUT_SIZE": StatsKey("topic", "queueId"),
+    "QUEUE_GET_NUMS": StatsKey("topic", "queueId", "group"),
+    "QUEUE_GET_SIZE": StatsKey("topic", "queueId", "group"),
+    "TOPIC_PUT_NUMS": _TOPIC,
+    "TOPIC_PUT_SIZE": _TOPIC,
+    "BROKER_PUT_NUMS": _CLUSTER,
+    "BROKER_GET_NUMS": _CLUSTER,
+    "BROKER_GET_FROM_DISK_NUMS": _CLUSTER,
+    "BROKER_GET_FROM_DISK_SIZE": _CLUSTER,
+    **dict.fromkeys(COMMERCIAL_NAMES, StatsKey("owner", "topic", "group", "type")),
+}
+"""What keys are made of; those of other names are topic and group."""
+
 
 class BrokerStatsManager:
     """The statistics of one broker. In memory only; no method blocks."""
@@ -88,20 +118,23 @@ class BrokerStatsManager:
         self._disk_fall_recorded = disk_fall_recorded
         self._enable_lmq = enable_lmq
         names = (*(QUEUE_NAMES if enable_detail_stat else ()), *STATS_NAMES, *COMMERCIAL_NAMES)
-        self._sets = {name: StatsItemSet(name, is_response_time=name == "GROUP_GET_LATENCY") for name in names}
-        self._fall_size = MomentStatsItemSet("GROUP_GET_FALL_SIZE")
-        self._fall_time = MomentStatsItemSet("GROUP_GET_FALL_TIME")
+        self._memory = StatsMemory()
+        self._sets = {name: self._new_set(name) for name in names}
+        self._fall_size = MomentStatsItemSet("GROUP_GET_FALL_SIZE", memory=self._memory)
+        self._fall_time = MomentStatsItemSet("GROUP_GET_FALL_TIME", memory=self._memory)
         self._topic_puts: dict[str, TopicPutCounter] = {}
         self._group_gets: dict[tuple[str, str, int], GroupGetCounter] = {}
+        self.on_forgotten: list[Callable[[], None]] = []
+        """Listeners that drop the counters that they got from :meth:`topic_put_counter`: one of them counts no more."""
 
     # ---- fast paths -----------------------------------------------------------------------------------------------
 
     def topic_put_counter(self, topic: str) -> TopicPutCounter:
-        """Return the counter of a topic for a fast path that counts each message."""
+        """Return the counter of a topic for a fast path that counts each message, until ``on_forgotten`` is called."""
         counter = self._topic_puts.get(topic)
         if counter is None:
             counter = TopicPutCounter(topic)
-            if len(self._topic_puts) < ITEMS_MAX:
+            if self._memory.take(_topic_put_bytes(topic)):
                 self._topic_puts[topic] = counter
         return counter
 
@@ -117,7 +150,7 @@ class BrokerStatsManager:
             counter = self._group_gets[key]
         except KeyError:
             counter = GroupGetCounter(group, topic, queue_id)
-            if len(self._group_gets) < ITEMS_MAX:
+            if self._memory.take(_group_get_bytes(group, topic)):
                 self._group_gets[key] = counter
         body, last_size = result.body, result.last_record_size
         size = len(body)
@@ -173,7 +206,7 @@ class BrokerStatsManager:
 
     def record_fall(self, group: str, topic: str, queue_id: int, fall_bytes: int, fall_ms: int) -> None:
         """Record a group's lag in a queue: log bytes, unless ``diskFallRecorded`` is off, and age in milliseconds."""
-        key = f"{queue_id}@{self._topic_at_group(topic, group)}"
+        key = self._fall_key(group, topic, queue_id)
         if self._disk_fall_recorded:
             self._fall_size.set(key, fall_bytes)
         self._fall_time.set(key, fall_ms)
@@ -187,32 +220,17 @@ class BrokerStatsManager:
     def on_topic_deleted(self, topic: str) -> None:
         """Remove the counters of a topic."""
         self.empty_counters()
-        self._topic_puts.pop(topic, None)
-        for key in [key for key in self._group_gets if key[1] == topic]:
-            del self._group_gets[key]
-        for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE"):
-            self._sets[name].table.pop(topic, None)
-        for name in (*QUEUE_NAMES, "GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS"):
-            if name in self._sets:
-                remove_prefixed(self._sets[name].table, topic)
-        latencies = self._sets["GROUP_GET_LATENCY"].table
-        if self._enable_detail_stat:
-            remove_infixed(latencies, topic)
-        else:
-            remove_prefixed(latencies, topic)
-        remove_infixed(self._fall_size.table, topic)
-        remove_infixed(self._fall_time.table, topic)
+        self._forget_puts([topic])
+        self._forget_gets([counter for key, counter in self._group_gets.items() if key[1] == topic])
+        for each in self._sets.values():
+            each.forget("topic", topic)
 
     def on_group_deleted(self, group: str) -> None:
         """Remove the counters of a group."""
         self.empty_counters()
-        for key in [key for key in self._group_gets if key[0] == group]:
-            del self._group_gets[key]
-        for name in (*QUEUE_NAMES[2:], "GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS", "GROUP_GET_LATENCY"):
-            if name in self._sets:
-                remove_suffixed(self._sets[name].table, group)
-        remove_suffixed(self._fall_size.table, group)
-        remove_suffixed(self._fall_time.table, group)
+        self._forget_gets([counter for key, counter in self._group_gets.items() if key[0] == group])
+        for each in self._sets.values():
+            each.forget("group", group)
 
     # ---- figures --------------------------------------------------------------------------------------------------
 
@@ -233,12 +251,17 @@ class BrokerStatsManager:
 
     @property
     def dropped_count(self) -> int:
-        """Number of additions dropped because a set was full."""
+        """Number of additions dropped for want of room."""
         return sum(each.dropped_count for each in self._sets.values())
 
     def sample(self, window: StatsWindow, now: float) -> Iterator[None]:
-        """Sample all counters; yields after each one. ``now`` is in seconds of a monotonic clock."""
+        """Sample all counters; yields after each one. ``now`` is in seconds of a monotonic clock.
+
+        The samples of an hour also find the counters that nothing has touched for an hour, and forget them.
+        """
         self.empty_counters()
+        if window is StatsWindow.HOUR:
+            self._forget_idle()
         for each in self._sets.values():
             yield from each.sample(window, now)
 
@@ -273,6 +296,52 @@ class BrokerStatsManager:
 
     # ---- private --------------------------------------------------------------------------------------------------
 
+    def _new_set(self, name: str) -> StatsItemSet:
+        key = _KEYS.get(name, _TOPIC_GROUP)
+        is_response_time = name == "GROUP_GET_LATENCY"
+        if is_response_time and self._enable_detail_stat:
+            key = _QUEUE_TOPIC_GROUP
+        return StatsItemSet(
+            name, key=key, memory=self._memory, is_response_time=is_response_time, keeps_idle=key is _CLUSTER
+        )
+
+    def _forget_idle(self) -> None:
+        """Remove the fast paths' counters that nothing has touched for an hour, all of which are drained."""
+        idle_topics = []
+        for topic, put in self._topic_puts.items():
+            put.idle_rounds += 1
+            if put.idle_rounds > IDLE_ROUNDS:
+                idle_topics.append(topic)
+        self._forget_puts(idle_topics)
+        idle_gets = []
+        for got in self._group_gets.values():
+            got.idle_rounds += 1
+            if got.idle_rounds > IDLE_ROUNDS:
+                idle_gets.append(got)
+        self._forget_gets(idle_gets)
+
+    def _forget_puts(self, topics: list[str]) -> None:
+        has_forgotten = False
+        for topic in topics:
+            if self._topic_puts.pop(topic, None) is not None:
+                self._memory.give_back(_topic_put_bytes(topic))
+                has_forgotten = True
+        if has_forgotten:
+            for listener in self.on_forgotten:
+                listener()
+
+    def _forget_gets(self, counters: list[GroupGetCounter]) -> None:
+        """Remove counters of pulls, and the lag that they left."""
+        for counter in counters:
+            del self._group_gets[counter.group, counter.topic, counter.queue_id]
+            self._memory.give_back(_group_get_bytes(counter.group, counter.topic))
+            key = self._fall_key(counter.group, counter.topic, counter.queue_id)
+            self._fall_size.remove(key)
+            self._fall_time.remove(key)
+
+    def _fall_key(self, group: str, topic: str, queue_id: int) -> str:
+        return f"{queue_id}@{self._topic_at_group(topic, group)}"
+
     def _take_gets(self, got: GroupGetCounter) -> None:
         key = self._topic_at_group(got.topic, got.group)
         self._sets["GROUP_GET_NUMS"].add(key, got.message_count, got.pull_count)
@@ -290,3 +359,11 @@ class BrokerStatsManager:
             topic = LMQ_PREFIX if topic.startswith(LMQ_PREFIX) else topic
             group = LMQ_PREFIX if group.startswith(LMQ_PREFIX) else group
         return f"{topic}@{group}"
+
+
+def _topic_put_bytes(topic: str) -> int:
+    return TOPIC_PUT_BYTES + CHARACTER_BYTES * len(topic)
+
+
+def _group_get_bytes(group: str, topic: str) -> int:
+    return GROUP_GET_BYTES + CHARACTER_BYTES * (len(group) + len(topic))

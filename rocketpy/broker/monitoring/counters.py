@@ -2,6 +2,9 @@
 
 A lookup by a key built from topic, group and queue would cost too much per message. Each fast path therefore holds a
 counter object and adds to its attributes; :class:`.BrokerStatsManager` drains all of them before a sample or a query.
+
+A counter is named after a topic, or after a group, topic and queue. ``idle_rounds`` counts the samples of an hour since
+it was last drained of anything; after :data:`IDLE_ROUNDS` it is forgotten.
 """
 
 from __future__ import annotations
@@ -17,6 +20,13 @@ _PLACE_POSITION = 28
 HEAD_SIZE = 76
 """Bytes of a record up to and including its physical offset and store time."""
 
+IDLE_ROUNDS = 6
+"""Samples of an hour, 10 minutes apart, after which a counter that nothing has touched is forgotten."""
+
+TOPIC_PUT_BYTES = 300
+GROUP_GET_BYTES = 700
+"""What a counter takes without the names in it."""
+
 _TIMESTAMP = struct.Struct(">q")
 _SIZE = struct.Struct(">i")
 
@@ -24,16 +34,17 @@ _SIZE = struct.Struct(">i")
 class TopicPutCounter:
     """Messages of one topic, and bytes of their records, put since the counter was last drained."""
 
-    __slots__ = ("count", "size_bytes", "topic")
+    __slots__ = ("count", "idle_rounds", "size_bytes", "topic")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
+        self.idle_rounds = 0
         self.count = 0
         self.size_bytes = 0
 
     def clear(self) -> None:
-        """Reset the counter."""
-        self.count = self.size_bytes = 0
+        """Reset the counter, which is not idle."""
+        self.count = self.size_bytes = self.idle_rounds = 0
 
 
 class GroupGetCounter:
@@ -45,6 +56,7 @@ class GroupGetCounter:
 
     __slots__ = (
         "group",
+        "idle_rounds",
         "last_head",
         "log_end",
         "message_count",
@@ -59,6 +71,7 @@ class GroupGetCounter:
         self.group = group
         self.topic = topic
         self.queue_id = queue_id
+        self.idle_rounds = 0
         self.pull_count = 0
         self.message_count = 0
         self.size_bytes = 0
@@ -67,8 +80,8 @@ class GroupGetCounter:
         self.pulled_ms = 0
 
     def clear(self) -> None:
-        """Reset the counter."""
-        self.pull_count = self.message_count = self.size_bytes = 0
+        """Reset the counter, which is not idle."""
+        self.pull_count = self.message_count = self.size_bytes = self.idle_rounds = 0
 
     def fall(self) -> tuple[int, int] | None:
         """Return the log bytes from the last record on, and its age in milliseconds; None before the first pull."""

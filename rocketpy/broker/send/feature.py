@@ -126,6 +126,7 @@ class SendFeature(Feature):
         )
         self.gate.on_close(fast.invalidate)
         self._on_change.append(fast.invalidate)
+        context.tables.stats.on_forgotten.append(fast.invalidate)
         process: FastPath = fast.process_fast
         if new_header is not None:
             compiled = KernelSend(self._shared, fast=fast, new_header=new_header)

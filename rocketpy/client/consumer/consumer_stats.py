@@ -58,9 +58,13 @@ class ConsumerStats:
         self._of(topic).failed += count
 
     def sample(self, now: float) -> None:
-        """Note the totals at this time."""
-        for topic, totals in self._topics.items():
-            self._samples[topic].append((now, attrs.evolve(totals)))
+        """Note the totals at this time; a topic that has not been counted for an hour is forgotten."""
+        for topic, totals in list(self._topics.items()):
+            samples = self._samples[topic]
+            if len(samples) == HOUR_SAMPLES and samples[0][1] == totals:
+                del self._topics[topic], self._samples[topic]
+            else:
+                samples.append((now, attrs.evolve(totals)))
 
     async def run(self) -> None:
         """Sample until cancelled."""

@@ -131,6 +131,8 @@ class OrderlyConsumption:
                         pause_s = await self._consume_next(process_queue, running.handler)
                     await trio.sleep(pause_s)
         finally:
+            if not serial.locked():  # the last one that waited
+                self._serial.pop(process_queue.queue, None)
             self._working.discard(process_queue)
             if process_queue.is_leaving and self.on_left is not None:
                 self.on_left()

@@ -26,6 +26,9 @@ NOT_AVAILABLE_DURATION_MS = (0, 0, 30_000, 60_000, 120_000, 180_000, 600_000)
 ISOLATION_LATENCY_MS = 30_000
 """The latency that a failed request counts as."""
 
+FAULT_ITEMS_MAX = 1_000
+"""Bound on the brokers whose last latency is kept; beyond it the one that was asked longest ago is forgotten."""
+
 assert len(LATENCY_MAX_MS) == len(NOT_AVAILABLE_DURATION_MS)
 
 
@@ -51,12 +54,15 @@ class BrokerHealth:
     ) -> None:
         self._latency_max_ms = latency_max_ms
         self._not_available_duration_ms = not_available_duration_ms
-        self._items: dict[str, FaultItem] = {}
+        self._items: dict[str, FaultItem] = {}  # by broker name, the one asked longest ago first
         self._turn = 0
 
     def update(self, broker_name: str, latency_ms: float, *, now: float, isolation: bool) -> None:
         """Note an answer and how long it took; with ``isolation`` there was none, or a refusal."""
         duration_ms = self.not_available_duration_ms(ISOLATION_LATENCY_MS if isolation else latency_ms)
+        self._items.pop(broker_name, None)
+        if len(self._items) >= FAULT_ITEMS_MAX:
+            del self._items[next(iter(self._items))]
         self._items[broker_name] = FaultItem(latency_ms, now + duration_ms / 1000)
 
     def not_available_duration_ms(self, latency_ms: float) -> int:

@@ -18,6 +18,9 @@ import trio
 from rocketpy.client.producer.broker_health import BrokerHealth
 from rocketpy.protocol.message import MessageQueue
 
+TURNS_MAX = 10_000
+"""Bound on the topics whose turns are kept; beyond it all begin again, each with a random queue."""
+
 
 class QueueChoice:
     """The turns of one producer; ``health`` is None unless slow brokers are avoided."""
@@ -49,6 +52,8 @@ class QueueChoice:
     def _next(self, topic: str, queues: Sequence[MessageQueue]) -> MessageQueue:
         turn = self._turns.get(topic)
         if turn is None:
+            if len(self._turns) >= TURNS_MAX:
+                self._turns.clear()
             turn = self._randomness.getrandbits(16)
         self._turns[topic] = turn = turn + 1
         return queues[turn % len(queues)]

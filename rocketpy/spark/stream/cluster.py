@@ -32,7 +32,7 @@ class StreamCluster:
     def __init__(self, cluster: Cluster, subscription: Subscription) -> None:
         self._cluster = cluster
         self._subscription = subscription
-        self._seen_topics: set[str] = set()
+        self._seen_topics: set[str] = set()  # of those that the subscription names
 
     def subscribed_queues(self) -> Mapping[MessageQueue, Replicas]:
         """Return the readable queues with the brokers that have them.
@@ -47,7 +47,7 @@ class StreamCluster:
             except ClientError as error:
                 if error.response_code != ResponseCode.TOPIC_NOT_EXIST or not self._seen_topics.issuperset(part.topics):
                     raise
-        self._seen_topics.update(queue.topic for queue in found)
+        self._seen_topics.update({queue.topic for queue in found}.intersection(self._subscription.topics))
         return found
 
     def queue_bounds(self, queues: Mapping[MessageQueue, Replicas]) -> Mapping[MessageQueue, QueueBounds]:

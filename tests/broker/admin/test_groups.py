@@ -13,6 +13,7 @@ from rocketpy.protocol.bodies.connection import (
 )
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
 from rocketpy.protocol.bodies.heartbeat import HeartbeatData, ProducerData
+from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.admin import (
@@ -76,11 +77,38 @@ async def test_a_wrong_group_is_refused_and_changes_nothing(
 
 @pytest.mark.parametrize("remove_offset", [False, True])
 async def test_deleting_a_group_takes_its_offsets_only_if_asked(broker: BrokerOnBytes, remove_offset: bool) -> None:
+    broker.tables.topics.update_topic_config(TopicConfig("t"))
     await broker.ask(update(b'{"groupName":"g"}'))
     broker.tables.offsets.commit_offset("peer", "g", "t", 0, 5)
     assert (await broker.ask(delete("g", remove_offset=remove_offset))).code == ResponseCode.SUCCESS
     assert "g" not in broker.tables.groups.subscription_group_table
     assert broker.tables.offsets.query_offset("g", "t", 0) == (-1 if remove_offset else 5)
+
+
+async def test_a_deleted_group_leaves_no_offset_in_a_topic_that_has_gone(broker: BrokerOnBytes) -> None:
+    offsets = broker.tables.offsets
+    broker.tables.topics.update_topic_config(TopicConfig("t"))
+    for topic in ("t", "gone", "RMQ_SYS_TRANS_HALF_TOPIC"):
+        offsets.commit_offset("peer", "g", topic, 0, 5)
+    assert (await broker.ask(delete("g"))).code == ResponseCode.SUCCESS
+    assert offsets.which_topic_by_consumer("g") == ["t", "RMQ_SYS_TRANS_HALF_TOPIC"]
+    assert not offsets.stored.has_changes
+
+
+async def test_the_offsets_are_written_only_by_a_deletion_that_removes_some(broker: BrokerOnBytes) -> None:
+    """They change all the time, and the table is large: whatever changes a group would write all of it."""
+    offsets = broker.tables.offsets
+    broker.tables.topics.update_topic_config(TopicConfig("t"))
+    offsets.commit_offset("peer", "other", "t", 0, 5)
+    await broker.ask(update(b'{"groupName":"g"}'))
+    for remove_offset in (False, True):
+        await broker.ask(delete("g", remove_offset=remove_offset))
+    assert offsets.stored.has_changes
+    offsets.commit_offset("peer", "g", "t", 0, 5)
+    await broker.ask(delete("g"))
+    assert offsets.stored.has_changes
+    await broker.ask(delete("g", remove_offset=True))
+    assert not offsets.stored.has_changes
 
 
 async def test_deleting_what_is_not_there_is_fine_and_deleting_nothing_is_not(broker: BrokerOnBytes) -> None:

@@ -56,11 +56,12 @@ async def test_a_long_key_is_not_repeated_whole(broker: BrokerOnBytes) -> None:
 # ---- what goes with topics and groups -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_on", [True, False])
-async def test_what_is_deleted_leaves_the_statistics_if_asked(
-    broker_with: Callable[..., BrokerOnBytes], is_on: bool
+@pytest.mark.parametrize("is_on", [None, True, False])
+async def test_what_is_deleted_leaves_the_statistics_unless_told_otherwise(
+    broker_with: Callable[..., BrokerOnBytes], is_on: bool | None
 ) -> None:
-    broker = broker_with(auto_delete_unused_stats=is_on)
+    broker = broker_with() if is_on is None else broker_with(auto_delete_unused_stats=is_on)
+    is_on = is_on is not False
     stats = broker.tables.stats
     for topic, group in (("T", "G"), ("U", "H")):
         broker.tables.topics.update_topic_config(TopicConfig(topic))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.broker.monitoring import broker_stats_manager
+from rocketpy.broker.monitoring import stats_item
 from rocketpy.broker.monitoring.broker_stats_manager import (
     COMMERCIAL_NAMES,
     QUEUE_NAMES,
@@ -15,6 +15,7 @@ from rocketpy.broker.monitoring.stats_item import StatsSnapshot, StatsWindow
 from rocketpy.clock import ManualClock
 from rocketpy.store.results import GetMessageResult, GetMessageStatus
 from tests.broker.monitoring.test_counters import record
+from tests.forgotten import sizes_within
 
 MINUTE = StatsWindow.MINUTE
 
@@ -175,13 +176,79 @@ def test_lines_of_commerce_are_apart(stats: BrokerStatsManager) -> None:
     ]
 
 
-def test_counters_of_the_fast_paths_are_bounded(stats: BrokerStatsManager, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_stats_manager, "ITEMS_MAX", 1)
+def test_all_counters_share_a_bound(stats: BrokerStatsManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stats_item, "STATS_BYTES_MAX", 30_000)
     for topic in ("T", "U"):
-        stats.topic_put_counter(topic).count += 1
-        stats.inc_pulled("G", topic, 0, found(record()), 1_000)
-    assert figures(stats, "TOPIC_PUT_NUMS", "T") == (1, 1)
-    assert figures(stats, "TOPIC_PUT_NUMS", "U") is None
-    assert figures(stats, "GROUP_GET_NUMS", "U@G") is None
-    assert stats.dropped_count == 0
-    assert StatsSnapshot() == stats.get_stats_item("TOPIC_PUT_NUMS", "T").snapshot(MINUTE)  # type: ignore[union-attr]
+        for number in range(10):
+            stats.topic_put_counter(f"{topic}{number}").count += 1
+            stats.inc_pulled(f"G{number}", topic, 0, found(record()), 1_000)
+            stats.inc_topic_put(f"{topic}{number}", 1, 1)
+    assert figures(stats, "TOPIC_PUT_NUMS", "T0") == (2, 2)
+    assert figures(stats, "TOPIC_PUT_NUMS", "U9") is None
+    assert figures(stats, "GROUP_GET_NUMS", "U@G9") is None
+    assert stats.dropped_count > 0
+    assert StatsSnapshot() == stats.get_stats_item("TOPIC_PUT_NUMS", "T0").snapshot(MINUTE)  # type: ignore[union-attr]
+
+
+def count_everything(stats: BrokerStatsManager, topic: str, group: str) -> None:
+    stats.inc_topic_put(topic, 1, 1)
+    stats.topic_put_counter(topic).count += 1
+    stats.inc_queue_put(topic, 0, 1, 1)
+    stats.inc_pulled(group, topic, 0, found(record()), 1_000)
+    stats.inc_queue_get(group, topic, 0, 1, 1)
+    stats.inc_send_back(group, topic)
+    stats.inc_commercial("COMMERCIAL_SEND_TIMES", "O", topic, group, "SEND_SUCCESS", 1)
+
+
+def test_topics_and_groups_that_come_and_go_leave_nothing(stats: BrokerStatsManager) -> None:
+    """What they leave is the broker's own: counters of the cluster."""
+    count_everything(stats, "T", "G")
+    sample(stats)
+    stats.on_topic_deleted("T")
+    stats.on_group_deleted("G")
+    sizes = sizes_within(stats)
+    for number in range(20):
+        count_everything(stats, f"T{number}", f"G{number}")
+        sample(stats)
+        stats.on_topic_deleted(f"T{number}")
+        stats.on_group_deleted(f"G{number}")
+    assert sizes_within(stats) == sizes
+
+
+def test_what_nothing_touches_for_an_hour_is_forgotten(stats: BrokerStatsManager) -> None:
+    held = sizes_within(stats)
+    stats.inc_topic_put("T", 1, 1)
+    stats.on_topic_deleted("T")
+    of_the_cluster = sizes_within(stats)
+    assert of_the_cluster != held
+    count_everything(stats, "T", "G")
+    for step in range(6):
+        list(stats.sample(StatsWindow.HOUR, 600.0 * step))
+        assert figures(stats, "GROUP_GET_LATENCY", "0@T@G") == (0, 1)
+    for step in range(6, 8):
+        list(stats.sample(StatsWindow.HOUR, 600.0 * step))
+    stats.on_forgotten.clear()
+    assert figures(stats, "BROKER_GET_NUMS", "C") == (1, 0)
+    assert figures(stats, "TOPIC_PUT_NUMS", "T") is None
+    assert not stats.fall_bytes()
+    text = "\n".join([*stats.lines(MINUTE), *stats.commercial_lines(MINUTE), *stats.moment_lines()])
+    assert "T@" not in text
+    assert "@T" not in text
+
+
+def test_a_fast_path_keeps_no_counter_that_was_forgotten(stats: BrokerStatsManager) -> None:
+    """It would count into an object that is drained no more."""
+    dropped = []
+    stats.on_forgotten.append(lambda: dropped.append(True))
+    stats.topic_put_counter("T").count += 1
+    stats.on_topic_deleted("U")
+    assert not dropped
+    stats.on_topic_deleted("T")
+    assert dropped == [True]
+    counter = stats.topic_put_counter("T")
+    counter.count += 1
+    for step in range(7):
+        assert len(dropped) == 1
+        assert stats.topic_put_counter("T") is counter
+        list(stats.sample(StatsWindow.HOUR, 600.0 * step))
+    assert len(dropped) == 2

@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from rocketpy.client.consumer.consumer_stats import ConsumerStats
 from rocketpy.protocol.bodies.running import ConsumeStatus
+from tests.forgotten import sizes_within
 
 
 async def test_rates_are_those_of_the_last_minute(autojump_clock: MockClock) -> None:
@@ -43,3 +44,24 @@ async def test_failures_are_those_of_the_last_hour(autojump_clock: MockClock) ->
 
 def test_an_unknown_topic_has_no_rates() -> None:
     assert ConsumerStats().status("T", 0.0) == ConsumeStatus()
+
+
+def count(stats: ConsumerStats, topic: str) -> None:
+    stats.add_pulled(topic, 1, 0.0)
+    stats.add_consumed(topic, 1, 0.0)
+    stats.add_failed(topic, 1)
+
+
+async def test_a_topic_without_a_count_for_an_hour_is_forgotten(autojump_clock: MockClock) -> None:
+    stats = ConsumerStats()
+    count(stats, "busy")
+    count(stats, "idle")
+    with trio.move_on_after(3700):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stats.run)
+            while True:
+                count(stats, "busy")
+                await trio.sleep(60)
+    assert stats.status("idle", trio.current_time()) == ConsumeStatus()
+    sizes = sizes_within(stats)
+    assert (sizes["ConsumerStats._topics"], sizes["ConsumerStats._samples"]) == (1, 1)

@@ -12,6 +12,7 @@ from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.statuses import ConsumeOrderlyStatus
 from tests.client.consumer.consumption import QUEUE, Orderly
+from tests.forgotten import sizes_within
 
 SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
 
@@ -196,3 +197,11 @@ async def test_it_ends_when_the_consumer_has_left(autojump_clock: MockClock) -> 
         world.consumption.close()
     world.deliver(0)
     assert world.seen == []
+
+
+async def test_a_queue_that_was_left_leaves_no_lock(autojump_clock: MockClock) -> None:
+    world = Orderly()
+    world.deliver(0)
+    await world.run(1)
+    assert world.handled == [[0]]
+    assert sizes_within(world.consumption)["OrderlyConsumption._serial"] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rocketpy.client.producer import broker_health
 from rocketpy.client.producer.broker_health import BrokerHealth
 
 
@@ -96,3 +97,11 @@ def test_a_single_broker_is_picked_even_if_it_is_unavailable() -> None:
     health.remove("a")
     health.remove("a")
     assert health.pick_one_at_least(1.0) is None
+
+
+def test_of_too_many_brokers_the_one_asked_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_health, "FAULT_ITEMS_MAX", 2)
+    health = BrokerHealth()
+    for name in ("a", "b", "a", "c"):
+        health.update(name, 0.0, now=0.0, isolation=True)
+    assert [health.is_available(name, 0.0) for name in ("a", "b", "c")] == [False, True, False]

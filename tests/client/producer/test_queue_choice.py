@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+import pytest
+
+from rocketpy.client.producer import queue_choice
 from rocketpy.client.producer.broker_health import BrokerHealth
 from rocketpy.client.producer.queue_choice import QueueChoice
 from rocketpy.protocol.message import MessageQueue
+from tests.forgotten import sizes_within
 
 QUEUES = tuple(MessageQueue("T", broker, number) for broker in ("a", "b") for number in range(2))
 
@@ -63,3 +67,11 @@ async def test_without_latency_fault_tolerance_answers_change_nothing() -> None:
     choice = QueueChoice(randomness=Random(1))
     choice.note_answer("a", 99, isolation=True)
     assert {choice.choose("T", QUEUES, None).broker_name for _ in range(4)} == {"a", "b"}
+
+
+async def test_the_turns_of_topics_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_choice, "TURNS_MAX", 3)
+    choice = QueueChoice(randomness=Random(1))
+    for number in range(50):
+        assert choice.choose(f"T{number}", QUEUES, None) in QUEUES
+        assert sizes_within(choice)["QueueChoice._turns"] <= 3

@@ -16,6 +16,9 @@ import trio
 from rocketpy.client.namespace import NO_NAMESPACE, Namespace
 from rocketpy.protocol.message import MessageQueue
 
+EMPTY_CHANGES_MAX = 100
+"""Bound on the topics without queues whose last change is kept, for iterators that have not seen it."""
+
 
 @attrs.frozen
 class AssignmentChange:
@@ -30,7 +33,7 @@ class AssignmentChanges:
     """The latest change of each topic, for any number of iterators."""
 
     def __init__(self) -> None:
-        self._latest: dict[str, tuple[int, AssignmentChange]] = {}
+        self._latest: dict[str, tuple[int, AssignmentChange]] = {}  # the one that changed longest ago first
         self._count = 0
         self._changed = trio.Event()
         self._is_closed = False
@@ -41,7 +44,9 @@ class AssignmentChanges:
         latest = self._latest.get(topic)
         if latest is None or latest[1] != change:
             self._count += 1
+            self._latest.pop(topic, None)
             self._latest[topic] = (self._count, change)
+            self._forget_empty()
             self._let_look()
 
     def close(self) -> None:
@@ -57,6 +62,12 @@ class AssignmentChanges:
     def __aiter__(self) -> AssignmentIterator:
         """Iterate over the changes, beginning with what is assigned already."""
         return AssignmentIterator(self)
+
+    def _forget_empty(self) -> None:
+        """Forget the oldest of too many topics without queues, which are no longer subscribed or have gone."""
+        empty = [topic for topic, (_, change) in self._latest.items() if not change.queues]
+        for topic in empty[: max(0, len(empty) - EMPTY_CHANGES_MAX)]:
+            del self._latest[topic]
 
     # ---- for iterators --------------------------------------------------------------------------------------------
 

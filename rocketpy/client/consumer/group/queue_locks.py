@@ -32,6 +32,8 @@ LOCK_INTERVAL_SECONDS = 20.0
 LOCK_LIVE_SECONDS = 30.0
 GRACE_SECONDS = 3.0
 """How long a broker that is back is asked only for locks that were held before: longer than holders need to ask."""
+AWAY_MAX = 1_000
+"""Bound on the addresses whose connection has ended; beyond it the grace of the oldest is forgotten."""
 RECLAIM_SECONDS = 0.5
 """Pause between two attempts to have locks in doubt confirmed; each attempt takes at most a second."""
 
@@ -73,7 +75,8 @@ class QueueLocks:
         self._clock = clock
         self.is_needed = is_needed
         self._confirmed_on: dict[MessageQueue, LockConnection] = {}
-        # Masters whose connection has ended, and when they were found to be back; None while they are away.
+        # Masters whose connection has ended, the first one longest ago, and when they were found to be back; None while
+        # they are away.
         self._back_at: dict[str, float | None] = {}
         self._has_ended = trio.Event()
 
@@ -113,7 +116,7 @@ class QueueLocks:
 
     def connection_ended(self, address: str) -> None:
         """Note that a connection of this client has ended."""
-        self._back_at[address] = None
+        self._note_away(address)
         self._has_ended.set()
 
     async def run(
@@ -149,6 +152,7 @@ class QueueLocks:
                 process_queue.locked_at = asked_at
             elif queue in refused or not _is_fresh(process_queue):
                 process_queue.is_locked = False
+                self._confirmed_on.pop(queue, None)
                 lose(process_queue)
 
     # ---- private --------------------------------------------------------------------------------------------------
@@ -183,7 +187,7 @@ class QueueLocks:
             connection = await self._requests.connect(address)
             held = (await self._requests.lock(address, queues)).intersection(queues)
         except RemotingError:
-            self._back_at[address] = None
+            self._note_away(address)
             raise
         self._note_back(address)
         self._confirmed_on.update(dict.fromkeys(held, connection))
@@ -197,6 +201,12 @@ class QueueLocks:
         await trio.sleep_until(back_at + GRACE_SECONDS)
         if self._back_at.get(address) == back_at:  # it has not gone again
             del self._back_at[address]
+
+    def _note_away(self, address: str) -> None:
+        self._back_at.pop(address, None)
+        if len(self._back_at) >= AWAY_MAX:
+            del self._back_at[next(iter(self._back_at))]
+        self._back_at[address] = None
 
     def _note_back(self, address: str) -> float:
         """Note that a master answers; return since when it does."""

@@ -22,6 +22,8 @@ from rocketpy.protocol.message import MessageQueue
 
 FIRST_OFFSET_SECONDS = 1.0
 """How long the other offsets of a topic wait for a broker to answer the first one."""
+BEGUN_MAX = 10_000
+"""Bound on the pairs of topic and broker known to have an offset; beyond it all count as new again."""
 
 _log = logging.getLogger("rocketpy.client")
 
@@ -84,6 +86,8 @@ class RemoteOffsetStore:
             return
         try:
             await self._requests.commit(queue, consumer_offset)
+            if len(self._begun) >= BEGUN_MAX:
+                self._begun.clear()
             self._begun.add((queue.topic, queue.broker_name))
         except RocketpyError as failure:
             _log.warning("offset %d of %s was not stored: %s", consumer_offset, queue, failure)

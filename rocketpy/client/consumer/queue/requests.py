@@ -56,7 +56,7 @@ class QueueRequests:
         self._namespace = Namespace(instance.namespace)
         self._group = group
         self._filter_hooks = tuple(filter_hooks)
-        self._suggested_broker_ids: dict[MessageQueue, int] = {}  # from the last pull's answer
+        self._suggested_broker_ids: dict[MessageQueue, int] = {}  # from the last pull's answer, unless it is the master
 
     async def pull(self, pull: PullRequest) -> PullResult:
         """Pull once; the messages have their topic without the namespace.
@@ -89,7 +89,10 @@ class QueueRequests:
             self._instance.request_route_refresh()
             raise
         result = await pull_result(self._instance.answers, response, pull)
-        self._suggested_broker_ids[queue] = result.suggest_which_broker_id
+        if result.suggest_which_broker_id != MASTER_ID:
+            self._suggested_broker_ids[queue] = result.suggest_which_broker_id
+        elif self._suggested_broker_ids:
+            self._suggested_broker_ids.pop(queue, None)
         if self._namespace.name:
             for message in result.messages:
                 message.topic = self._namespace.unwrap(message.topic)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 import trio.testing
 
+from rocketpy.client.consumer.group import assignment_changes
 from rocketpy.client.consumer.group.assignment_changes import AssignmentChange, AssignmentChanges
 from rocketpy.protocol.message import MessageQueue
 
@@ -59,3 +61,16 @@ async def test_a_listener_that_is_cancelled_misses_nothing() -> None:
         await anext(listener)
     changes.note("T", QUEUES, QUEUES)
     assert await anext(listener) == change(3)
+
+
+async def test_topics_that_come_and_go_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignment_changes, "EMPTY_CHANGES_MAX", 2)
+    changes = AssignmentChanges()
+    changes.note("T", QUEUES, QUEUES)
+    for number in range(10):
+        changes.note(f"T{number}", QUEUES, QUEUES)
+        changes.note(f"T{number}", [], [])
+    assert changes.latest("T") == change(3)
+    assert changes.latest("T7") is None
+    listener = aiter(changes)
+    assert [(await anext(listener)).topic for _ in range(3)] == ["T", "T8", "T9"]

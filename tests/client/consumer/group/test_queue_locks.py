@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import attrs
+import pytest
 import trio
 from trio.testing import MockClock
 
+from rocketpy.client.consumer.group import queue_locks
 from rocketpy.client.consumer.group.queue_locks import GRACE_SECONDS, QueueLocks
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.clock import SystemClock
 from rocketpy.errors import RemotingConnectError
 from rocketpy.protocol.message import MessageQueue
+from tests.forgotten import sizes_within
 
 HELD, LOST, UNKNOWN = (MessageQueue("T", name, 0) for name in ("broker-a", "broker-b", "broker-c"))
 
@@ -188,3 +191,23 @@ async def test_a_broker_that_was_away_when_a_member_joined_is_not_hurried_either
     began_at = trio.current_time()
     assert await held.acquire([UNKNOWN]) == {UNKNOWN}
     assert trio.current_time() - began_at >= GRACE_SECONDS
+
+
+async def test_addresses_and_queues_that_have_gone_have_a_bound(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_locks, "AWAY_MAX", 3)
+    held = locks()
+    assert await held.acquire([HELD]) == {HELD}
+    for number in range(10):
+        held.connection_ended(f"gone-{number}")
+    assert sizes_within(held)["QueueLocks._back_at"] == 3
+
+
+async def test_a_queue_that_is_lost_is_not_remembered(autojump_clock: MockClock) -> None:
+    brokers = Brokers()
+    held = locks(brokers)
+    await held.acquire([HELD])
+    brokers.holders[HELD] = "another"
+    await held.renew([ProcessQueue(HELD)], lambda _: None)
+    assert sizes_within(held)["QueueLocks._confirmed_on"] == 0

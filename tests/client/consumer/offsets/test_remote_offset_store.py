@@ -9,6 +9,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from rocketpy.client.consumer.offsets import remote_offset_store
 from rocketpy.client.consumer.offsets.remote_offset_store import FIRST_OFFSET_SECONDS, RemoteOffsetStore
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.instance import ClientInstance
@@ -17,6 +18,7 @@ from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.message import MessageQueue
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
+from tests.forgotten import sizes_within
 from tests.patience import until
 
 QUEUES = [MessageQueue(TOPIC, "broker-a", each) for each in range(3)]
@@ -120,3 +122,18 @@ async def test_the_others_wait_for_a_silent_broker_a_second_at_most(
     await trio.sleep(0.02)
     assert sorted(requests.asked) == QUEUES
     nursery.cancel_scope.cancel()
+
+
+async def test_the_pairs_that_are_known_to_have_an_offset_have_a_bound(
+    cluster: FakeCluster, instance: ClientInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_offset_store, "BEGUN_MAX", 2)
+    store = RemoteOffsetStore(QueueRequests(instance=instance, group="g"))
+    for number in range(5):
+        cluster.add_topic(f"T{number}", 1)
+        queue = MessageQueue(f"T{number}", "broker-a", 0)
+        await instance.routes.publish_queues(queue.topic)
+        store.table.update(queue, number)
+        await store.persist([queue])
+        assert cluster.broker.progress["g", queue.topic, 0] == number
+        assert sizes_within(store)["RemoteOffsetStore._begun"] <= 2
