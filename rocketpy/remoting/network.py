@@ -221,7 +221,7 @@ def _listening(family: socket.AddressFamily, host: str, port: int, backlog: int)
         sock.setblocking(False)
         sock.bind((host, port))
         sock.listen(backlog)
-    except BaseException:
+    except (OSError, OverflowError):
         sock.close()
         raise
     return sock
