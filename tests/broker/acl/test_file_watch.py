@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 import trio.testing
 
@@ -34,3 +35,23 @@ async def test_a_file_that_breaks_does_not_end_the_service(autojump_clock: trio.
         await trio.sleep(20)
         assert manager.account("RocketMQ") is not None, "what was known stays"
         nursery.cancel_scope.cancel()
+
+
+async def test_a_look_that_fails_unexpectedly_does_not_end_the_service(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file on which the YAML parser itself fails ends no broker that serves."""
+    manager = make_manager(disk=SimDisk())
+    looks: list[int] = []
+
+    async def reload() -> bool:
+        looks.append(1)
+        raise ValueError("an error of the parser")
+
+    monkeypatch.setattr(manager, "reload", reload)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(AclFileWatchService(manager=manager).run)
+        await trio.sleep(3 * PERIOD_SECONDS)
+        nursery.cancel_scope.cancel()
+    assert len(looks) >= 2
+    assert "a look at the account files" in caplog.text
