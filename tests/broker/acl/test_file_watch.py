@@ -55,3 +55,14 @@ async def test_a_look_that_fails_unexpectedly_does_not_end_the_service(
         nursery.cancel_scope.cancel()
     assert len(looks) >= 2
     assert "a look at the account files" in caplog.text
+
+
+async def test_a_word_that_is_not_understood_is_logged_with_its_file_and_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A permission that is misspelt would else be found out by its user, who is refused."""
+    disk = SimDisk()
+    manager = make_manager(disk=disk)
+    write_file(disk, DEFAULT, ACCOUNTS + "  - {accessKey: newcomer, secretKey: newcomer, defaultTopicPerm: PUP}\n")
+    assert await manager.reload()
+    (line,) = [each for each in caplog.messages if "PUP" in each]
+    assert line.startswith(f"{DEFAULT} line ")
+    assert line.endswith("defaultTopicPerm is 'PUP', expected DENY, PUB, SUB or PUB|SUB: it counts as DENY")
