@@ -7,7 +7,8 @@
     securityToken: optional
 
 A key is the text as written, even where YAML would read it as a number. Compatibility: ``AclUtils.getAclRPCHook``
-(4.9.8), which goes on without signing when the file is wrong; here that is an error.
+(4.9.8), which goes on without signing when the file is wrong; here that is an error, as is a key that
+has no meaning (``securitytoken``), or one that comes twice.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rocketpy.errors import SettingsError
 from rocketpy.protocol.signature import SessionCredentials
 
 _FILE_SIZE_MAX = 1 << 16
+_KEYS = ("accessKey", "secretKey", "securityToken")
 
 
 def load_credentials(path: str) -> SessionCredentials:
@@ -34,6 +36,13 @@ def load_credentials(path: str) -> SessionCredentials:
         raise SettingsError(f"{path}: {failure}") from failure
     if not isinstance(root, YamlMap):
         raise SettingsError(f"{path}: expected accessKey: and secretKey:, found something else")
+    lines: dict[str, int] = {}
+    for key, _ in root.pairs:
+        if key.text not in _KEYS:
+            raise SettingsError(f"{path} line {key.line}: expected {', '.join(_KEYS)}, found {key.text[:64]!r}")
+        if key.text in lines:
+            raise SettingsError(f"{path} line {key.line}: {key.text} was set in line {lines[key.text]} already")
+        lines[key.text] = key.line
     access_key, secret_key = _text(path, root, "accessKey"), _text(path, root, "secretKey")
     if not access_key or not secret_key:
         raise SettingsError(f"{path}: expected a value for {'secretKey' if access_key else 'accessKey'}, found none")

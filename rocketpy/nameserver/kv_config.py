@@ -10,6 +10,7 @@ text, so a write costs the event loop one copy of the table's keys.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import attrs
@@ -18,9 +19,12 @@ import trio
 from rocketpy.errors import RemoteProtocolError, RequestError, StartError, StoreError
 from rocketpy.protocol import fastjson
 from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.fastjson.repeated_keys import repeated_keys
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.text_files import persist_small_file, read_text
+
+_log = logging.getLogger("rocketpy.nameserver")
 
 NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
@@ -233,9 +237,14 @@ def _loaded(disk: Disk, path: str) -> ConfigTable:
     if text is None:
         return {}
     try:
-        return decode_config_table(text)
-    except RemoteProtocolError:
+        table = decode_config_table(text)
+    except RemoteProtocolError as failure:
         backup = read_text(disk, path + ".bak")
         if backup is None:
             raise
-        return decode_config_table(backup)
+        table = decode_config_table(backup)
+        _log.warning("%s cannot be read, its .bak is used instead: %s", path, failure)
+        return table
+    for key in repeated_keys(text):
+        _log.warning("%s: %r comes twice in one object, the last one counts", path, key)
+    return table

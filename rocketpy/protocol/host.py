@@ -77,6 +77,19 @@ def plain_address(address: str) -> str:
     return f"{plain_host(host)}:{port}"
 
 
+def site_of(host: str) -> str:
+    """Return what a limit per address counts by: an IPv4 address, or the /64 of an IPv6 address.
+
+    A machine with IPv6 usually has a /64 of its own, and so as many addresses as it likes.
+
+    >>> site_of("2001:db8::9"), site_of("10.0.0.7")
+    ('2001:db8::/64', '10.0.0.7')
+    """
+    if ":" not in host:
+        return host
+    return f"{IPv6Address(IPv6Address(plain_host(host)).packed[:8] + bytes(8))}/64"
+
+
 def split_host_port(text: str) -> tuple[str, int]:
     """Return host and port of ``host:port``, which is one whole: a name, an IPv4 address or an IPv6 address.
 

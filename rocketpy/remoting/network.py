@@ -10,6 +10,7 @@ Nothing here retries or has a time limit: both belong to the caller.
 from __future__ import annotations
 
 import errno
+import logging
 import socket
 from collections.abc import Sequence
 from typing import Protocol
@@ -25,7 +26,19 @@ BACKLOG = 1024
 """Connections that may wait to be accepted, as in RocketMQ (``serverSocketBacklog``)."""
 
 HIGHEST_PORT = 65_535
+EVERY_IPV6_ADDRESS = "::"
 _SHOWN_CHARACTERS_MAX = 300
+# What a system answers that has no IPv6: a kernel without it, one that has it switched off, a sandbox that forbids it.
+_WITHOUT_IPV6 = {
+    errno.EAFNOSUPPORT,
+    errno.EPROTONOSUPPORT,
+    errno.ENOPROTOOPT,
+    errno.EADDRNOTAVAIL,
+    errno.EPERM,
+    errno.EACCES,
+}
+
+_log = logging.getLogger("rocketpy.remoting")
 
 Address = tuple[str, int]
 
@@ -46,6 +59,7 @@ class Listener(Protocol):
     async def accept(self) -> tuple[NowaitStream, Address]:
         """Wait for the next connection; return it and the numeric address of its peer.
 
+        The address of an IPv4 peer is an IPv4 address, also where the socket is one of IPv6 (:func:`peer_of`).
         trio.ClosedResourceError once the listener is closed; OSError when the process is out of descriptors, after
         which the caller may try again.
         """
@@ -100,7 +114,7 @@ class SocketListener:
                 sock, address = self.sock.accept()
             except (BlockingIOError, ConnectionAbortedError):  # its peer has gone already
                 continue
-            return NowaitSocketStream(sock), (address[0], address[1])
+            return NowaitSocketStream(sock), peer_of(address)
         raise trio.ClosedResourceError("the listener is closed")
 
     def close(self) -> None:
@@ -114,22 +128,23 @@ class SocketNetwork:
     """TCP of the operating system."""
 
     async def listen(self, host: str | None, port: int, backlog: int = BACKLOG) -> Sequence[SocketListener]:
-        """Bind and listen. An address of a process that has just ended may be used at once (SO_REUSEADDR)."""
-        sock = socket.socket(socket.AF_INET6 if host and ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        """Bind and listen. An address of a process that has just ended may be used at once (SO_REUSEADDR).
+
+        Every address is IPv6 and IPv4, by one socket for both, as in Java; it is IPv4 alone where there is no IPv6,
+        which is logged. ``::`` is the same, without that exception; ``0.0.0.0`` is IPv4.
+        """
         try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.setblocking(False)
-            sock.bind((host or "", port))
-            sock.listen(backlog)
+            if host:
+                return [
+                    SocketListener(_listening(socket.AF_INET6 if ":" in host else socket.AF_INET, host, port, backlog))
+                ]
+            return [SocketListener(_listening_on_every_address(port, backlog))]
         except OSError as failure:
-            sock.close()
             if failure.errno == errno.EADDRINUSE:
                 raise address_in_use(host, port) from failure
             raise StartError(f"cannot listen on {_place(host, port)}: {failure.strerror}") from failure
         except OverflowError as failure:
-            sock.close()
             raise StartError(f"cannot listen on port {port}: expected a port from 0 to {HIGHEST_PORT}") from failure
-        return [SocketListener(sock)]
 
     async def connect(self, address: str) -> trio.SocketStream:
         """Connect to the first address of the host that answers (RFC 8305)."""
@@ -142,6 +157,14 @@ class SocketNetwork:
     def local_address(self) -> str:
         """Ask the routing table."""
         return outgoing_address()
+
+
+def peer_of(address: tuple[str, int] | tuple[str, int, int, int]) -> Address:
+    """Return host and port of an accepted socket's peer; an IPv4 peer of an IPv6 socket has its IPv4 address.
+
+    So allow lists, limits per address, records and log lines see one address, however a program listens.
+    """
+    return plain_host(address[0]), address[1]
 
 
 def split_address(address: str) -> Address:
@@ -174,6 +197,34 @@ def local_address_of(sock: socket.socket | trio.socket.SocketType) -> str:
 def address_in_use(host: str | None, port: int) -> StartError:
     """Return the error of a port that another program listens on."""
     return StartError(f"cannot listen on {_place(host, port)}: another process uses it")
+
+
+def _listening_on_every_address(port: int, backlog: int) -> socket.socket:
+    try:
+        return _listening(socket.AF_INET6, EVERY_IPV6_ADDRESS, port, backlog)
+    except OSError as failure:
+        if failure.errno not in _WITHOUT_IPV6:
+            raise
+        listening = _listening(socket.AF_INET, "", port, backlog)
+        _log.info(
+            "port %d listens on IPv4 only, this system has no IPv6: %s", listening.getsockname()[1], failure.strerror
+        )
+        return listening
+
+
+def _listening(family: socket.AddressFamily, host: str, port: int, backlog: int) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if host == EVERY_IPV6_ADDRESS:  # not left to the system's default (net.ipv6.bindv6only)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setblocking(False)
+        sock.bind((host, port))
+        sock.listen(backlog)
+    except (OSError, OverflowError):
+        sock.close()
+        raise
+    return sock
 
 
 def _place(host: str | None, port: int) -> str:

@@ -28,7 +28,7 @@ from rocketpy.remoting.limits.connection_budget import ConnectionBudget
 from rocketpy.remoting.limits.held_bytes import ProgramBytes, program_bytes
 from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.lull import LULL_SECONDS
-from rocketpy.remoting.network import Address, Listener, socket_stream
+from rocketpy.remoting.network import Address, Listener, peer_of, socket_stream
 from rocketpy.remoting.stream_driver import StreamDriver
 from rocketpy.remoting.task_pool import TaskPool
 from rocketpy.remoting.tls.acceptor import TlsAcceptor
@@ -197,7 +197,7 @@ class RemotingServer:
                     self._refuse_waiting(listener, failure)
                     await trio.sleep(ACCEPT_RETRY_SECONDS)
                     break
-                self._take(sock, (address[0], address[1]))
+                self._take(sock, peer_of(address))
 
     async def _accept_streams(self, listener: Listener) -> None:
         """Accept, until the listener is closed, connections that are not sockets; they count as not TLS."""

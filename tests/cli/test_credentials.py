@@ -27,6 +27,11 @@ def test_a_file_of_rocketmqs_tools(tmp_path: Path) -> None:
         ("accessKey: a\n", "expected a value for secretKey, found none"),
         ("secretKey: a\n", "expected a value for accessKey, found none"),
         ("accessKey: [a]\nsecretKey: b\n", "line 1: expected a text for accessKey"),
+        (
+            "accessKey: a\nsecretKey: b\nsecuritytoken: c\n",
+            "line 3: expected accessKey, secretKey, securityToken",
+        ),
+        ("accessKey: a\nsecretKey: b\naccessKey: c\n", "line 3: accessKey was set in line 1 already"),
         ("accessKey: 'a\n", "line 2: found unexpected end of stream"),
         ("accessKey: a\nsecretKey: " + "b" * 70_000, "expected at most 65536 bytes"),
     ],

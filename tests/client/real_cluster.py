@@ -36,17 +36,24 @@ async def open_real_cluster(
     *,
     tls_server: TlsServerConfig | None = None,
     tls_client: TlsClientConfig | None = None,
+    listens_everywhere: bool = False,
+    own_address: str = "127.0.0.1",
     **broker_settings: object,
 ) -> AsyncIterator[RealCluster]:
-    """Run both until the block ends, then shut down in order; both listen with ``tls_server``."""
+    """Run both until the block ends, then shut down in order; both listen with ``tls_server``, and on loopback.
+
+    Or on every address; ``own_address`` is how they are reached then.
+    """
+    host = None if listens_everywhere else own_address
     tls_server = tls_server or TlsServerConfig()
     tls_client = tls_client or TlsClientConfig()
     async with trio.open_nursery() as nursery:
-        port = await nursery.start(_run_nameserver, directory, tls_server)
-        address = f"127.0.0.1:{port}"
+        port = await nursery.start(_run_nameserver, directory, tls_server, host)
+        address = f"{own_address}:{port}"
         stop = trio.Event()
         settings = _broker_settings(directory, address, tls_server, tls_client)
-        settings = attrs.evolve(settings, broker=attrs.evolve(settings.broker, **broker_settings))  # type: ignore[arg-type]
+        own = {"broker_ip1": own_address, "broker_ip2": own_address, **broker_settings}
+        settings = attrs.evolve(settings, host=host, broker=attrs.evolve(settings.broker, **own))  # type: ignore[arg-type]
         broker: BrokerAddress = await nursery.start(_run_broker, settings, stop)
         try:
             yield RealCluster(address, broker.address)
@@ -58,7 +65,9 @@ async def open_real_cluster(
             nursery.cancel_scope.cancel()
 
 
-async def _run_nameserver(directory: Path, tls: TlsServerConfig, *, task_status: trio.TaskStatus[int]) -> None:
+async def _run_nameserver(
+    directory: Path, tls: TlsServerConfig, host: str | None, *, task_status: trio.TaskStatus[int]
+) -> None:
     await run_nameserver(
         NamesrvConfig(
             kv_config_path=str(directory / "namesrv" / "kvConfig.json"),
@@ -66,7 +75,7 @@ async def _run_nameserver(directory: Path, tls: TlsServerConfig, *, task_status:
         ),
         NettyServerConfig(listen_port=0),
         tls=tls,
-        host="127.0.0.1",
+        host=host,
         disk=OsDisk(),
         task_status=task_status,
     )

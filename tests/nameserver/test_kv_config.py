@@ -261,3 +261,17 @@ class WriteCounter:
         self.count += 1
         self.threads.add(any(isinstance(each, str) and "configTable" in each for each in arguments))
         await trio.to_thread.run_sync(function, *arguments)
+
+
+def test_what_is_read_instead_of_what_the_file_says_has_a_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "kv.json"
+    path.write_text('{"configTable":{"ns":{"k":"a","k":"b"}}}')
+    assert loaded(path).get("ns", "k") == "b"
+    path.with_name("kv.json.bak").write_text('{"configTable":{"ns":{"k":"old"}}}')
+    path.write_text("{")
+    assert loaded(path).get("ns", "k") == "old"
+    repeated, damaged = caplog.messages
+    assert repeated == f"{path}: 'k' comes twice in one object, the last one counts"
+    assert damaged.startswith(f"{path} cannot be read, its .bak is used instead: ")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
 import socket
 
 import pytest
@@ -12,7 +15,10 @@ from rocketpy.errors import RemotingConnectError, StartError
 from rocketpy.remoting.local_address import outgoing_address
 from rocketpy.remoting.network import Listener, SocketListener, SocketNetwork, split_address
 from rocketpy.testing.fixture.network import ReservedPort
+from tests.ipv6 import has_ipv6
 from tests.patience import PATIENCE_SECONDS
+
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
 
 
 async def _listen(host: str | None = "127.0.0.1", port: int = 0) -> SocketListener:
@@ -33,10 +39,69 @@ async def test_bytes_go_both_ways_and_the_peer_is_named() -> None:
     listener.close()
 
 
-@pytest.mark.parametrize("host", [None, ""])
-async def test_no_host_is_every_address(host: str | None) -> None:
+@needs_ipv6
+@pytest.mark.parametrize("host", [None, "", "::"])
+async def test_no_host_is_every_address_of_both_families(host: str | None) -> None:
+    """As for Java's servers. An IPv4 peer has its IPv4 address for lists, limits and records."""
     listener = await _listen(host)
+    for address in ("127.0.0.1", "::1"):
+        ours = await SocketNetwork().connect(f"{address}:{listener.port}")
+        theirs, peer = await listener.accept()
+        async with ours, theirs:
+            assert peer == (address, ours.socket.getsockname()[1])
+    listener.close()
+
+
+@pytest.mark.parametrize(("host", "refusing"), [("0.0.0.0", "::1"), ("::1", "127.0.0.1"), ("127.0.0.1", "::1")])
+@needs_ipv6
+async def test_an_address_that_is_named_is_the_only_one(host: str, refusing: str) -> None:
+    port = ReservedPort()
+    port.release()  # its number is free for both families
+    listener = await _listen(host, port.port)
+    with pytest.raises(RemotingConnectError, match="refused"):
+        await SocketNetwork().connect(f"{refusing}:{listener.port}")
+    listener.close()
+
+
+@pytest.mark.parametrize(
+    ("failing", "failure"),
+    [
+        ("socket", errno.EAFNOSUPPORT),
+        ("socket", errno.EPERM),
+        ("setsockopt", errno.ENOPROTOOPT),
+        ("bind", errno.EADDRNOTAVAIL),
+    ],
+)
+async def test_without_ipv6_every_address_is_those_of_ipv4(
+    failing: str, failure: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A kernel without IPv6, and one that has it switched off."""
+    monkeypatch.setattr("rocketpy.remoting.network.socket.socket", _without_ipv6(failing, failure))
+    caplog.set_level(logging.INFO)
+    listener = await _listen(None)
     assert listener.sock.getsockname()[0] == "0.0.0.0"
+    (line,) = caplog.records
+    assert line.levelno == logging.INFO
+    assert line.getMessage().startswith(f"port {listener.port} listens on IPv4 only, this system has no IPv6: ")
+    listener.close()
+    with pytest.raises(StartError, match="cannot listen on ::, port 0: "):
+        await _listen("::")
+
+
+async def test_a_lack_of_descriptors_is_no_lack_of_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketpy.remoting.network.socket.socket", _without_ipv6("socket", errno.EMFILE))
+    with pytest.raises(StartError, match="cannot listen on every address, port 0: Too many open files"):
+        await _listen(None)
+
+
+@needs_ipv6
+@pytest.mark.parametrize("first", [None, "0.0.0.0", "127.0.0.1", "::", "::1"])
+async def test_a_port_that_one_family_has_taken_is_refused(first: str | None) -> None:
+    """Else a second program would start, and have only the peers of the other family."""
+    listener = await _listen(first)
+    with pytest.raises(StartError) as caught:
+        await _listen(None, listener.port)
+    assert str(caught.value) == f"cannot listen on every address, port {listener.port}: another process uses it"
     listener.close()
 
 
@@ -115,6 +180,26 @@ async def test_a_lack_of_descriptors_is_reported_and_accepting_may_go_on(monkeyp
         stream, _ = await listener.accept()
         await stream.aclose()
     listener.close()
+
+
+def _without_ipv6(failing: str, number: int) -> type[socket.socket]:
+    class Socket(socket.socket):
+        def __init__(self, family: int = socket.AF_INET, *arguments: int, **named: int) -> None:
+            if failing == "socket" and family == socket.AF_INET6:
+                raise OSError(number, os.strerror(number))
+            super().__init__(family, *arguments, **named)
+
+        def setsockopt(self, level: int, *arguments: int) -> None:  # type: ignore[override]
+            if failing == "setsockopt" and level == socket.IPPROTO_IPV6:
+                raise OSError(number, os.strerror(number))
+            super().setsockopt(level, *arguments)
+
+        def bind(self, address: tuple[str, int]) -> None:  # type: ignore[override]
+            if failing == "bind" and self.family == socket.AF_INET6:
+                raise OSError(number, os.strerror(number))
+            super().bind(address)
+
+    return Socket
 
 
 def _without_descriptors(sock: socket.socket) -> None:

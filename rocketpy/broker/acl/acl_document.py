@@ -25,10 +25,13 @@ Compatibility: ``PlainPermissionManager.load`` (4.9.8). SnakeYAML converts unquo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import attrs
 
 from rocketpy.broker.acl.acl_error import AclError
 from rocketpy.broker.acl.acl_yaml import YamlList, YamlMap, YamlNode, YamlScalar, parse_yaml
+from rocketpy.broker.acl.permission import PERMISSION_WORDS, is_permission, split_resource
 from rocketpy.protocol.bodies.acl import PlainAccessConfig
 from rocketpy.protocol.bodies.topic import DataVersion
 
@@ -48,16 +51,22 @@ _ACCOUNT_KEYS = (
     "groupPerms",
 )
 _INT64_MAX = (1 << 63) - 1
+_SHOWN_MAX = 64
 
 
 @attrs.frozen
 class AclDocument:
-    """The values of one file. ``unknown_keys`` are the unused keys, each with its line."""
+    """The values of one file. ``unknown_keys`` are the unused keys, each with its line.
+
+    ``notes`` are the values that are read as something else than they seem to say, each with its line and with what
+    counts instead. Java reads them in the same way, so they refuse no file.
+    """
 
     white_addresses: tuple[str, ...] = ()
     accounts: tuple[PlainAccessConfig, ...] = ()
     version: DataVersion | None = None
     unknown_keys: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read_acl_document(text: str) -> AclDocument:
@@ -69,14 +78,16 @@ def read_acl_document(text: str) -> AclDocument:
     if root is None:
         return AclDocument()
     unknown = [f"line {key.line}: {key.text}" for key, _ in root.pairs if key.text not in _KEYS]
+    notes = list(_repeated_keys(root))
     accounts = []
     for node in _items(root, ACCOUNTS):
         if not isinstance(node, YamlMap):
             raise AclError(f"line {node.line}: expected an account with accessKey and secretKey in {ACCOUNTS}")
         accounts.append(_account(node))
         unknown += [f"line {key.line}: {key.text}" for key, _ in node.pairs if key.text not in _ACCOUNT_KEYS]
+        notes += _notes(node)
     return AclDocument(
-        tuple(_texts(root, GLOBAL_WHITE_ADDRESSES) or ()), tuple(accounts), _version(root), tuple(unknown)
+        tuple(_texts(root, GLOBAL_WHITE_ADDRESSES) or ()), tuple(accounts), _version(root), tuple(unknown), tuple(notes)
     )
 
 
@@ -102,6 +113,44 @@ def _account(node: YamlMap) -> PlainAccessConfig:
         topic_perms=_texts(node, "topicPerms"),
         group_perms=_texts(node, "groupPerms"),
     )
+
+
+def _notes(account: YamlMap) -> Iterator[str]:
+    """Yield what is read as something else than it seems to say, each with its line."""
+    yield from _repeated_keys(account)
+    admin = account.get("admin")
+    if admin is not None and not (isinstance(admin, YamlScalar) and (admin.is_true or admin.is_false)):
+        shown = repr(admin.text[:_SHOWN_MAX]) if isinstance(admin, YamlScalar) else "a collection"
+        yield f"line {admin.line}: admin is {shown}, expected true or false: it counts as false"
+    for key in ("defaultTopicPerm", "defaultGroupPerm"):
+        value = account.get(key)
+        if isinstance(value, YamlScalar) and not is_permission(value.text):
+            yield _denied(value, f"{key} is {value.text[:_SHOWN_MAX]!r}")
+    for key in ("topicPerms", "groupPerms"):
+        lines: dict[str, int] = {}
+        for item in _items(account, key):
+            parts = split_resource(item.text) if isinstance(item, YamlScalar) else None
+            if parts is None:
+                continue
+            if not is_permission(parts[1]):
+                yield _denied(item, f"{key} has {item.text[:_SHOWN_MAX]!r}" if isinstance(item, YamlScalar) else key)
+            if parts[0] in lines:
+                name = parts[0][:_SHOWN_MAX]
+                yield f"line {item.line}: {key} has {name} in line {lines[parts[0]]} already, this one counts"
+            lines[parts[0]] = item.line
+
+
+def _denied(node: YamlNode, what: str) -> str:
+    return f"line {node.line}: {what}, expected {PERMISSION_WORDS}: it counts as DENY"
+
+
+def _repeated_keys(node: YamlMap) -> Iterator[str]:
+    lines: dict[str, int] = {}
+    for key, _ in node.pairs:
+        if key.text in lines:
+            shown = key.text[:_SHOWN_MAX]
+            yield f"line {key.line}: {shown} was set in line {lines[key.text]} already, this one counts"
+        lines[key.text] = key.line
 
 
 def _version(root: YamlMap) -> DataVersion | None:

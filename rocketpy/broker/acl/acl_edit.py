@@ -307,4 +307,4 @@ def _only_values(document: AclDocument) -> AclDocument:
         )
         for each in document.accounts
     )
-    return attrs.evolve(document, accounts=accounts, unknown_keys=())
+    return attrs.evolve(document, accounts=accounts, unknown_keys=(), notes=())

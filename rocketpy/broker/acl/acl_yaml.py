@@ -21,6 +21,7 @@ DEPTH_MAX: Final = 8
 
 _NULL_TEXTS: Final = ("", "~", "null", "Null", "NULL")
 _TRUE_TEXTS: Final = ("true", "yes", "on", "y", "1")
+_FALSE_TEXTS: Final = ("false", "no", "off", "n", "0")
 
 
 @attrs.frozen
@@ -37,6 +38,11 @@ class YamlScalar:
     def is_true(self) -> bool:
         """Whether this is one of YAML 1.1's spellings of true."""
         return self.text.strip().lower() in _TRUE_TEXTS
+
+    @property
+    def is_false(self) -> bool:
+        """Whether this is one of YAML 1.1's spellings of false."""
+        return self.text.strip().lower() in _FALSE_TEXTS
 
 
 @attrs.frozen

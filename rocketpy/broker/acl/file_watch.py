@@ -6,13 +6,18 @@ only modification times, so it may miss a file that changes twice within a secon
 
 from __future__ import annotations
 
+import logging
+
 import attrs
 import trio
 
 from rocketpy.broker.acl.plain_permission import PlainPermissionManager
+from rocketpy.containment import Contained
 
 PERIOD_SECONDS = 4.0
 """Including the time to read it, a change takes effect within 5 seconds."""
+
+_log = logging.getLogger("rocketpy.broker")
 
 
 @attrs.frozen
@@ -37,7 +42,8 @@ class AclFileWatchService:
         while True:
             await trio.sleep(PERIOD_SECONDS)
             self._looks += 1
-            self._reloads += await self._manager.reload()
+            with Contained(_log, "a look at the account files; the accounts of before stay, it"):
+                self._reloads += await self._manager.reload()
 
     def statistics(self) -> AclFileWatchStatistics:
         """Return the counters."""

@@ -19,11 +19,17 @@ PUB: Final = 4
 SUB: Final = 8
 
 _BY_TEXT: Final = {"DENY": DENY, "PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB}
+PERMISSION_WORDS: Final = "DENY, PUB, SUB or PUB|SUB"
 
 
 def parse_permission(text: str | None) -> int:
     """Return the bits of a permission text; an invalid text means DENY."""
     return DENY if text is None else _BY_TEXT.get(text.strip(), DENY)
+
+
+def is_permission(text: str) -> bool:
+    """Whether a text is one of the words that :func:`parse_permission` knows."""
+    return text.strip() in _BY_TEXT
 
 
 def check_permission(needed: int, owned: int) -> bool:

@@ -383,6 +383,8 @@ class PlainPermissionManager:
         for file in files:
             for unknown in file.document.unknown_keys:
                 _log.warning("%s %s is unknown and ignored", file.path, unknown)
+            for note in file.document.notes:
+                _log.warning("%s %s", file.path, note)
 
     def _log_refused_file(self, why: str) -> None:
         """Log a fault of the files, once as long as it is the same."""

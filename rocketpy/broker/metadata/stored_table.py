@@ -23,6 +23,7 @@ import trio
 from rocketpy.errors import RemoteProtocolError, StartError
 from rocketpy.protocol import fastjson
 from rocketpy.protocol.bodies.codec import encode_value
+from rocketpy.protocol.fastjson.repeated_keys import repeated_keys
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.text_files import persist_text, read_text
@@ -60,7 +61,9 @@ class StoredTable:
         if not text.strip() and not backup.strip():
             return None
         try:
-            return decode(fastjson.loads(text, references=False))
+            loaded = decode(fastjson.loads(text, references=False))
+            self._warn_of_repeated_keys(text)
+            return loaded
         except RemoteProtocolError as failure:
             try:
                 loaded = decode(fastjson.loads(backup, references=False))
@@ -69,6 +72,10 @@ class StoredTable:
             self._is_damaged = True
             _log.warning("%s cannot be read, its .bak is used instead: %s", self.path, failure)
             return loaded
+
+    def _warn_of_repeated_keys(self, text: str) -> None:
+        for key in repeated_keys(text):
+            _log.warning("%s: %r comes twice in one object, the last one counts", self.path, key)
 
     def changed(self) -> None:
         """Mark the table as changed and wake the tasks in :meth:`wait_changed`."""

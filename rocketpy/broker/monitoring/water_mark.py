@@ -16,6 +16,7 @@ from collections.abc import Callable
 import trio
 
 from rocketpy.broker.monitoring.lateness import LatenessService
+from rocketpy.containment import Contained
 from rocketpy.store.message_store import MessageStore
 from rocketpy.ticks import next_tick
 
@@ -46,10 +47,11 @@ class WaterMarkService:
             due = next_tick(WATER_MARK_SECONDS)
             if not _water_mark_log.isEnabledFor(logging.INFO):
                 continue
-            self.write_water_marks()
-            if trio.current_time() >= minute_due:
-                minute_due = trio.current_time() + MINUTE_SECONDS
-                self.write_figures()
+            with Contained(_log, "writing the water marks"):
+                self.write_water_marks()
+                if trio.current_time() >= minute_due:
+                    minute_due = trio.current_time() + MINUTE_SECONDS
+                    self.write_figures()
 
     def write_water_marks(self) -> None:
         """Write the four lines of each second."""

@@ -31,7 +31,7 @@ from rocketpy.protocol.headers.query import (
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
-from rocketpy.protocol.host import host_of, plain_host
+from rocketpy.protocol.host import host_of, plain_host, site_of
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.store.index.query import STEPS_USED_UP
@@ -96,7 +96,7 @@ class QueryMessageProcessor:
         max_num = self._default_query_max_num if is_unique else header.max_num
         if self._count - self._running.borrowed_tokens >= QUERIES_WAITING_MAX:
             raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_QUERIES)
-        host = plain_host(host_of(connection.peer))
+        host = site_of(plain_host(host_of(connection.peer)))
         of_address = self._of_addresses.setdefault(host, _OfAddress())
         if of_address.count - of_address.running.borrowed_tokens >= QUERIES_OF_ADDRESS_WAITING_MAX:
             raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_OF_ADDRESS)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import attrs
 import trio
 
+from rocketpy.containment import Contained
 from rocketpy.nameserver.routes.broker_table import BROKER_EXPIRED_SECONDS
 from rocketpy.nameserver.routes.route_info import RouteInfoManager
 from rocketpy.remoting.connection import Connection
@@ -47,7 +48,8 @@ class BrokerHousekeepingService:
         try:
             await trio.sleep(FIRST_SCAN_SECONDS)
             while True:
-                self.scan_not_active_brokers()
+                with Contained(_log, "a scan for brokers that have expired"):
+                    self.scan_not_active_brokers()
                 while self._route_info.purge():
                     await trio.lowlevel.checkpoint()
                 await trio.sleep(SCAN_PERIOD_SECONDS)

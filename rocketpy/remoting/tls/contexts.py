@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 import attrs
 import trio
 
+from rocketpy.containment import Contained
 from rocketpy.errors import SettingsError
 from rocketpy.remoting.config import ClientAuth, TlsClientConfig, TlsMode, TlsServerConfig
 from rocketpy.settings import load_settings, settings_values
@@ -171,7 +172,8 @@ class ServerTls:
             return
         while True:
             await trio.sleep(WATCH_SECONDS)
-            self.reload_if_changed()
+            with Contained(_log, "a look at the files for TLS; the certificate that was loaded before stays, it"):
+                self.reload_if_changed()
 
     def reload_if_changed(self) -> None:
         """Reload the files if one of them has changed; the context stays if they cannot be loaded."""

@@ -101,3 +101,46 @@ def test_what_is_wrong_is_named_with_its_line(text: str, expected: str) -> None:
     with pytest.raises(AclError) as failure:
         read_acl_document(text)
     assert str(failure.value).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("lines", "note"),
+    [
+        ("  admin: ture", "line 4: admin is 'ture', expected true or false: it counts as false"),
+        ("  admin: [true]", "line 4: admin is a collection, expected true or false: it counts as false"),
+        (
+            "  defaultTopicPerm: pub",
+            "line 4: defaultTopicPerm is 'pub', expected DENY, PUB, SUB or PUB|SUB: it counts as DENY",
+        ),
+        (
+            "  defaultGroupPerm: SUB,PUB",
+            "line 4: defaultGroupPerm is 'SUB,PUB', expected DENY, PUB, SUB or PUB|SUB: it counts as DENY",
+        ),
+        (
+            "  topicPerms:\n  - a=SUB\n  - b=PUB SUB",
+            "line 6: topicPerms has 'b=PUB SUB', expected DENY, PUB, SUB or PUB|SUB: it counts as DENY",
+        ),
+        (
+            "  groupPerms: [g=ANY]",
+            "line 4: groupPerms has 'g=ANY', expected DENY, PUB, SUB or PUB|SUB: it counts as DENY",
+        ),
+        ("  topicPerms:\n  - a=SUB\n  - a=DENY", "line 6: topicPerms has a in line 5 already, this one counts"),
+        ("  admin: true\n  admin: false", "line 5: admin was set in line 4 already, this one counts"),
+        ("accounts: []", "line 4: accounts was set in line 1 already, this one counts"),
+    ],
+)
+def test_a_value_that_is_read_as_something_else_has_its_note(lines: str, note: str) -> None:
+    text = f"accounts:\n- accessKey: account1\n  secretKey: '1234567'\n{lines}\n"
+    document = read_acl_document(text)
+    if not lines.startswith("accounts"):  # the last of both counts, which has none
+        assert document.notes == (note,)
+    else:
+        assert (document.notes, document.accounts) == ((note,), ())
+
+
+@pytest.mark.parametrize("word", ["DENY", "PUB", "SUB", "PUB|SUB", "SUB|PUB"])
+@pytest.mark.parametrize("admin", ["true", "false", "No", "on", "~", ""])
+def test_what_is_understood_has_no_note(word: str, admin: str) -> None:
+    perms = f"  topicPerms: [a={word}]\n  defaultTopicPerm: {word}\n"
+    text = f"accounts:\n- accessKey: account1\n  secretKey: '1234567'\n  admin: {admin}\n{perms}"
+    assert read_acl_document(text).notes == ()

@@ -253,3 +253,19 @@ async def test_what_a_table_speaks_of_is_there_before_it(tmp_path: Path) -> None
     assert seen == [False]
     assert "meanwhile" not in path.read_text()
     assert stored.has_changes
+
+
+@pytest.mark.parametrize(
+    ("text", "content", "key"),
+    [
+        ('{"a":1,"a":2}', {"a": 2}, "a"),
+        ('{"offsetTable":{"T@g":{0:5,0:7}}}', {"offsetTable": {"T@g": {0: 7}}}, "0"),
+    ],
+)
+def test_of_a_repeated_key_the_last_one_counts_and_has_a_line(
+    tmp_path: Path, text: str, content: object, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(text)
+    assert table_at(path, {}).load(plain) == content
+    assert caplog.messages == [f"{path}: {key!r} comes twice in one object, the last one counts"]

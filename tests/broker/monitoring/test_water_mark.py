@@ -116,3 +116,20 @@ async def test_where_no_water_marks_are_kept_no_line_comes_by_itself(
     caplog.handler.setLevel(logging.INFO)
     assert logging.getLogger("rocketpy.store").isEnabledFor(logging.INFO), "it would be kept"
     assert await lines_of(80, caplog) == []
+
+
+async def test_lines_that_cannot_be_made_end_no_broker(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    caplog.set_level(logging.INFO, logger="rocketpy.broker.watermark")
+    sends = WaitingSends()
+
+    def fail() -> tuple[str, str]:
+        raise ZeroDivisionError
+
+    store = Store()
+    caplog.set_level(logging.INFO, logger="rocketpy.store")
+    store.figures.minute_lines = fail  # type: ignore[method-assign]
+    lines = await lines_of(15, caplog, store, sends)
+    assert len([line for line in lines if line.startswith("writing the water marks")]) == 1
+    assert sends.counted_count >= 4, "the next second has its lines"

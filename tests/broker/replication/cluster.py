@@ -61,6 +61,9 @@ class Cluster:
     namesrv_addr: str
     client: RemotingClient
     nursery: trio.Nursery
+    own_address: str = "127.0.0.1"
+    """How the brokers that are started next name themselves."""
+    listens_everywhere: bool = False
 
     async def start(
         self,
@@ -149,8 +152,8 @@ class Cluster:
             broker=BrokerConfig(
                 broker_name="broker-a",
                 broker_id=broker_id,
-                broker_ip1="127.0.0.1",
-                broker_ip2="127.0.0.1",
+                broker_ip1=self.own_address,
+                broker_ip2=self.own_address,
                 namesrv_addr=self.namesrv_addr,
                 ha_allow_list=ha_allow_list,
                 **PATIENT_BROKER,
@@ -166,7 +169,7 @@ class Cluster:
                 **PATIENT_STORE,
                 **store,  # type: ignore[arg-type]
             ),
-            host="127.0.0.1",
+            host=None if self.listens_everywhere else self.own_address,
             embeds_nameserver=False,
         )
 

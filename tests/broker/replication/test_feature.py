@@ -16,9 +16,11 @@ from rocketpy.store.ha.protocol import encode_report
 from rocketpy.testing.fixture.network import ReservedPort
 from tests.blackbox.ports import broker_port
 from tests.broker.replication.cluster import Cluster, Running, open_cluster
+from tests.ipv6 import has_ipv6
 from tests.patience import PATIENCE_SECONDS
 
 SYNC, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
 
 
 async def connect_to(broker: Running) -> trio.SocketStream:
@@ -214,6 +216,20 @@ async def test_only_listed_addresses_may_follow(tmp_path: Path) -> None:
         master = await cluster.start(ha_allow_list="10.0.0.0/8;127.0.0.1")
         slave = await cluster.start(SLAVE, 1)
         await check_equal(cluster, master, slave)
+
+
+@pytest.mark.parametrize("own_address", ["127.0.0.1", pytest.param("::1", marks=needs_ipv6)])
+async def test_a_slave_follows_a_port_of_both_families_and_is_listed_by_its_own_address(
+    tmp_path: Path, own_address: str
+) -> None:
+    """An IPv4 peer of a socket of IPv6 is ``::ffff:127.0.0.1`` to the system, which is in no list."""
+    async with open_cluster(tmp_path) as cluster:
+        cluster.own_address, cluster.listens_everywhere = own_address, True
+        master = await cluster.start(ha_allow_list=own_address)
+        await cluster.send(master)
+        slave = await cluster.start(SLAVE, 1)
+        await check_equal(cluster, master, slave)
+        assert (await cluster.figures(master))["haRefusedCount"] == "0"
 
 
 # ---- starts that are refused, brokers that are in each other's way ---------------------------------------------------

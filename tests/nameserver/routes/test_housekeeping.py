@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 import trio
 import trio.testing
 
@@ -64,3 +65,22 @@ async def test_a_broker_goes_with_its_connection(nameserver: NameserverOnBytes) 
     broker.close()
     assert nameserver.route_info.statistics().live_addresses == 0
     assert nameserver.housekeeping.statistics() == HousekeepingStatistics(0, 0, 1)
+
+
+async def test_a_scan_that_fails_unexpectedly_ends_alone(
+    autojump_clock: trio.testing.MockClock,
+    nameserver: NameserverOnBytes,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(now: float) -> list[tuple[str, Connection]]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(nameserver.route_info, "remove_expired_brokers", fail)
+    service = BrokerHousekeepingService(route_info=nameserver.route_info, current_time=trio.current_time)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(service.run)
+        await trio.sleep(30)
+        nursery.cancel_scope.cancel()
+    assert service.statistics().scans == 3
+    assert "a scan for brokers that have expired" in caplog.text

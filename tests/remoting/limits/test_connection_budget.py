@@ -38,3 +38,19 @@ def test_an_address_without_connections_is_forgotten() -> None:
     assert not is_forgotten(reference)
     budget.release("10.0.0.1")
     assert is_forgotten(reference)
+
+
+def test_ipv6_addresses_of_one_network_count_as_one() -> None:
+    """A machine has a /64 of them: counted one by one they would have no limit."""
+    budget = ConnectionBudget(20, 3)
+    for number in range(3):
+        assert budget.take(f"2001:db8:0:1::{number}") is None
+    assert budget.take("2001:db8:0:1:ffff::9") == "3 connections of 2001:db8:0:1::/64 are open"
+    assert budget.take("2001:db8:0:2::1") is None
+    budget.release("2001:db8:0:1::2")
+    assert budget.take("2001:db8:0:1:ffff::9") is None
+
+
+def test_ipv4_addresses_over_ipv6_have_a_share_each() -> None:
+    budget = ConnectionBudget(20, 1)
+    assert [budget.take(f"10.0.0.{number}") for number in range(3)] == [None] * 3

@@ -14,7 +14,7 @@ import trio.testing
 
 from rocketpy.errors import SettingsError
 from rocketpy.remoting.config import TlsClientConfig, TlsServerConfig
-from rocketpy.remoting.tls.contexts import ServerTls, client_context, server_context, with_config_file
+from rocketpy.remoting.tls.contexts import WATCH_SECONDS, ServerTls, client_context, server_context, with_config_file
 from tests.remoting.certificate_files import PASSWORD, client_config, crt, key, server_config
 
 RELOADED_SECONDS = 15.0
@@ -298,3 +298,26 @@ async def test_without_files_there_is_nothing_to_look_at() -> None:
 
 async def _run(tls: ServerTls, *, task_status: trio.TaskStatus[None]) -> None:
     await tls.run(task_status=task_status)
+
+
+async def test_a_look_that_fails_unexpectedly_ends_no_server(
+    tmp_path: Path,
+    autojump_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    files = Files(tmp_path)
+    tls = ServerTls(files.config())
+    looks: list[int] = []
+
+    def fail() -> None:
+        looks.append(1)
+        raise ValueError("an error of OpenSSL's that was not foreseen")
+
+    monkeypatch.setattr(tls, "reload_if_changed", fail)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_run, tls)
+        await trio.sleep(3.5 * WATCH_SECONDS)
+        nursery.cancel_scope.cancel()
+    assert len(looks) == 3
+    assert "a look at the files for TLS" in caplog.text

@@ -42,6 +42,7 @@ class LocalOffsetStore:
         self._new = path.with_name(f"{path.name}.tmp")
         # One writer at a time: writing awaits, and two would take turns at the same files.
         self._writing = trio.Lock()
+        self._failure_count = 0  # of writes since the last one that succeeded
 
     async def load(self) -> None:
         """Read the file into memory, its backup where it is damaged; ClientError when both are."""
@@ -54,7 +55,18 @@ class LocalOffsetStore:
         return (await trio.to_thread.run_sync(self._read)).get(queue)
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Write the offsets; what the file has of other queues stays."""
+        """Write the offsets; what the file has of other queues stays.
+
+        A failure is logged with the path, and ends no consumer: the offsets stay in memory, and the next call writes
+        them. This call is asked for (at the end, in a rebalance), so each failure has its line.
+        """
+        await self._persist(queues, logs_all=True)
+
+    async def persist_soon(self, queues: Iterable[MessageQueue]) -> None:
+        """Write the offsets as :meth:`persist` does, for a file is fast; of many failures only some are logged."""
+        await self._persist(queues, logs_all=False)
+
+    async def _persist(self, queues: Iterable[MessageQueue], *, logs_all: bool) -> None:
         wanted = set(queues)
         offsets = {queue: offset for queue, offset in self.table.of_topic("").items() if queue in wanted}
         if not offsets:
@@ -62,27 +74,34 @@ class LocalOffsetStore:
         async with self._writing:
             try:
                 await trio.to_thread.run_sync(self._write, offsets)
-            except OSError as failure:
-                _log.warning("offsets were not written to %s: %s", self._path, failure)
-
-    async def persist_soon(self, queues: Iterable[MessageQueue]) -> None:
-        """Write the offsets as :meth:`persist` does: a file is fast."""
-        await self.persist(queues)
+            except (OSError, ClientError) as failure:  # ClientError: neither the file nor its backup can be read
+                self._failure_count += 1
+                if logs_all or self._failure_count & (self._failure_count - 1) == 0:  # once, twice, four times, ...
+                    _log.warning("offsets were not written to %s, it is tried again: %s", self._path, failure)
+            else:
+                if self._failure_count:
+                    _log.info("offsets are written to %s again", self._path)
+                self._failure_count = 0
 
     def _read(self) -> dict[MessageQueue, int]:
+        damage: Exception | None = None
         try:
             return _parsed(self._path.read_bytes())
         except FileNotFoundError:
-            if not self._backup.exists():
-                return {}
+            pass
         except (OSError, RemoteProtocolError) as failure:
-            _log.warning("offsets in %s cannot be read, the backup is used: %s", self._path, failure)
+            damage = failure
         try:
-            return _parsed(self._backup.read_bytes())
+            offsets = _parsed(self._backup.read_bytes())
         except FileNotFoundError:
+            if damage is not None:
+                _log.warning("offsets in %s cannot be read, and there is no backup: %s", self._path, damage)
             return {}
         except (OSError, RemoteProtocolError) as failure:
             raise ClientError(UNSPECIFIED, f"readLocalOffset Exception: {self._backup}: {failure}") from failure
+        if damage is not None:
+            _log.warning("offsets in %s cannot be read, the backup is used: %s", self._path, damage)
+        return offsets
 
     def _write(self, offsets: dict[MessageQueue, int]) -> None:
         merged = self._read() | offsets

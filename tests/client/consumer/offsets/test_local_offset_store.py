@@ -3,13 +3,20 @@
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trio
 
 from rocketpy.client.consumer.offsets.local_offset_store import LocalOffsetStore
+from rocketpy.client.consumer.offsets.opening import persist_regularly
 from rocketpy.errors import ClientError
 from rocketpy.protocol.message import MessageQueue
+from tests.patience import PATIENCE_SECONDS
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "config" / "client-offsets.json"
 QUEUE = MessageQueue("GoldBroad", "broker-0", 1)
@@ -82,3 +89,95 @@ async def test_a_file_that_cannot_be_written_is_only_reported(tmp_path: Path, ca
     (tmp_path / "g" / "offsets.json.tmp").mkdir(parents=True)
     await store.persist([QUEUE])
     assert "offsets were not written" in caplog.text
+
+
+def no_space(path: Path, patch: pytest.MonkeyPatch) -> None:
+    def fsync(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    patch.setattr(os, "fsync", fsync)
+
+
+def no_permission(path: Path, patch: pytest.MonkeyPatch) -> None:
+    def read_bytes(self: Path) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    patch.setattr(Path, "read_bytes", read_bytes)
+
+
+def a_directory_in_its_place(path: Path, patch: pytest.MonkeyPatch) -> None:
+    path.unlink()
+    path.mkdir()
+    path.with_name("offsets.json.bak").unlink(missing_ok=True)
+
+
+def both_damaged(path: Path, patch: pytest.MonkeyPatch) -> None:
+    path.write_bytes(b"{")
+    path.with_name("offsets.json.bak").write_bytes(b"{")
+
+
+def its_directory_is_a_file(path: Path, patch: pytest.MonkeyPatch) -> None:
+    for each in path.parent.iterdir():
+        each.unlink()
+    path.parent.rmdir()
+    path.parent.write_bytes(b"")
+
+
+def mended(path: Path) -> None:
+    if path.parent.is_file():
+        path.parent.unlink()
+        path.parent.mkdir()
+    if path.is_dir():
+        path.rmdir()
+    for each in path.parent.iterdir():
+        each.unlink()
+
+
+@pytest.mark.parametrize(
+    "spoil", [no_space, no_permission, a_directory_in_its_place, both_damaged, its_directory_is_a_file]
+)
+async def test_no_failure_to_write_ends_what_writes_now_and_then(
+    spoil: Callable[[Path, pytest.MonkeyPatch], None],
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is bookkeeping: a consumer goes on, and its progress is in the file once that can be written again."""
+    caplog.set_level(logging.INFO)
+    store, rounds = LocalOffsetStore(path), 0
+    store.table.update(QUEUE, 1)
+    await store.persist([QUEUE])
+    tried = trio.Event()
+
+    def queues() -> list[MessageQueue]:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 6:
+            tried.set()
+        return [QUEUE]
+
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with trio.open_nursery() as nursery:
+            with monkeypatch.context() as patch:
+                spoil(path, patch)
+                store.table.update(QUEUE, 7)
+                nursery.start_soon(persist_regularly, store.persist_soon, queues, 1)
+                await tried.wait()
+                nursery.cancel_scope.cancel()
+        with monkeypatch.context() as patch:
+            if spoil in (no_space, no_permission):
+                spoil(path, patch)
+            await store.persist([QUEUE])
+            failed = [each for each in caplog.messages if each.startswith(f"offsets were not written to {path}, ")]
+            assert 3 <= len(failed) < rounds, "the first ones, and the last one, that was asked for"
+        mended(path)
+        await store.persist([QUEUE])
+    assert await LocalOffsetStore(path).fetch(QUEUE) == 7
+    assert f"offsets are written to {path} again" in caplog.messages
+
+
+async def test_a_damaged_file_without_a_backup_is_reported_so(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"{")
+    await LocalOffsetStore(path).load()
+    assert [each for each in caplog.messages if "and there is no backup" in each]
