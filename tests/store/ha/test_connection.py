@@ -14,7 +14,7 @@ from rocketpy.store.ha.connection import HATimes
 from rocketpy.store.ha.protocol import FRAME_HEADER_SIZE, FrameReader
 from rocketpy.testing.sim.stream import BUFFER_SIZE
 from tests.store.ha.master import Master, a_master
-from tests.store.ha.slave_peer import SlavePeer
+from tests.store.ha.slave_peer import SlavePeer, stream_pair
 
 
 async def caught_up(master: Master) -> SlavePeer:
@@ -141,6 +141,29 @@ async def test_reports_acknowledge_what_was_sent(autojump_clock: trio.testing.Mo
         await slave.stream.aclose()
         await trio.testing.wait_all_tasks_blocked()
         assert master.service.slaves() == [], "an acknowledgement counts while its connection lives"
+
+
+async def test_a_slave_may_acknowledge_before_the_call_that_sends_returns(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes are with the slave while the task that sent them waits for its turn."""
+    async with a_master() as master:
+        ours, theirs = stream_pair()
+        send_all, may_return = theirs.send_all, trio.Event()
+
+        async def send_and_return_late(data: bytes) -> None:
+            await send_all(data)
+            if len(data) > FRAME_HEADER_SIZE:  # no heartbeat
+                await may_return.wait()
+
+        monkeypatch.setattr(theirs, "send_all", send_and_return_late)
+        master.nursery.start_soon(master.service.serve, theirs, "10.0.0.1:1")
+        slave = SlavePeer(ours, FrameReader(2000, file_size=master.log.file_size))
+        await slave.report(2000)
+        assert await slave.receive(500) == master.log.content[2000:]
+        await slave.report(2500)
+        await trio.testing.wait_all_tasks_blocked()
+        assert [each.acknowledged_offset for each in master.service.slaves()] == [2500]
 
 
 async def test_an_idle_slave_gets_heartbeats(autojump_clock: trio.testing.MockClock) -> None:
