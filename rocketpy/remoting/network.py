@@ -18,7 +18,7 @@ from typing import Protocol
 import trio
 
 from rocketpy.errors import RemotingConnectError, StartError
-from rocketpy.protocol.host import plain_address, split_host_port
+from rocketpy.protocol.host import plain_address, plain_host, split_host_port
 from rocketpy.remoting.local_address import outgoing_address
 from rocketpy.remoting.nowait_stream import NowaitSocketStream, NowaitStream
 

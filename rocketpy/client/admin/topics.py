@@ -230,7 +230,7 @@ class TopicAdmin:
     async def delete(self, topic: str, *, cluster: str) -> list[str]:
         """Delete a topic on every master of a cluster, then in the nameservers; return the masters' addresses.
 
-        The messages and the offsets of its groups go with it. Nothing is taken from the nameservers when a broker fails.
+        Messages and offsets of groups go with it. Nothing is taken from the nameservers when a broker fails.
 
         Compatibility: ``DeleteTopicSubCommand``, ``mqadmin deleteTopic``.
         """
