@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from property_tests.cluster_late import broken_late, may_lose
+from property_tests.cluster_exemptions import may_lose, why_not_delivered
+from property_tests.cluster_late import broken_late
 from property_tests.cluster_offset_checks import broken_offsets
-from property_tests.cluster_record import Got, History, Queue, Sent, are_equal, body_of, has_record
+from property_tests.cluster_record import Got, History, Sent, are_equal, body_of, has_record
 from property_tests.cluster_status_checks import broken_statuses
 from rocketpy.client.results import SendStatus
 
@@ -82,20 +83,14 @@ def _order_of_a_producer(history: History) -> Iterator[str]:
 def _consumed(history: History) -> Iterator[str]:
     """Each group gets each acknowledged message that is kept, and the messages of a queue in order.
 
-    A group that had got a message before it was durable has gone past its queue offset: it never sees another message
-    that takes this offset after a loss of power. In RocketMQ it does not either. So it is with a message in the tail
-    of an old master, which the new one never had, while the same consumer goes on.
+    It gets this message and not another one at its queue offset, but for what ``why_not_delivered`` names.
     """
-    has_lost = {broker.partition("/")[0] for _, broker in history.tail_losses + history.promotions}
     for group, lives in history.got.items():
-        numbers: dict[tuple[Queue, int], set[int]] = {}
-        for got in (got for life in lives for got in life):
-            numbers.setdefault((got.queue, got.queue_offset), set()).add(got.number)
+        numbers = {(got.queue, got.queue_offset, got.number) for life in lives for got in life}
         for sent in history.sent:
-            if sent.queue is None or may_lose(history, sent):
+            if sent.queue is None or (sent.queue, sent.queue_offset, sent.number) in numbers:
                 continue
-            found = numbers.get((sent.queue, sent.queue_offset), set())
-            if sent.number not in found and not (found and sent.queue[0] in has_lost):
+            if not may_lose(history, sent) and why_not_delivered(history, group, sent) is None:
                 yield f"delivered: {group} never got: {sent}"
         for life in lives:
             yield from (f"in order: {group} got {text}" for text in _disorder(history, life))

@@ -155,7 +155,7 @@ class Cluster:
             self.nemesis.hosts[name] = await self.world.start_client(partial(self._produce, name, orders))
         for number in range(CONSUMERS):
             name = f"consumer-{number}"
-            self.history.got[name] = []
+            self.history.got[name], self.history.life_begins[name] = [], []
             await self._start_client(name, partial(self._consume, name))
         await self._start_client(TRANSACTIONS, self.transactions.run)
         await self.world.start_client(self.observer.run)
@@ -222,6 +222,7 @@ class Cluster:
         while True:
             life: list[Got] = []
             self.history.got[name].append(life)
+            self.history.life_begins[name].append(trio.current_time())
             try:
                 async with (
                     open_recorded_consumer(self.world, self.history, process, group=name) as consumer,

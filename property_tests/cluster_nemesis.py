@@ -13,7 +13,7 @@ import trio
 
 from property_tests.cluster_offsets import set_back
 from property_tests.cluster_plan import Operation
-from property_tests.cluster_record import End, History
+from property_tests.cluster_record import End, History, RoleChange, TailLoss
 from rocketpy.store.config import BrokerRole
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, SimNameserver
 from rocketpy.testing.sim.host import Program, SimHost, SimProcess
@@ -84,8 +84,13 @@ class Nemesis:
             return
         started = await broker.start()
         self.history.note(f"    {name} " + ("serves" if started else f"does not start: {broker.host.failure}"))
+        if started:
+            self.history.starts.append((trio.current_time(), name))
         if started and self.serving is not None:
             await self.serving(name)
+
+    def _note_loss(self, broker: str, what: str) -> None:
+        self.history.losses.append(TailLoss(trio.current_time(), broker, what))
 
     async def _down(self, operation: Operation, *, end: Callable[[SimHost], Awaitable[None]]) -> None:
         name, host = operation.target, self.hosts[operation.target]
@@ -111,7 +116,8 @@ class Nemesis:
         await self._start(name)
 
     async def _lose_power(self, operation: Operation) -> None:
-        self.history.tail_losses.append((trio.current_time(), operation.target))
+        if self.hosts[operation.target].is_running and operation.target not in self._held:
+            self._note_loss(operation.target, operation.kind)
         await self._down(operation, end=SimHost.lose_power)
 
     async def _wipe(self, operation: Operation) -> None:
@@ -119,7 +125,7 @@ class Nemesis:
         _, slave = self.roles(operation.target.partition("/")[0])
         assert slave is not None
         self._wiped.add(operation.target.partition("/")[0])
-        self.history.tail_losses.append((trio.current_time(), slave))
+        self._note_loss(slave, operation.kind)
         await self._down(attrs.evolve(operation, target=slave), end=_kill_and_wipe)
 
     async def _change_roles(self, operation: Operation) -> None:
@@ -135,7 +141,9 @@ class Nemesis:
         for each in pair:
             self.history.ends.append(End(trio.current_time(), each))
             await self.hosts[each].kill()  # which waits for calls of a slow disk; the other one serves meanwhile
-        self.history.promotions.append((trio.current_time(), name))
+        _, slave = self.roles(name)
+        assert slave is not None
+        self.history.changes.append(RoleChange(trio.current_time(), name, slave, self.brokers[slave].log))
         first, second = (self.brokers[each] for each in pair)
         roles = [(each.settings.broker.broker_id, each.settings.store.broker_role) for each in (second, first)]
         for broker, (broker_id, role) in zip((first, second), roles, strict=True):
@@ -160,7 +168,7 @@ class Nemesis:
 
     async def _fail_sync(self, operation: Operation) -> None:
         if self.brokers[operation.target].host.is_running:
-            self.history.tail_losses.append((trio.current_time(), operation.target))
+            self._note_loss(operation.target, operation.kind)
             self.hosts[operation.target].disk.fail_call("sync")
 
     async def _fail_write(self, operation: Operation) -> None:

@@ -77,6 +77,35 @@ class End:
     stopping_since: float | None = None
 
 
+@attrs.frozen
+class TailLoss:
+    """A broker lost power, a sync of it failed, or its disk was wiped."""
+
+    at: float
+    broker: str
+    what: str
+
+    @property
+    def is_power(self) -> bool:
+        return self.what == "lose power"
+
+    @property
+    def is_sync(self) -> bool:
+        """Whether a sync failed: more than that is needed to lose something."""
+        return self.what == "fail sync"
+
+
+@attrs.frozen
+class RoleChange:
+    """A slave became the master of its name."""
+
+    at: float
+    name: str
+    new_master: str
+    log: SimLog
+    """What the new master had at that moment."""
+
+
 @attrs.define
 class Sent:
     """One message, and what its producer was told."""
@@ -136,15 +165,17 @@ class History:
     sent: list[Sent] = attrs.Factory(list)
     got: dict[str, list[list[Got]]] = attrs.Factory(dict)
     """Of each group the lives of its consumer, and in each of them what it got, in order."""
+    life_begins: dict[str, list[float]] = attrs.Factory(dict)
+    """When these lives began: each lasts until the next one begins."""
     final: dict[Queue, list[Got]] = attrs.Factory(dict)
     """What the queues held in the end."""
     events: list[str] = attrs.Factory(list)
-    tail_losses: list[tuple[float, str]] = attrs.Factory(list)
-    """When a broker lost power, a sync of it failed, or its disk was wiped."""
-    promotions: list[tuple[float, str]] = attrs.Factory(list)
-    """When master and slave of a name changed their roles."""
+    losses: list[TailLoss] = attrs.Factory(list)
+    changes: list[RoleChange] = attrs.Factory(list)
     ends: list[End] = attrs.Factory(list)
     """When processes of brokers ended."""
+    starts: list[tuple[float, str]] = attrs.Factory(list)
+    """When brokers served that had ended before."""
     cut_tails: set[str] = attrs.Factory(set)
     """Brokers that have cut a part of their log that their master did not have."""
     clock_steps: list[tuple[float, str, int]] = attrs.Factory(list)
@@ -164,6 +195,16 @@ class History:
     is_healed: bool = False
     """Whether after the faults every producer reached every broker, and every group got messages of every queue."""
     trace_hash: str = ""
+
+    @property
+    def tail_losses(self) -> list[tuple[float, str]]:
+        """When a broker lost power, a sync of it failed, or its disk was wiped."""
+        return [(each.at, each.broker) for each in self.losses]
+
+    @property
+    def promotions(self) -> list[tuple[float, str]]:
+        """When master and slave of a name changed their roles."""
+        return [(each.at, each.name) for each in self.changes]
 
     def note(self, text: str) -> None:
         """Write down an event of this moment."""

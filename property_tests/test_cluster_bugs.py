@@ -19,6 +19,7 @@ from property_tests.cluster_history import run_history
 from property_tests.cluster_plan import plan_of
 from property_tests.hunts import Change, Function, PlantedBug
 from property_tests.replication_bugs import PLANTED
+from rocketpy.broker import store_opening
 from rocketpy.broker.delay.delivery import ScheduleMessageService
 from rocketpy.broker.delay.level_queue import LevelQueue
 from rocketpy.broker.delay.levels import DelayLevels
@@ -37,6 +38,7 @@ from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store.ha.group_transfer import GroupTransferService
 from rocketpy.store.ha.slave_progress import SlaveProgress
 from rocketpy.store.read.message_reader import MessageReader
+from rocketpy.store.services.flush_real_time import FlushRealTimeService
 from rocketpy.store.services.group_commit import GroupCommitService
 from rocketpy.testing.sim.file import SimFile
 
@@ -133,6 +135,13 @@ def _waits_for_an_earlier_offset(wait_durable: Function) -> Function:
     return waits
 
 
+def _only_full_pages(flush: Function) -> Function:
+    async def flushed(self: FlushRealTimeService, *, least_pages: int = 0) -> None:
+        await flush(self, least_pages=max(1000, least_pages))
+
+    return flushed
+
+
 def not_synced(sync: Function) -> Function:
     def synced(self: SimFile) -> None:
         if "commitlog" not in self.path:
@@ -171,6 +180,11 @@ def _believes_the_first_report(request: Function) -> Function:
         self.covered_from = 0
 
     return believes
+
+
+def _sets_nothing_back(set_back_to_queues: Function) -> Function:
+    """As RocketMQ (4.9.8)."""
+    return lambda offsets, max_offset_in_queue: 0
 
 
 def _at_once(reaches: Function) -> Function:
@@ -223,6 +237,7 @@ class ClusterBug:
         return False
 
 
+PAIRS_ONLY = {"pairs": True, "seconds": 40.0, "count": 120, "faults": 12}
 LONGER = {"seconds": 20.0, "count": 80, "faults": 12}
 WITH_SLAVES = {"pairs": True, "seconds": 30.0, "count": 100, "faults": 12}
 BUGS = {
@@ -255,6 +270,22 @@ BUGS = {
     "a sync does nothing": ClusterBug([(SimFile, "sync", not_synced)], "kept", "lose power", 3, LONGER),
     "a wait is for an earlier offset": ClusterBug(
         [(GroupCommitService, "wait_durable", _waits_for_an_earlier_offset)], "kept", "lose power", 1, LONGER
+    ),
+    "the log is flushed page by page only": ClusterBug(
+        [(FlushRealTimeService, "flush", _only_full_pages)],
+        "kept",
+        "lose power",
+        0,
+        {"seconds": 40.0, "count": 100, "faults": 5},
+        is_sync_flush=False,
+    ),
+    "a promotion leaves offsets past their queues": ClusterBug(
+        [(store_opening, "set_back_to_queues", _sets_nothing_back)],
+        "delivered",
+        "change roles, restart consumer, slow link, cut",
+        0,
+        PAIRS_ONLY,
+        is_sync_flush=False,
     ),
     "a pull forgets a message": ClusterBug([(PullConsumer, "pull", _forgets_a_message)], "in order", "", 1, LONGER),
     "an offset is one too far": ClusterBug(

@@ -18,6 +18,7 @@ import attrs
 import pytest
 
 from property_tests.cluster_checker import broken_promises
+from property_tests.cluster_exemptions import DELIVERED, GOT_BEFORE_DURABLE, MAY_BE_LOST, READS_ON, exempt_count
 from property_tests.cluster_history import run_history
 from property_tests.cluster_plan import Decision, Operation, Plan, plan_of
 from property_tests.cluster_record import Sent
@@ -102,6 +103,10 @@ def test_a_history_with_faults_is_no_idle_one(pairs: bool) -> None:
     assert len(history.commits) > 20
     assert len(history.offsets) > 20
     assert all(history.found_by_key.values())
+    exempt = exempt_count(history)
+    acknowledged = sum(sent.broker is not None for sent in history.sent)
+    assert exempt[MAY_BE_LOST] < acknowledged / 2
+    assert exempt[READS_ON] + exempt[GOT_BEFORE_DURABLE] < exempt[DELIVERED] / 4
 
 
 @pytest.mark.slow
