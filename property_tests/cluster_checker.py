@@ -30,6 +30,8 @@ def broken_promises(history: History) -> list[str]:
         *_logs(history),
         *_keys(history),
         *broken_late(history),
+        *_sent_back(history),
+        *(f"deleted: {each}" for each in history.undeleted),
         *broken_offsets(history),
         *(f"forged: {lie}" for lie in history.lies),
     ]
@@ -110,6 +112,16 @@ def _disorder(history: History, life: list[Got]) -> Iterator[str]:
         last[got.queue] = got
 
 
+def _sent_back(history: History) -> Iterator[str]:
+    """What a group has sent back is in its retry topic, unless its offset was of another record by then."""
+    final = {(got.queue, got.queue_offset, got.number) for contents in history.final.values() for got in contents}
+    for back in history.backs:
+        if (back.got.queue, back.got.queue_offset, back.got.number) not in final:
+            continue
+        if back.sent.number not in history.retried.get(back.group, set()) and not may_lose(history, back.sent):
+            yield f"back: {back.group} sent back #{back.sent.number} at {back.sent.asked_at:.3f}; it never came again"
+
+
 def _healed(history: History) -> Iterator[str]:
     """After the faults every producer reaches every broker again, and every group reads every queue."""
     if not history.is_healed:
@@ -127,9 +139,10 @@ def _replicated(history: History) -> Iterator[str]:
             yield f"replicated: {sent}; the slave did not have it then"
         name = sent.broker
         has_lost = {broker for at, broker in history.tail_losses if at >= sent.asked_at}
-        lost_by_both = name in has_lost and f"{name}/1" in has_lost
-        lost_by_both |= history.plan.cuts_tails and bool(has_lost & {name, f"{name}/1"})  # the other one cuts it then
-        if not lost_by_both and not any(has_record(history.logs[each], sent) for each in (name, f"{name}/1")):
+        hosts = history.plan.hosts_of(name)
+        lost_by_all = bool(has_lost & hosts) if history.plan.slave_count > 1 else hosts <= has_lost
+        lost_by_all |= history.plan.cuts_tails and bool(has_lost & hosts)  # the other one cuts it then
+        if not lost_by_all and not any(has_record(history.logs[each], sent) for each in hosts):
             yield f"replicated: {sent}; no log has it in the end"
 
 
@@ -147,8 +160,12 @@ def _logs(history: History) -> Iterator[str]:
             yield f"logs: no alarm: {found}"
         elif history.plan.cuts_tails and "part at" in figures["haAlarm"]:
             yield f"logs: not cut: {found}"
-        elif not {broker for _, broker in history.tail_losses + history.promotions} & {name, master}:
+        elif not {broker for _, broker in history.tail_losses + history.promotions} & {name, master, _name_of(name)}:
             yield f"logs: nothing was lost: {found}"
+
+
+def _name_of(host: str) -> str:
+    return host.partition("/")[0]
 
 
 def _keys(history: History) -> Iterator[str]:

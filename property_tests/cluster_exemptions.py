@@ -3,7 +3,7 @@
 The promise is that of the answer to each message, and counts until something has happened to the hosts that had it:
 
 - SEND_OK under SYNC_FLUSH: durable on the master. Everything else is durable on a host that has run for
-  ``FLUSHED_SECONDS`` since, has stopped in order, or, under SYNC_FLUSH, was started again: recovery syncs what it finds.
+  ``FLUSHED_SECONDS`` since, has stopped in order, or, under SYNC_FLUSH, was started again: recovery syncs what it has.
 - SEND_OK of a SYNC_MASTER: in the log of a slave too. Of other answers the new master has after a change of roles
   what its log had at that moment, no more.
 - With ``haTruncateDivergedLog`` slaves lose what their master has lost, and an old master what the new one never had.
@@ -15,13 +15,14 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-import attrs
-
-from property_tests.cluster_record import Got, History, Queue, RoleChange, Sent, TailLoss, has_record
+from property_tests.cluster_record import UNCOMMITTED, Got, History, Queue, RoleChange, Sent, TailLoss, has_record
 from rocketpy.client.results import SendStatus
 
 FLUSHED_SECONDS = 12.0
 """``flushCommitLogThoroughInterval`` is 10 s; a flush takes some calls of the disk."""
+
+COMMITTED_SECONDS = 1.0
+"""``commitIntervalCommitLog`` is 200 ms."""
 
 _DISK_CALLS = 20
 _HINDERS_FLUSHING = ("slow disk", "pause", "fill disk", "fail sync", "fail write")
@@ -138,14 +139,18 @@ class _Fate:
         return self._master in self._had_since
 
     def _events(self) -> list[TailLoss | RoleChange]:
-        losses = [each for each in self._history.losses if each.broker.partition("/")[0] == self._name]
-        changes = [each for each in self._history.changes if each.name == self._name]
-        return sorted((each for each in [*losses, *changes] if each.at >= self._began_at), key=lambda each: each.at)
+        events: list[TailLoss | RoleChange] = []
+        events += [each for each in self._history.losses if each.broker.partition("/")[0] == self._name]
+        events += [each for each in self._history.changes if each.name == self._name]
+        return sorted((each for each in events if each.at >= self._began_at), key=lambda each: each.at)
 
     def _lose(self, loss: TailLoss) -> None:
         since = self._had_since.get(loss.broker, self._sent.answered_at)
         assert since is not None
-        is_durable = loss.broker == self._is_synced_on or is_flushed(self._history, loss.broker, since, loss.at)
+        needed_s = COMMITTED_SECONDS if loss.what == UNCOMMITTED else FLUSHED_SECONDS
+        is_durable = loss.broker == self._is_synced_on or is_flushed(
+            self._history, loss.broker, since, loss.at, needed_s
+        )
         if loss.is_sync or (loss.is_power and is_durable):
             return
         if loss.broker != self._master:
@@ -166,7 +171,7 @@ class _Fate:
         self._master = change.new_master
 
 
-def is_flushed(history: History, host: str, since: float, until: float) -> bool:
+def is_flushed(history: History, host: str, since: float, until: float, needed_s: float = FLUSHED_SECONDS) -> bool:
     """Whether what a host had at a moment is durable at another one."""
     ends = [end for end in history.ends if end.broker == host and since <= end.at < until]
     if any(end.is_clean for end in ends):
@@ -174,7 +179,7 @@ def is_flushed(history: History, host: str, since: float, until: float) -> bool:
     starts = [at for at, broker in history.starts if broker == host and since <= at < until]
     if starts and history.plan.is_sync_flush:
         return True
-    needed_s = FLUSHED_SECONDS + _DISK_CALLS * history.plan.disk_delay_s
+    needed_s += _DISK_CALLS * history.plan.disk_delay_s
     free_from = since
     for begin, end_at in sorted([*_hindered(history, host), *_down(history, host), (until, math.inf)]):
         if begin - free_from >= needed_s:

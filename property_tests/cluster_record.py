@@ -11,6 +11,9 @@ from property_tests.cluster_plan import Decision, Plan
 from rocketpy.client.results import SendStatus
 from rocketpy.testing.sim.log import SimLog
 
+UNCOMMITTED = "uncommitted"
+"""The loss of what a process with a transient pool had not committed to its files when it ended."""
+
 Queue = tuple[str, int]
 """Name of a broker, id of a queue."""
 
@@ -87,7 +90,8 @@ class TailLoss:
 
     @property
     def is_power(self) -> bool:
-        return self.what == "lose power"
+        """Whether what was not durable may be gone."""
+        return self.what in ("lose power", UNCOMMITTED)
 
     @property
     def is_sync(self) -> bool:
@@ -104,6 +108,18 @@ class RoleChange:
     new_master: str
     log: SimLog
     """What the new master had at that moment."""
+
+
+@attrs.frozen
+class Deletion:
+    """A topic that a master has deleted, with its messages and the offsets of its groups."""
+
+    topic: str
+    name: str
+    asked_at: float
+    answered_at: float
+    log_end: int
+    """Where the master's log ended when it had answered."""
 
 
 @attrs.define
@@ -156,6 +172,16 @@ class Got:
 
 
 @attrs.define
+class Back:
+    """A message that a group has sent back, to get it again in its retry topic."""
+
+    group: str
+    sent: Sent
+    """The copy, which has the number of the message: what is known of it is in the answer of its broker."""
+    got: Got
+
+
+@attrs.define
 class History:
     """What happened."""
 
@@ -182,6 +208,12 @@ class History:
     """When the wall clock of a broker was set, and by how many ms: also what a clock at another rate adds or loses."""
     commits: list[Commit] = attrs.Factory(list)
     offsets: list[Offsets] = attrs.Factory(list)
+    backs: list[Back] = attrs.Factory(list)
+    retried: dict[str, set[int]] = attrs.Factory(dict)
+    """Of each group the numbers that its retry topic held in the end."""
+    deletions: list[Deletion] = attrs.Factory(list)
+    undeleted: list[str] = attrs.Factory(list)
+    """What was there in the end of a topic that was deleted: messages, offsets of groups."""
     lies: list[str] = attrs.Factory(list)
     """Lies that were believed."""
     masters: dict[str, str] = attrs.Factory(dict)

@@ -40,7 +40,7 @@ def _unavailable(history: History, sent: Sent) -> Iterator[str]:
     assert name is not None
     parts = [at for at, broker in history.tail_losses + history.promotions if broker.partition("/")[0] == name]
     has_settled = sent.asked_at > history.began_at + RECOVERY_SECONDS and not parts
-    if has_settled and not _is_disturbed(history, sent, {name, f"{name}/1"}):
+    if has_settled and not _is_disturbed(history, sent, history.plan.hosts_of(name)):
         yield f"status: {sent}; nothing had happened to the slave"
 
 
