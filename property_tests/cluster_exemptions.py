@@ -56,7 +56,10 @@ def why_not_delivered(history: History, group: str, sent: Sent) -> str | None:
         if any(_has_lost_since(history, got, sent) for got in others):
             return GOT_BEFORE_DURABLE
         for change in history.changes:
-            is_lived_through = began_at <= change.at <= min(ended_at, sent.answered_at)
+            # The new master gets the message later, or brings it back from a log that had parted from the last one's.
+            is_lived_through = began_at <= change.at <= ended_at and (
+                change.at <= sent.answered_at or has_record(change.log, sent)
+            )
             if others and change.name == sent.queue[0] and is_lived_through:
                 return READS_ON
     return None

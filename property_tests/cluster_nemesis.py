@@ -39,6 +39,7 @@ class Nemesis:
         self._faults: dict[str, Callable[[Operation], Awaitable[None]]] = {
             "kill": partial(self._down, end=SimHost.kill),
             "stop": partial(self._down, end=SimHost.stop),
+            "stop master": self._stop_master,
             "lose power": self._lose_power,
             "pause": self._pause,
             "fail sync": self._fail_sync,
@@ -145,6 +146,10 @@ class Nemesis:
         self._wiped.add(operation.target.partition("/")[0])
         self._note_loss(slave, operation.kind)
         await self._down(attrs.evolve(operation, target=slave), end=_kill_and_wipe)
+
+    async def _stop_master(self, operation: Operation) -> None:
+        """Restart the master in order, whichever host that is by now."""
+        await self._down(attrs.evolve(operation, target=self.roles(operation.target)[0]), end=SimHost.stop)
 
     async def _change_roles(self, operation: Operation) -> None:
         """End master and slaves; the slave comes back as the master, and the old master as its slave.

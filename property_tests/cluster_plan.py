@@ -175,7 +175,8 @@ def plan_of(
     sends.sort(key=lambda each: each.at_s)
     drawn = [_fault(random, plan, sends, only) for _ in range(faults)]
     if pairs and aimed:
-        drawn = [*drawn[: faults // 3], *_around_a_change_of_roles(random, plan)]
+        around = _around_a_change_of_roles(random, plan)
+        drawn = [*drawn[: faults // 3], *(_sequence(more, plan) if wide else around)]
     return attrs.evolve(plan, operations=tuple(sorted([*sends, *drawn], key=lambda each: each.at_s)))
 
 
@@ -270,6 +271,34 @@ def _around_a_change_of_roles(random: Random, plan: Plan) -> list[Operation]:
         back_s = min(at_s + lasts + random.choice((0.5, 2.0, 5.0, 15.0)) * random.uniform(0.2, 1.0), plan.seconds)
         sequence.append(Operation(round(back_s, 4), "change roles", target, round(random.uniform(0.1, 2.0), 3)))
     return sequence
+
+
+def _sequence(random: Random, plan: Plan) -> list[Operation]:
+    """Return a port or a direction that is closed, a change of roles meanwhile, and what hits a pair in that state.
+
+    Roles change back within seconds of the first return, or the new master is stopped in order while the old one may
+    stand with its alarm; and a consumer may be away while roles change, so that the next one begins at an offset.
+    """
+    target = random.choice(plan.masters)
+    at_s = random.uniform(_FAULTS_FROM_S, plan.seconds * 0.4)
+    lasts = min(26.0, plan.seconds - at_s)
+    change_s = at_s + random.choice((2.0, 16.0, 24.0)) * random.uniform(0.6, 1.0) * lasts / 26.0
+    down_s = random.uniform(0.1, 2.0)
+    slave = plan.slaves_of(target)[0]
+    closed = random.choice(("close port", "close port", f"{target}>{slave}", f"{slave}>{target}"))
+    kind, link = (closed, target) if closed == "close port" else ("cut one way", closed)
+    sequence = [(at_s, kind, link, lasts), (change_s, "change roles", target, down_s)]
+    if random.random() < 0.6:
+        sequence.append(
+            (change_s - random.uniform(0.1, 1.0), "restart consumer", _consumer(random, plan), down_s + 4.0)
+        )
+    after_s = change_s + down_s + random.choice((0.3, 2.0, 5.0, 12.0)) * random.uniform(0.5, 1.0)
+    for follows in random.choice(((), ("change roles",), ("stop master",), ("stop master", "change roles"))):
+        sequence.append((after_s, follows, target, random.uniform(0.1, 2.0)))
+        after_s += random.uniform(2.5, 8.0)
+    return [
+        Operation(round(min(at, plan.seconds), 4), name, of, round(seconds, 3)) for at, name, of, seconds in sequence
+    ]
 
 
 def _broker(random: Random, plan: Plan) -> str:

@@ -26,7 +26,7 @@ _READING_SECONDS = 30.0
 
 
 class SentBack:
-    """What groups have sent back with success: their brokers have stored copies, as promised by SEND_OK."""
+    """What groups have sent back with success: their brokers have stored copies."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -52,7 +52,9 @@ class SentBack:
             self._history.note(f"{group} could not send #{got.number} back: {failure}")
             return
         if answer.code == ResponseCode.SUCCESS:
-            sent.status, sent.broker, sent.answered_at = SendStatus.SEND_OK, got.queue[0], trio.current_time()
+            # Answered as soon as it is stored: neither a sync nor a slave is waited for.
+            sent.status, sent.broker = SendStatus.FLUSH_DISK_TIMEOUT, got.queue[0]
+            sent.answered_at = trio.current_time()
             self._history.backs.append(Back(group, sent, got))
             self._history.note(f"{group} has sent #{got.number} back")
 

@@ -70,7 +70,7 @@ def _is_disturbed(history: History, sent: Sent, hosts: set[str], *, but: str = "
         at = history.began_at + each.at_s
         is_felt = at <= sent.answered_at and at + each.seconds + RECOVERY_SECONDS >= sent.asked_at
         targets = set(each.target.split(">"))
-        concerns = each.kind == "change roles" or hosts & targets or "nameserver" in each.target
+        concerns = each.kind in ("change roles", "stop master") or hosts & targets or "nameserver" in each.target
         if is_felt and concerns and but not in targets:
             return True
     return False

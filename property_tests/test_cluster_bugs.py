@@ -26,13 +26,17 @@ from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.metadata.offset_resets import OffsetResets
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.persistence import TablePersistService
+from rocketpy.broker.replication.common_log import CommonLog
 from rocketpy.broker.replication.feature import ReplicationFeature
 from rocketpy.broker.replication.slave_synchronize import SlaveSynchronize
+from rocketpy.broker.send.send_back import SendBackProcessor
 from rocketpy.broker.transaction import check
 from rocketpy.broker.transaction.replay import LeftOpen
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService
 from rocketpy.client.consumer.pull_consumer import PullConsumer
 from rocketpy.client.results import PullResult
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.command import make_response
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store.ha.group_transfer import GroupTransferService
@@ -95,6 +99,13 @@ def _only_in_memory(end: Function) -> Function:
         self._ended(origin, how)
 
     return ended
+
+
+# ---- messages that are sent back ------------------------------------------------------------------------------------
+
+
+def _answers_only(put_again: Function) -> Function:
+    return lambda self, send_back, record: make_response(send_back.request, ResponseCode.SUCCESS)
 
 
 # ---- progress of groups ---------------------------------------------------------------------------------------------
@@ -187,6 +198,14 @@ def _sets_nothing_back(set_back_to_queues: Function) -> Function:
     return lambda offsets, max_offset_in_queue: 0
 
 
+def _no_difference(difference: Function) -> Function:
+    async def compare(self: CommonLog, address: str) -> str:
+        await trio.lowlevel.checkpoint()
+        return ""
+
+    return compare
+
+
 def _at_once(reaches: Function) -> Function:
     """As RocketMQ's SlaveSynchronize (4.9.8)."""
 
@@ -237,7 +256,7 @@ class ClusterBug:
         return False
 
 
-PAIRS_ONLY = {"pairs": True, "seconds": 40.0, "count": 120, "faults": 12}
+SEQUENCES = {"pairs": True, "aimed": True, "wide": True, "seconds": 60.0, "count": 150, "faults": 3}
 LONGER = {"seconds": 20.0, "count": 80, "faults": 12}
 WITH_SLAVES = {"pairs": True, "seconds": 30.0, "count": 100, "faults": 12}
 BUGS = {
@@ -279,13 +298,28 @@ BUGS = {
         {"seconds": 40.0, "count": 100, "faults": 5},
         is_sync_flush=False,
     ),
-    "a promotion leaves offsets past their queues": ClusterBug(
-        [(store_opening, "set_back_to_queues", _sets_nothing_back)],
+    "a promotion believes offsets ahead of its log": ClusterBug(
+        [
+            (store_opening, "set_back_to_queues", _sets_nothing_back),
+            (SlaveSynchronize, "_reaches", _at_once),
+            (ReplicationFeature, "is_following", _always),
+        ],
         "delivered",
-        "change roles, restart consumer, slow link, cut",
+        "restart consumer",
         0,
-        PAIRS_ONLY,
+        SEQUENCES,
         is_sync_flush=False,
+    ),
+    "a master takes the offsets of another log": ClusterBug(
+        [(CommonLog, "difference", _no_difference)],
+        "delivered",
+        "restart consumer",
+        0,
+        SEQUENCES,
+        is_sync_flush=False,
+    ),
+    "a message sent back is not stored": ClusterBug(
+        [(SendBackProcessor, "_put_again", _answers_only)], "back", "restart consumer", 0, {"wide": True}
     ),
     "a pull forgets a message": ClusterBug([(PullConsumer, "pull", _forgets_a_message)], "in order", "", 1, LONGER),
     "an offset is one too far": ClusterBug(
