@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from property_tests.cluster_late import broken_late, may_lose
+from property_tests.cluster_exemptions import may_lose, why_not_delivered
+from property_tests.cluster_late import broken_late
 from property_tests.cluster_offset_checks import broken_offsets
-from property_tests.cluster_record import Got, History, Queue, Sent, are_equal, body_of, has_record
+from property_tests.cluster_record import Got, History, Sent, are_equal, body_of, has_record
 from property_tests.cluster_status_checks import broken_statuses
 from rocketpy.client.results import SendStatus
 
@@ -29,6 +30,8 @@ def broken_promises(history: History) -> list[str]:
         *_logs(history),
         *_keys(history),
         *broken_late(history),
+        *_sent_back(history),
+        *(f"deleted: {each}" for each in history.undeleted),
         *broken_offsets(history),
         *(f"forged: {lie}" for lie in history.lies),
     ]
@@ -82,20 +85,14 @@ def _order_of_a_producer(history: History) -> Iterator[str]:
 def _consumed(history: History) -> Iterator[str]:
     """Each group gets each acknowledged message that is kept, and the messages of a queue in order.
 
-    A group that had got a message before it was durable has gone past its queue offset: it never sees another message
-    that takes this offset after a loss of power. In RocketMQ it does not either. So it is with a message in the tail
-    of an old master, which the new one never had, while the same consumer goes on.
+    It gets this message and not another one at its queue offset, but for what ``why_not_delivered`` names.
     """
-    has_lost = {broker.partition("/")[0] for _, broker in history.tail_losses + history.promotions}
     for group, lives in history.got.items():
-        numbers: dict[tuple[Queue, int], set[int]] = {}
-        for got in (got for life in lives for got in life):
-            numbers.setdefault((got.queue, got.queue_offset), set()).add(got.number)
+        numbers = {(got.queue, got.queue_offset, got.number) for life in lives for got in life}
         for sent in history.sent:
-            if sent.queue is None or may_lose(history, sent):
+            if sent.queue is None or (sent.queue, sent.queue_offset, sent.number) in numbers:
                 continue
-            found = numbers.get((sent.queue, sent.queue_offset), set())
-            if sent.number not in found and not (found and sent.queue[0] in has_lost):
+            if not may_lose(history, sent) and why_not_delivered(history, group, sent) is None:
                 yield f"delivered: {group} never got: {sent}"
         for life in lives:
             yield from (f"in order: {group} got {text}" for text in _disorder(history, life))
@@ -115,6 +112,16 @@ def _disorder(history: History, life: list[Got]) -> Iterator[str]:
         last[got.queue] = got
 
 
+def _sent_back(history: History) -> Iterator[str]:
+    """What a group has sent back is in its retry topic, unless its offset was of another record by then."""
+    final = {(got.queue, got.queue_offset, got.number) for contents in history.final.values() for got in contents}
+    for back in history.backs:
+        if (back.got.queue, back.got.queue_offset, back.got.number) not in final:
+            continue
+        if back.sent.number not in history.retried.get(back.group, set()) and not may_lose(history, back.sent):
+            yield f"back: {back.group} sent back #{back.sent.number} at {back.sent.asked_at:.3f}; it never came again"
+
+
 def _healed(history: History) -> Iterator[str]:
     """After the faults every producer reaches every broker again, and every group reads every queue."""
     if not history.is_healed:
@@ -132,9 +139,10 @@ def _replicated(history: History) -> Iterator[str]:
             yield f"replicated: {sent}; the slave did not have it then"
         name = sent.broker
         has_lost = {broker for at, broker in history.tail_losses if at >= sent.asked_at}
-        lost_by_both = name in has_lost and f"{name}/1" in has_lost
-        lost_by_both |= history.plan.cuts_tails and bool(has_lost & {name, f"{name}/1"})  # the other one cuts it then
-        if not lost_by_both and not any(has_record(history.logs[each], sent) for each in (name, f"{name}/1")):
+        hosts = history.plan.hosts_of(name)
+        lost_by_all = bool(has_lost & hosts) if history.plan.slave_count > 1 else hosts <= has_lost
+        lost_by_all |= history.plan.cuts_tails and bool(has_lost & hosts)  # the other one cuts it then
+        if not lost_by_all and not any(has_record(history.logs[each], sent) for each in hosts):
             yield f"replicated: {sent}; no log has it in the end"
 
 
@@ -152,8 +160,12 @@ def _logs(history: History) -> Iterator[str]:
             yield f"logs: no alarm: {found}"
         elif history.plan.cuts_tails and "part at" in figures["haAlarm"]:
             yield f"logs: not cut: {found}"
-        elif not {broker for _, broker in history.tail_losses + history.promotions} & {name, master}:
+        elif not {broker for _, broker in history.tail_losses + history.promotions} & {name, master, _name_of(name)}:
             yield f"logs: nothing was lost: {found}"
+
+
+def _name_of(host: str) -> str:
+    return host.partition("/")[0]
 
 
 def _keys(history: History) -> Iterator[str]:

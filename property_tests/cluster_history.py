@@ -29,12 +29,14 @@ from functools import partial
 
 import trio
 
+from property_tests.cluster_deletions import Deletions
 from property_tests.cluster_late import is_due
 from property_tests.cluster_liar import Liar
 from property_tests.cluster_nemesis import Nemesis
 from property_tests.cluster_offsets import Observer, open_recorded_consumer
 from property_tests.cluster_plan import CONSUMERS, LIES, PRODUCERS, TRANSACTIONS, Decision, Plan
 from property_tests.cluster_record import Got, History, Sent, are_equal, body_of, has_record
+from property_tests.cluster_retries import SentBack
 from property_tests.cluster_status_checks import SLAVE_TIMEOUT_S
 from property_tests.cluster_transactions import TransactionalProducer
 from rocketpy.client.client import open_admin_client, open_client, open_pull_consumer
@@ -117,7 +119,9 @@ class Cluster:
         self.nemesis.serving = self.observer.look
         self.liar = Liar(history, lambda name: self.nemesis.brokers[self.nemesis.roles(name)[0]])
         self.transactions = TransactionalProducer(world, history)
-        self._orders: dict[str, trio.MemorySendChannel[tuple[Sent, int]]] = {}
+        self.backs = SentBack(history)
+        self.deletions = Deletions(history, self.nemesis)
+        self._orders: dict[str, trio.MemorySendChannel[tuple[Sent, int | list[Sent]]]] = {}
 
     # ---- the cluster and its clients ------------------------------------------------------------------------------
 
@@ -133,13 +137,17 @@ class Cluster:
             "clean_file_forcibly_enable": False,
             "slave_timeout": int(SLAVE_TIMEOUT_S * 1000),
             "ha_truncate_diverged_log": plan.cuts_tails,
+            "transient_store_pool_enable": plan.has_pool,
+            "store_path_commit_log": ",".join(plan.log_directories) or None,
         }
         checks = {"transaction_check_interval": 5_000, "transaction_time_out": 2_000, "transaction_check_max": 1_000}
         role = BrokerRole.SYNC_MASTER if plan.is_sync_master else BrokerRole.ASYNC_MASTER
         for name in plan.masters:
             nemesis.brokers[name] = self.world.broker(name, store={**store, "broker_role": role})
-        for name in plan.masters if plan.has_slaves else ():
-            nemesis.brokers[f"{name}/1"] = self.world.slave(nemesis.brokers[name], store=store)
+        for name in plan.masters:
+            for slave in plan.slaves_of(name):
+                broker_id = int(slave.rpartition("/")[2])
+                nemesis.brokers[slave] = self.world.slave(nemesis.brokers[name], broker_id=broker_id, store=store)
         for name, broker in nemesis.brokers.items():
             nemesis.hosts[name] = broker.host
             broker.host.disk_delay_s = plan.disk_delay_s
@@ -151,11 +159,11 @@ class Cluster:
         """Start producers and consumers."""
         for number in range(PRODUCERS):
             name = f"producer-{number}"
-            self._orders[name], orders = trio.open_memory_channel[tuple[Sent, int]](math.inf)
+            self._orders[name], orders = trio.open_memory_channel[tuple[Sent, int | list[Sent]]](math.inf)
             self.nemesis.hosts[name] = await self.world.start_client(partial(self._produce, name, orders))
         for number in range(CONSUMERS):
             name = f"consumer-{number}"
-            self.history.got[name] = []
+            self.history.got[name], self.history.life_begins[name] = [], []
             await self._start_client(name, partial(self._consume, name))
         await self._start_client(TRANSACTIONS, self.transactions.run)
         await self.world.start_client(self.observer.run)
@@ -171,7 +179,7 @@ class Cluster:
             await admin.create_topic(TOPIC, queue_nums=QUEUES_OF_BROKER)
 
     async def _produce(
-        self, name: str, orders: trio.MemoryReceiveChannel[tuple[Sent, int]], process: SimProcess
+        self, name: str, orders: trio.MemoryReceiveChannel[tuple[Sent, int | list[Sent]]], process: SimProcess
     ) -> None:
         attempts = LastAttempt()
         async with (
@@ -180,7 +188,10 @@ class Cluster:
         ):
             process.started()
             async for attempts.sent, size in orders:
-                await self._send(producer, attempts.sent, size)
+                if isinstance(size, list):
+                    await self._send_batch(producer, [attempts.sent, *size])
+                else:
+                    await self._send(producer, attempts.sent, size)
 
     async def _send(self, producer: Producer, sent: Sent, size: int) -> None:
         sent.asked_at = trio.current_time()
@@ -199,6 +210,26 @@ class Cluster:
         sent.answered_at = trio.current_time()
         self.history.note(str(sent))
 
+    async def _send_batch(self, producer: Producer, batch: list[Sent]) -> None:
+        for sent in batch:
+            sent.asked_at = trio.current_time()
+        try:
+            result = await producer.send_batch([Message(TOPIC, body_of(sent.number)) for sent in batch])
+        except RocketpyError as failure:
+            for sent in batch:
+                sent.failure = f"{type(failure).__name__}: {failure}"
+        else:
+            ids = zip(batch, result.msg_id.split(","), result.offset_msg_id.split(","), strict=True)
+            for number, (sent, msg_id, offset_msg_id) in enumerate(ids):
+                sent.status, sent.broker, sent.msg_id = result.status, result.message_queue.broker_name, msg_id
+                sent.queue = (sent.broker, result.message_queue.queue_id)
+                sent.queue_offset = result.queue_offset + number
+                sent.physical_offset = decode_offset_msg_id(offset_msg_id)[1]
+                self._look_at_slave(sent)
+        for sent in batch:
+            sent.attempted_at, sent.answered_at = batch[0].attempted_at, trio.current_time()
+            self.history.note(f"{sent}, in a batch")
+
     async def _ask(self, producer: Producer, sent: Sent, size: int) -> SendResult:
         """Send a message; a delayed one only once, so that it may be there only once."""
         body = body_of(sent.number) + b"x" * size
@@ -211,17 +242,18 @@ class Cluster:
     def _look_at_slave(self, sent: Sent) -> None:
         """Note whether the slave's log has a message that was just answered, unless it may have lost it since."""
         assert sent.broker is not None
-        _, name = self.nemesis.roles(sent.broker)
-        has_lost = any(at >= sent.asked_at and broker == name for at, broker in self.history.tail_losses)
+        slaves = self.nemesis.roles(sent.broker)[1:]
+        has_lost = any(at >= sent.asked_at and broker in slaves for at, broker in self.history.tail_losses)
         has_lost |= any(at >= sent.asked_at and broker == sent.broker for at, broker in self.history.promotions)
-        if name is not None and sent.status is SendStatus.SEND_OK and not has_lost:
-            sent.is_on_slave = has_record(self.nemesis.brokers[name].log, sent)
+        if slaves and sent.status is SendStatus.SEND_OK and not has_lost:
+            sent.is_on_slave = any(has_record(self.nemesis.brokers[each].log, sent) for each in slaves)
 
     async def _consume(self, name: str, process: SimProcess) -> None:
         process.started()
         while True:
             life: list[Got] = []
             self.history.got[name].append(life)
+            self.history.life_begins[name].append(trio.current_time())
             try:
                 async with (
                     open_recorded_consumer(self.world, self.history, process, group=name) as consumer,
@@ -229,6 +261,7 @@ class Cluster:
                 ):
                     async for message in messages:
                         life.append(_got(message))
+                        await self.backs.send_back(consumer, name, message, life[-1])
                         if len(life) % COMMIT_EVERY == 0:
                             await messages.commit()
             except RocketpyError as failure:
@@ -241,6 +274,10 @@ class Cluster:
             await trio.sleep_until(self.began_at + operation.at_s)
             if operation.kind == "send":
                 self._order(operation.target, int(operation.value))
+            elif operation.kind == "send batch":
+                self._order_batch(operation.target, int(operation.value))
+            elif operation.kind == "delete topic":
+                nursery.start_soon(self.world.run_client, partial(self.deletions.carry_out, operation))
             elif operation.kind == "lie":
                 self.liar.lie(operation.target, LIES[int(operation.value)], operation.seconds)
             elif operation.kind == "send delayed":
@@ -259,6 +296,12 @@ class Cluster:
         self.history.sent.append(sent)
         self._orders[producer].send_nowait((sent, size))
 
+    def _order_batch(self, producer: str, count: int) -> None:
+        begin = len(self.history.sent)
+        batch = [Sent(begin + number, producer, trio.current_time()) for number in range(count)]
+        self.history.sent += batch
+        self._orders[producer].send_nowait((batch[0], batch[1:]))
+
     async def heal(self) -> None:
         """Wait until all works again, or for as long as that may take; then read everything."""
         self.history.note("healed")
@@ -275,6 +318,8 @@ class Cluster:
             self.history.masters[name] = self.nemesis.roles(name)[0]
         await self._wait_late_messages()
         await self.world.run_client(self._read_all)
+        await self.world.run_client(partial(self.backs.read_retries, self.world))
+        await self.world.run_client(self.deletions.look)
         await self._wait_equal_logs()
         for name, broker in self.nemesis.brokers.items():
             self.history.logs[name] = broker.log  # all in one moment
@@ -284,8 +329,7 @@ class Cluster:
         for name in self.nemesis.brokers:
             self.history.found_by_key[name] = await self.world.run_client(partial(self._find_by_key, name))
         for name in self.history.plan.masters:
-            _, slave = self.nemesis.roles(name)
-            if slave is not None:
+            for slave in self.nemesis.roles(name)[1:]:
                 address = self.nemesis.brokers[slave].address
                 self.history.figures[slave] = await self.world.run_client(partial(self._ask_figures, address))
 

@@ -6,9 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
+from property_tests.cluster_exemptions import may_lose
 from property_tests.cluster_plan import Decision
 from property_tests.cluster_record import Got, History, Sent
-from rocketpy.client.results import SendStatus
 
 DELAYS_S = (1.0, 5.0, 10.0)
 """Of the first levels, as brokers have them by default."""
@@ -47,22 +47,6 @@ def is_due(history: History, sent: Sent) -> bool:
     if sent.transaction is None:
         return True
     return sent.transaction.decision is Decision.COMMIT
-
-
-def may_lose(history: History, sent: Sent) -> bool:
-    """Whether an acknowledged message may be gone: its broker lost what was not flushed after it was answered."""
-    assert sent.broker is not None
-    assert sent.answered_at is not None
-    name = sent.broker
-    if any(broker == name and at >= sent.asked_at for at, broker in history.promotions):
-        # The new master has what its slave's log had: of a SYNC_MASTER all that was answered SEND_OK.
-        is_on_both = history.plan.is_sync_master and sent.status is SendStatus.SEND_OK
-        has_lost = {broker for at, broker in history.tail_losses if at >= sent.asked_at}
-        return not is_on_both or bool(has_lost & {name, f"{name}/1"})
-    if history.plan.is_sync_flush and sent.status is SendStatus.SEND_OK:
-        return False
-    master = {name, history.masters[name]}  # who was which when is not looked at
-    return any(broker in master and at >= sent.asked_at for at, broker in history.tail_losses)
 
 
 # ---- private --------------------------------------------------------------------------------------------------------

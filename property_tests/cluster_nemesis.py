@@ -13,7 +13,7 @@ import trio
 
 from property_tests.cluster_offsets import set_back
 from property_tests.cluster_plan import Operation
-from property_tests.cluster_record import End, History
+from property_tests.cluster_record import UNCOMMITTED, End, History, RoleChange, TailLoss
 from rocketpy.store.config import BrokerRole
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, SimNameserver
 from rocketpy.testing.sim.host import Program, SimHost, SimProcess
@@ -39,6 +39,7 @@ class Nemesis:
         self._faults: dict[str, Callable[[Operation], Awaitable[None]]] = {
             "kill": partial(self._down, end=SimHost.kill),
             "stop": partial(self._down, end=SimHost.stop),
+            "stop master": self._stop_master,
             "lose power": self._lose_power,
             "pause": self._pause,
             "fail sync": self._fail_sync,
@@ -73,7 +74,7 @@ class Nemesis:
             await trio.sleep(RESTART_SECONDS)
             if not broker.host.is_running and name not in self._held:
                 self.history.note(f"{name} has ended: {broker.host.failure}")
-                self.history.ends.append(End(broker.host.ended_at, name))
+                self._note_end(End(broker.host.ended_at, name))
                 await self._start(name)
 
     # ---- private --------------------------------------------------------------------------------------------------
@@ -82,10 +83,34 @@ class Nemesis:
         broker = self.brokers[name]
         if broker.host.is_running:  # the supervisor was first
             return
+        if self.history.plan.moves_directories:
+            self._move_directories(broker)
         started = await broker.start()
         self.history.note(f"    {name} " + ("serves" if started else f"does not start: {broker.host.failure}"))
+        if started:
+            self.history.starts.append((trio.current_time(), name))
         if started and self.serving is not None:
             await self.serving(name)
+
+    def _note_loss(self, broker: str, what: str) -> None:
+        self.history.losses.append(TailLoss(trio.current_time(), broker, what))
+
+    def _note_end(self, end: End) -> None:
+        self.history.ends.append(end)
+        if self.history.plan.has_pool and not end.is_clean:
+            self.history.losses.append(TailLoss(end.at, end.broker, UNCOMMITTED))
+
+    def _move_directories(self, broker: SimBroker) -> None:
+        """Let the first directory of a log be one that gets no new files."""
+        first, *others = self.history.plan.log_directories
+        if not broker.host.disk.peek(first):
+            return  # it was never started, or its disk was wiped
+        broker.change(
+            store={
+                "store_path_commit_log": ",".join([*others, "/store/log-9"]),
+                "read_only_commit_log_store_paths": first,
+            }
+        )
 
     async def _down(self, operation: Operation, *, end: Callable[[SimHost], Awaitable[None]]) -> None:
         name, host = operation.target, self.hosts[operation.target]
@@ -97,7 +122,7 @@ class Nemesis:
         is_stop = end is SimHost.stop  # which still answers what had come before
         is_clean = is_stop and host.failure is None
         at = trio.current_time() if is_stop else at
-        self.history.ends.append(
+        self._note_end(
             End(
                 at,
                 name,
@@ -111,32 +136,39 @@ class Nemesis:
         await self._start(name)
 
     async def _lose_power(self, operation: Operation) -> None:
-        self.history.tail_losses.append((trio.current_time(), operation.target))
+        if self.hosts[operation.target].is_running and operation.target not in self._held:
+            self._note_loss(operation.target, operation.kind)
         await self._down(operation, end=SimHost.lose_power)
 
     async def _wipe(self, operation: Operation) -> None:
         """Wipe the slave, whichever host that is by now: without a slave that has it, a wiped log is lost."""
-        _, slave = self.roles(operation.target.partition("/")[0])
-        assert slave is not None
+        _, slave, *_ = self.roles(operation.target.partition("/")[0])
         self._wiped.add(operation.target.partition("/")[0])
-        self.history.tail_losses.append((trio.current_time(), slave))
+        self._note_loss(slave, operation.kind)
         await self._down(attrs.evolve(operation, target=slave), end=_kill_and_wipe)
 
-    async def _change_roles(self, operation: Operation) -> None:
-        """End master and slave; the slave comes back as the master, and the old master as its slave.
+    async def _stop_master(self, operation: Operation) -> None:
+        """Restart the master in order, whichever host that is by now."""
+        await self._down(attrs.evolve(operation, target=self.roles(operation.target)[0]), end=SimHost.stop)
 
+    async def _change_roles(self, operation: Operation) -> None:
+        """End master and slaves; the slave comes back as the master, and the old master as its slave.
+
+        Of several slaves that is the one with the longest log, as operators are told.
         A slave that was wiped is not promoted: it began with the last file of its master's log.
         """
         name = operation.target
-        pair = [name, f"{name}/1"]
+        pair = sorted(self.history.plan.hosts_of(name))
         if not all(self.hosts[each].is_running for each in pair) or self._held & set(pair) or name in self._wiped:
             return
         self._held |= set(pair)
         for each in pair:
-            self.history.ends.append(End(trio.current_time(), each))
+            self._note_end(End(trio.current_time(), each))
             await self.hosts[each].kill()  # which waits for calls of a slow disk; the other one serves meanwhile
-        self.history.promotions.append((trio.current_time(), name))
-        first, second = (self.brokers[each] for each in pair)
+        old, *slaves = self.roles(name)
+        slave = max(slaves, key=lambda each: self.brokers[each].log.end_offset)
+        self.history.changes.append(RoleChange(trio.current_time(), name, slave, self.brokers[slave].log))
+        first, second = self.brokers[old], self.brokers[slave]
         roles = [(each.settings.broker.broker_id, each.settings.store.broker_role) for each in (second, first)]
         for broker, (broker_id, role) in zip((first, second), roles, strict=True):
             broker.change(broker={"broker_id": broker_id}, store={"broker_role": role})
@@ -145,11 +177,11 @@ class Nemesis:
         for each in pair:
             await self._start(each)
 
-    def roles(self, name: str) -> tuple[str, str | None]:
-        """Return the hosts that are master and slave of a broker's name, None for no slave."""
+    def roles(self, name: str) -> list[str]:
+        """Return the hosts that are master and slaves of a broker's name, the master first."""
         pair = [each for each in self.brokers if each.partition("/")[0] == name]
         pair.sort(key=lambda each: self.brokers[each].settings.store.broker_role is BrokerRole.SLAVE)
-        return pair[0], pair[1] if len(pair) > 1 else None
+        return pair
 
     async def _pause(self, operation: Operation) -> None:
         host = self.hosts[operation.target]
@@ -160,7 +192,7 @@ class Nemesis:
 
     async def _fail_sync(self, operation: Operation) -> None:
         if self.brokers[operation.target].host.is_running:
-            self.history.tail_losses.append((trio.current_time(), operation.target))
+            self._note_loss(operation.target, operation.kind)
             self.hosts[operation.target].disk.fail_call("sync")
 
     async def _fail_write(self, operation: Operation) -> None:

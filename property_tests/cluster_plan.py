@@ -27,6 +27,10 @@ DELAY_LEVEL_MAX = 3
 _DELAYED, _TRANSACTIONS, _LIES = 0.04, 0.04, 0.03
 """Parts of the clients' work."""
 
+_WORK = ("send", "send delayed", "send batch", "transaction", "checked transaction", "lie", "delete topic")
+_BATCH_MAX = 5
+_DELETIONS = 6
+
 _FAULTS_FROM_S = 5.0
 _FAULTS_UNTIL = 0.9
 """Part of a plan's time in which faults begin."""
@@ -76,10 +80,30 @@ class Plan:
     cuts_tails: bool = False
     """Whether a slave cuts its log where it parts from its master's, and follows again."""
 
+    slave_count: int = 1
+    """Slaves of each master, if there are any."""
+    has_pool: bool = False
+    """Whether masters have the transient store pool; only with ASYNC_FLUSH."""
+    log_directories: tuple[str, ...] = ()
+    """Where brokers have their logs; none for the default."""
+    moves_directories: bool = False
+    """Whether the first of these is only read from a broker's second start on, and there is another one."""
+
+    sends_back: bool = False
+    """Whether consumers send some messages back."""
+
     @property
     def brokers(self) -> list[str]:
-        """The masters, and then their slaves by the masters' names with ``/1``."""
-        return [*self.masters, *(f"{name}/1" for name in self.masters if self.has_slaves)]
+        """The masters, and then their slaves by the masters' names with ``/1``, ``/2``."""
+        return [*self.masters, *(each for name in self.masters for each in self.slaves_of(name))]
+
+    def slaves_of(self, name: str) -> list[str]:
+        """The slaves of a name as it begins."""
+        return [f"{name}/{number + 1}" for number in range(self.slave_count)] if self.has_slaves else []
+
+    def hosts_of(self, name: str) -> set[str]:
+        """All hosts of a name."""
+        return {name, *self.slaves_of(name)}
 
     def __str__(self) -> str:
         flush = "SYNC_FLUSH" if self.is_sync_flush else "ASYNC_FLUSH"
@@ -87,6 +111,8 @@ class Plan:
         lines = [
             f"plan of seed {self.seed}: {', '.join(self.brokers)}; {role}, {flush}, "
             f"{'slaves cut their tails, ' if self.cuts_tails else ''}"
+            f"{'transient pool, ' if self.has_pool else ''}"
+            f"{', '.join(self.log_directories)}{' that move, ' if self.moves_directories else ''}"
             f"a disk call takes {self.disk_delay_s:g} s, {len(self.operations)} operations"
         ]
         return "\n".join([*lines, *map(str, self.operations)])
@@ -94,7 +120,7 @@ class Plan:
 
 def is_fault(operation: Operation) -> bool:
     """Whether it is no client's work."""
-    return operation.kind not in ("send", "send delayed", "transaction", "checked transaction", "lie")
+    return operation.kind not in _WORK
 
 
 def plan_of(
@@ -102,6 +128,9 @@ def plan_of(
     *,
     pairs: bool = False,
     aimed: bool = False,
+    wide: bool = False,
+    deletes: bool = False,
+    pools: bool = False,
     seconds: float = 60.0,
     count: int = 200,
     faults: int = 12,
@@ -111,7 +140,8 @@ def plan_of(
 
     With ``pairs`` each master has a slave, and most masters answer when it has a message. Faults that are drawn one by
     one hardly ever meet: ``aimed`` plans have fewer of them, and a sequence: the port for slaves is closed, roles
-    change meanwhile, and perhaps back once more.
+    change meanwhile, and perhaps back once more. ``wide`` plans differ in more settings, and have batches and
+    messages that are sent back. With ``deletes`` topics are deleted too; with ``pools`` some have the transient pool.
     """
     random = Random(f"plan {seed}{' aimed' if aimed else ''}")
     plan = Plan(
@@ -131,15 +161,53 @@ def plan_of(
             is_sync_master=random.random() < 0.8,
             cuts_tails=seed % 6 == 1,
         )
+    more = Random(f"more {seed}")  # of its own: plans that have none of it stay what they are
+    if wide:
+        plan = _widened(more, plan, pools=pools)
     sends: list[Operation] = []
     sizes = random.choice(_BODY_SIZES)
     while len(sends) < count - faults:
         sends += _work(random, plan, sizes, often=4.0 if aimed else 1.0)[: count - faults - len(sends)]
+    if wide:
+        sends = [_as_batch(more, each) for each in sends]
+    if deletes:
+        sends += [_deletion(more, plan) for _ in range(_DELETIONS)]
     sends.sort(key=lambda each: each.at_s)
     drawn = [_fault(random, plan, sends, only) for _ in range(faults)]
     if pairs and aimed:
-        drawn = [*drawn[: faults // 3], *_around_a_change_of_roles(random, plan)]
+        around = _around_a_change_of_roles(random, plan)
+        drawn = [*drawn[: faults // 3], *(_sequence(more, plan) if wide else around)]
     return attrs.evolve(plan, operations=tuple(sorted([*sends, *drawn], key=lambda each: each.at_s)))
+
+
+def _widened(random: Random, plan: Plan, *, pools: bool) -> Plan:
+    if plan.has_slaves:
+        plan = attrs.evolve(
+            plan,
+            is_sync_flush=random.random() < 0.5,
+            slave_count=2 if len(plan.masters) == 1 and random.random() < 0.4 else 1,
+        )
+    directories = random.choice(((), (), ("/store/log-0",), ("/store/log-0", "/store/log-1")))
+    return attrs.evolve(
+        plan,
+        has_pool=random.random() < 0.4 and pools and not plan.is_sync_flush,
+        log_directories=directories,
+        sends_back=True,
+        moves_directories=bool(directories) and random.random() < 0.5,
+    )
+
+
+def _as_batch(random: Random, operation: Operation) -> Operation:
+    """Let some sends be of several messages at once."""
+    if operation.kind != "send" or random.random() > 0.1:
+        return operation
+    return attrs.evolve(operation, kind="send batch", value=random.randint(2, _BATCH_MAX))
+
+
+def _deletion(random: Random, plan: Plan) -> Operation:
+    """Return when a topic of its own is made, gets messages, and is deleted some seconds later."""
+    at_s = random.uniform(0, plan.seconds * 0.5)
+    return Operation(round(at_s, 4), "delete topic", random.choice(plan.masters), round(random.uniform(0.0, 5.0), 3))
 
 
 def _work(random: Random, plan: Plan, sizes: Sequence[int], *, often: float) -> list[Operation]:
@@ -205,6 +273,34 @@ def _around_a_change_of_roles(random: Random, plan: Plan) -> list[Operation]:
     return sequence
 
 
+def _sequence(random: Random, plan: Plan) -> list[Operation]:
+    """Return a port or a direction that is closed, a change of roles meanwhile, and what hits a pair in that state.
+
+    Roles change back within seconds of the first return, or the new master is stopped in order while the old one may
+    stand with its alarm; and a consumer may be away while roles change, so that the next one begins at an offset.
+    """
+    target = random.choice(plan.masters)
+    at_s = random.uniform(_FAULTS_FROM_S, plan.seconds * 0.4)
+    lasts = min(26.0, plan.seconds - at_s)
+    change_s = at_s + random.choice((2.0, 16.0, 24.0)) * random.uniform(0.6, 1.0) * lasts / 26.0
+    down_s = random.uniform(0.1, 2.0)
+    slave = plan.slaves_of(target)[0]
+    closed = random.choice(("close port", "close port", f"{target}>{slave}", f"{slave}>{target}"))
+    kind, link = (closed, target) if closed == "close port" else ("cut one way", closed)
+    sequence = [(at_s, kind, link, lasts), (change_s, "change roles", target, down_s)]
+    if random.random() < 0.6:
+        sequence.append(
+            (change_s - random.uniform(0.1, 1.0), "restart consumer", _consumer(random, plan), down_s + 4.0)
+        )
+    after_s = change_s + down_s + random.choice((0.3, 2.0, 5.0, 12.0)) * random.uniform(0.5, 1.0)
+    for follows in random.choice(((), ("change roles",), ("stop master",), ("stop master", "change roles"))):
+        sequence.append((after_s, follows, target, random.uniform(0.1, 2.0)))
+        after_s += random.uniform(2.5, 8.0)
+    return [
+        Operation(round(min(at, plan.seconds), 4), name, of, round(seconds, 3)) for at, name, of, seconds in sequence
+    ]
+
+
 def _broker(random: Random, plan: Plan) -> str:
     return random.choice(plan.brokers)
 
@@ -231,7 +327,7 @@ def _master(random: Random, plan: Plan) -> str:
 
 
 def _slave(random: Random, plan: Plan) -> str:
-    return f"{random.choice(plan.masters)}/1"
+    return random.choice(plan.slaves_of(random.choice(plan.masters)))
 
 
 def _pair(random: Random, plan: Plan) -> str:

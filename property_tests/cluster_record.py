@@ -11,6 +11,9 @@ from property_tests.cluster_plan import Decision, Plan
 from rocketpy.client.results import SendStatus
 from rocketpy.testing.sim.log import SimLog
 
+UNCOMMITTED = "uncommitted"
+"""The loss of what a process with a transient pool had not committed to its files when it ended."""
+
 Queue = tuple[str, int]
 """Name of a broker, id of a queue."""
 
@@ -77,6 +80,48 @@ class End:
     stopping_since: float | None = None
 
 
+@attrs.frozen
+class TailLoss:
+    """A broker lost power, a sync of it failed, or its disk was wiped."""
+
+    at: float
+    broker: str
+    what: str
+
+    @property
+    def is_power(self) -> bool:
+        """Whether what was not durable may be gone."""
+        return self.what in ("lose power", UNCOMMITTED)
+
+    @property
+    def is_sync(self) -> bool:
+        """Whether a sync failed: more than that is needed to lose something."""
+        return self.what == "fail sync"
+
+
+@attrs.frozen
+class RoleChange:
+    """A slave became the master of its name."""
+
+    at: float
+    name: str
+    new_master: str
+    log: SimLog
+    """What the new master had at that moment."""
+
+
+@attrs.frozen
+class Deletion:
+    """A topic that a master has deleted, with its messages and the offsets of its groups."""
+
+    topic: str
+    name: str
+    asked_at: float
+    answered_at: float
+    log_end: int
+    """Where the master's log ended when it had answered."""
+
+
 @attrs.define
 class Sent:
     """One message, and what its producer was told."""
@@ -127,6 +172,16 @@ class Got:
 
 
 @attrs.define
+class Back:
+    """A message that a group has sent back, to get it again in its retry topic."""
+
+    group: str
+    sent: Sent
+    """The copy, which has the number of the message: what is known of it is in the answer of its broker."""
+    got: Got
+
+
+@attrs.define
 class History:
     """What happened."""
 
@@ -136,21 +191,29 @@ class History:
     sent: list[Sent] = attrs.Factory(list)
     got: dict[str, list[list[Got]]] = attrs.Factory(dict)
     """Of each group the lives of its consumer, and in each of them what it got, in order."""
+    life_begins: dict[str, list[float]] = attrs.Factory(dict)
+    """When these lives began: each lasts until the next one begins."""
     final: dict[Queue, list[Got]] = attrs.Factory(dict)
     """What the queues held in the end."""
     events: list[str] = attrs.Factory(list)
-    tail_losses: list[tuple[float, str]] = attrs.Factory(list)
-    """When a broker lost power, a sync of it failed, or its disk was wiped."""
-    promotions: list[tuple[float, str]] = attrs.Factory(list)
-    """When master and slave of a name changed their roles."""
+    losses: list[TailLoss] = attrs.Factory(list)
+    changes: list[RoleChange] = attrs.Factory(list)
     ends: list[End] = attrs.Factory(list)
     """When processes of brokers ended."""
+    starts: list[tuple[float, str]] = attrs.Factory(list)
+    """When brokers served that had ended before."""
     cut_tails: set[str] = attrs.Factory(set)
     """Brokers that have cut a part of their log that their master did not have."""
     clock_steps: list[tuple[float, str, int]] = attrs.Factory(list)
     """When the wall clock of a broker was set, and by how many ms: also what a clock at another rate adds or loses."""
     commits: list[Commit] = attrs.Factory(list)
     offsets: list[Offsets] = attrs.Factory(list)
+    backs: list[Back] = attrs.Factory(list)
+    retried: dict[str, set[int]] = attrs.Factory(dict)
+    """Of each group the numbers that its retry topic held in the end."""
+    deletions: list[Deletion] = attrs.Factory(list)
+    undeleted: list[str] = attrs.Factory(list)
+    """What was there in the end of a topic that was deleted: messages, offsets of groups."""
     lies: list[str] = attrs.Factory(list)
     """Lies that were believed."""
     masters: dict[str, str] = attrs.Factory(dict)
@@ -164,6 +227,16 @@ class History:
     is_healed: bool = False
     """Whether after the faults every producer reached every broker, and every group got messages of every queue."""
     trace_hash: str = ""
+
+    @property
+    def tail_losses(self) -> list[tuple[float, str]]:
+        """When a broker lost power, a sync of it failed, or its disk was wiped."""
+        return [(each.at, each.broker) for each in self.losses]
+
+    @property
+    def promotions(self) -> list[tuple[float, str]]:
+        """When master and slave of a name changed their roles."""
+        return [(each.at, each.name) for each in self.changes]
 
     def note(self, text: str) -> None:
         """Write down an event of this moment."""

@@ -40,7 +40,7 @@ def _unavailable(history: History, sent: Sent) -> Iterator[str]:
     assert name is not None
     parts = [at for at, broker in history.tail_losses + history.promotions if broker.partition("/")[0] == name]
     has_settled = sent.asked_at > history.began_at + RECOVERY_SECONDS and not parts
-    if has_settled and not _is_disturbed(history, sent, {name, f"{name}/1"}):
+    if has_settled and not _is_disturbed(history, sent, history.plan.hosts_of(name)):
         yield f"status: {sent}; nothing had happened to the slave"
 
 
@@ -70,7 +70,7 @@ def _is_disturbed(history: History, sent: Sent, hosts: set[str], *, but: str = "
         at = history.began_at + each.at_s
         is_felt = at <= sent.answered_at and at + each.seconds + RECOVERY_SECONDS >= sent.asked_at
         targets = set(each.target.split(">"))
-        concerns = each.kind == "change roles" or hosts & targets or "nameserver" in each.target
+        concerns = each.kind in ("change roles", "stop master") or hosts & targets or "nameserver" in each.target
         if is_felt and concerns and but not in targets:
             return True
     return False

@@ -19,24 +19,30 @@ from property_tests.cluster_history import run_history
 from property_tests.cluster_plan import plan_of
 from property_tests.hunts import Change, Function, PlantedBug
 from property_tests.replication_bugs import PLANTED
+from rocketpy.broker import store_opening
 from rocketpy.broker.delay.delivery import ScheduleMessageService
 from rocketpy.broker.delay.level_queue import LevelQueue
 from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.metadata.offset_resets import OffsetResets
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.persistence import TablePersistService
+from rocketpy.broker.replication.common_log import CommonLog
 from rocketpy.broker.replication.feature import ReplicationFeature
 from rocketpy.broker.replication.slave_synchronize import SlaveSynchronize
+from rocketpy.broker.send.send_back import SendBackProcessor
 from rocketpy.broker.transaction import check
 from rocketpy.broker.transaction.replay import LeftOpen
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService
 from rocketpy.client.consumer.pull_consumer import PullConsumer
 from rocketpy.client.results import PullResult
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.command import make_response
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store.ha.group_transfer import GroupTransferService
 from rocketpy.store.ha.slave_progress import SlaveProgress
 from rocketpy.store.read.message_reader import MessageReader
+from rocketpy.store.services.flush_real_time import FlushRealTimeService
 from rocketpy.store.services.group_commit import GroupCommitService
 from rocketpy.testing.sim.file import SimFile
 
@@ -95,6 +101,13 @@ def _only_in_memory(end: Function) -> Function:
     return ended
 
 
+# ---- messages that are sent back ------------------------------------------------------------------------------------
+
+
+def _answers_only(put_again: Function) -> Function:
+    return lambda self, send_back, record: make_response(send_back.request, ResponseCode.SUCCESS)
+
+
 # ---- progress of groups ---------------------------------------------------------------------------------------------
 
 
@@ -131,6 +144,13 @@ def _waits_for_an_earlier_offset(wait_durable: Function) -> Function:
         wait_durable(self, physical_end // 2, callback)
 
     return waits
+
+
+def _only_full_pages(flush: Function) -> Function:
+    async def flushed(self: FlushRealTimeService, *, least_pages: int = 0) -> None:
+        await flush(self, least_pages=max(1000, least_pages))
+
+    return flushed
 
 
 def not_synced(sync: Function) -> Function:
@@ -171,6 +191,19 @@ def _believes_the_first_report(request: Function) -> Function:
         self.covered_from = 0
 
     return believes
+
+
+def _sets_nothing_back(set_back_to_queues: Function) -> Function:
+    """As RocketMQ (4.9.8)."""
+    return lambda offsets, max_offset_in_queue: 0
+
+
+def _no_difference(difference: Function) -> Function:
+    async def compare(self: CommonLog, address: str) -> str:
+        await trio.lowlevel.checkpoint()
+        return ""
+
+    return compare
 
 
 def _at_once(reaches: Function) -> Function:
@@ -223,6 +256,7 @@ class ClusterBug:
         return False
 
 
+SEQUENCES = {"pairs": True, "aimed": True, "wide": True, "seconds": 60.0, "count": 150, "faults": 3}
 LONGER = {"seconds": 20.0, "count": 80, "faults": 12}
 WITH_SLAVES = {"pairs": True, "seconds": 30.0, "count": 100, "faults": 12}
 BUGS = {
@@ -255,6 +289,37 @@ BUGS = {
     "a sync does nothing": ClusterBug([(SimFile, "sync", not_synced)], "kept", "lose power", 3, LONGER),
     "a wait is for an earlier offset": ClusterBug(
         [(GroupCommitService, "wait_durable", _waits_for_an_earlier_offset)], "kept", "lose power", 1, LONGER
+    ),
+    "the log is flushed page by page only": ClusterBug(
+        [(FlushRealTimeService, "flush", _only_full_pages)],
+        "kept",
+        "lose power",
+        0,
+        {"seconds": 40.0, "count": 100, "faults": 5},
+        is_sync_flush=False,
+    ),
+    "a promotion believes offsets ahead of its log": ClusterBug(
+        [
+            (store_opening, "set_back_to_queues", _sets_nothing_back),
+            (SlaveSynchronize, "_reaches", _at_once),
+            (ReplicationFeature, "is_following", _always),
+        ],
+        "delivered",
+        "restart consumer",
+        0,
+        SEQUENCES,
+        is_sync_flush=False,
+    ),
+    "a master takes the offsets of another log": ClusterBug(
+        [(CommonLog, "difference", _no_difference)],
+        "delivered",
+        "restart consumer",
+        0,
+        SEQUENCES,
+        is_sync_flush=False,
+    ),
+    "a message sent back is not stored": ClusterBug(
+        [(SendBackProcessor, "_put_again", _answers_only)], "back", "restart consumer", 0, {"wide": True}
     ),
     "a pull forgets a message": ClusterBug([(PullConsumer, "pull", _forgets_a_message)], "in order", "", 1, LONGER),
     "an offset is one too far": ClusterBug(

@@ -11,13 +11,15 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
+from typing import Any
 
 import attrs
 import pytest
 
 from property_tests.cluster_checker import broken_promises
+from property_tests.cluster_exemptions import DELIVERED, GOT_BEFORE_DURABLE, MAY_BE_LOST, READS_ON, exempt_count
 from property_tests.cluster_history import run_history
 from property_tests.cluster_plan import Decision, Operation, Plan, plan_of
 from property_tests.cluster_record import Sent
@@ -30,15 +32,19 @@ TIER = os.environ.get("ROCKETPY_TIER", "dev")
 HISTORIES = {"dev": 4, "ci": 24, "deep": 10_000}[TIER]
 
 
+SHORT: Mapping[str, Any] = {"seconds": 25.0, "count": 60, "faults": 6}
+"""Not a minute, as histories are by default."""
+
+
 def drawn(seed: int) -> Plan:
     """Return the plan of a seed: every second one has pairs, and only ``deep`` has long ones."""
     if TIER == "deep":
-        return plan_of(seed, pairs=seed % 2 == 1, aimed=seed % 4 == 3)
-    return short_plan(seed, pairs=seed % 2 == 1)
+        return plan_of(seed, pairs=seed % 2 == 1, aimed=seed % 4 == 3, wide=True)
+    return plan_of(seed, pairs=seed % 2 == 1, wide=True, **SHORT)
 
 
 def short_plan(seed: int, *, pairs: bool) -> Plan:
-    return plan_of(seed, pairs=pairs, seconds=25.0, count=60, faults=6)
+    return plan_of(seed, pairs=pairs, **SHORT)
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +82,13 @@ def test_what_the_tables_of_a_slave_say_its_log_has(seed: int) -> None:
     check(plan_of(seed, pairs=True, aimed=True))
 
 
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="a deletion is in no log: a promoted slave makes the topic again")
+def test_a_deleted_topic_stays_deleted() -> None:
+    """Remove the mark, and let ``drawn`` have ``deletes=True``, once deletions are replicated."""
+    check(plan_of(2, pairs=True, wide=True, deletes=True), runs_max=1)
+
+
 @pytest.mark.parametrize("pairs", [False, True])
 def test_a_history_without_faults_answers_and_delivers_everything(pairs: bool) -> None:
     history = run_history(plan_of(1, pairs=pairs, faults=0))
@@ -102,6 +115,10 @@ def test_a_history_with_faults_is_no_idle_one(pairs: bool) -> None:
     assert len(history.commits) > 20
     assert len(history.offsets) > 20
     assert all(history.found_by_key.values())
+    exempt = exempt_count(history)
+    acknowledged = sum(sent.broker is not None for sent in history.sent)
+    assert exempt[MAY_BE_LOST] < acknowledged / 2
+    assert exempt[READS_ON] + exempt[GOT_BEFORE_DURABLE] < exempt[DELIVERED] / 4
 
 
 @pytest.mark.slow

@@ -197,7 +197,9 @@ class TransactionalMessageCheckService:
 
     async def _look_at_all(self, skipped: dict[int, int], round_start_ms: int) -> None:
         """Check each transaction that is open now, and record which of them are skipped."""
-        round_end, refused_before = self._transactions.known_end, self._refused_count
+        # What the transient pool has not committed cannot be read yet, and is not lost: it waits for the next round.
+        readable_end = self._store.max_offset_in_queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
+        round_end, refused_before = min(self._transactions.known_end, readable_end), self._refused_count
         deadline = trio.current_time() + ROUND_SECONDS_MAX
         turn_end = trio.current_time() + TURN_SECONDS
         immune, self._immune = self._immune, {}

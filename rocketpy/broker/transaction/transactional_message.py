@@ -131,6 +131,8 @@ class TransactionalMessageService:
         result = self._message_put.put(copy)
         if not result.is_ok:
             return None
+        # The transient pool has half messages before the copy that the queue does not show before they are committed.
+        self._transactions.catch_up(result.queue_offset)
         self._transactions.renewed(origin_of(half), result.queue_offset)
         half.properties = copy.properties
         half.queue_offset, half.physical_offset = result.queue_offset, result.physical_offset

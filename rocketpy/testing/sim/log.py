@@ -43,7 +43,12 @@ class SimLog:
 
 def read_log(disk: SimDisk, config: MessageStoreConfig) -> SimLog:
     """Return the log of a store, an empty one if there is none."""
-    contents = {int(name): content for name, content in disk.peek(config.commit_log_path).items() if name.isdigit()}
+    contents = {
+        int(name): content
+        for path in (*config.commit_log_paths, *config.read_only_commit_log_paths)
+        for name, content in disk.peek(path).items()
+        if name.isdigit()
+    }
     if not contents:
         return SimLog()
     begin = min(contents)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import attrs
 import pytest
+import trio
 
 from rocketpy.broker.send.put import PutMessageResult
 from rocketpy.broker.transaction import transactional_message
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService, TransactionEnd
 from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.topic_name import TRANS_HALF_TOPIC
 from rocketpy.store.results import PutMessageStatus
 from tests.broker.transaction.transaction_broker import TransactionBroker, open_transaction_broker
 
@@ -104,3 +106,21 @@ async def test_a_refused_copy_takes_nothing_up(broker: TransactionBroker, monkey
     refuse(broker, monkeypatch)
     assert not service.resume(found)
     assert service.newest(half) is None
+
+
+async def test_a_copy_follows_half_messages_that_the_transient_pool_has_not_committed() -> None:
+    """They are before it in the half queue, which does not show them yet; they are open transactions all the same."""
+    async with open_transaction_broker(store={"transient_store_pool_enable": True}) as broker:
+        broker.half(b"hello")
+        service = broker.feature.service
+        while not broker.store.max_offset_in_queue(TRANS_HALF_TOPIC, 0):
+            await trio.sleep(1)
+        service.catch_up()
+        (half,) = await broker.halves()
+        broker.half(b"in the pool")
+        assert broker.store.max_offset_in_queue(TRANS_HALF_TOPIC, 0) == 1, "the second one is not committed"
+        assert service.renew(half, check_times=1) is not None
+        assert broker.open_count == 2
+        assert broker.feature.transactions.known_end == 3
+        await broker.service.check()
+        assert broker.open_count == 2, "what cannot be read yet is not lost"

@@ -1,0 +1,205 @@
+"""Which acknowledged messages of a history may be gone, and which a group may miss: what ``docs/promises.md`` exempts.
+
+The promise is that of the answer to each message, and counts until something has happened to the hosts that had it:
+
+- SEND_OK under SYNC_FLUSH: durable on the master. Everything else is durable on a host that has run for
+  ``FLUSHED_SECONDS`` since, has stopped in order, or, under SYNC_FLUSH, was started again: recovery syncs what it has.
+- SEND_OK of a SYNC_MASTER: in the log of a slave too. Of other answers the new master has after a change of roles
+  what its log had at that moment, no more.
+- With ``haTruncateDivergedLog`` slaves lose what their master has lost, and an old master what the new one never had.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from property_tests.cluster_record import UNCOMMITTED, Got, History, Queue, RoleChange, Sent, TailLoss, has_record
+from rocketpy.client.results import SendStatus
+
+FLUSHED_SECONDS = 12.0
+"""``flushCommitLogThoroughInterval`` is 10 s; a flush takes some calls of the disk."""
+
+COMMITTED_SECONDS = 1.0
+"""``commitIntervalCommitLog`` is 200 ms."""
+
+_DISK_CALLS = 20
+_HINDERS_FLUSHING = ("slow disk", "pause", "fill disk", "fail sync", "fail write")
+
+DELIVERED = "delivered, or must be"
+MAY_BE_LOST = "may be lost"
+GOT_BEFORE_DURABLE = "got another message there before a loss of power"
+READS_ON = "reads on from its place in memory after a change of roles"
+
+
+def may_lose(history: History, sent: Sent) -> bool:
+    """Whether an acknowledged message may be gone from the queues of its broker in the end."""
+    assert sent.answered_at is not None
+    return not _Fate(history, sent).is_kept()
+
+
+def why_not_delivered(history: History, group: str, sent: Sent) -> str | None:
+    """Return what excuses that a group never got a message that is there, None for nothing.
+
+    In both cases it had got another message at the same offset of the queue. Either a loss of power has taken that
+    one; in RocketMQ the group does not see the next one either. Or it was in the tail of an old master, which the new
+    one never had, and a consumer has lived through the change of roles: it goes on from its place in memory, where its
+    group had come before. This is a fault of the client, which does not ask again for its offset.
+    """
+    assert sent.queue is not None
+    assert sent.answered_at is not None
+    others: list[Got] = []
+    begins = history.life_begins[group]
+    for life, began_at, ended_at in zip(history.got[group], begins, [*begins[1:], math.inf], strict=True):
+        others += [got for got in life if (got.queue, got.queue_offset) == (sent.queue, sent.queue_offset)]
+        if any(_has_lost_since(history, got, sent) for got in others):
+            return GOT_BEFORE_DURABLE
+        for change in history.changes:
+            # The new master gets the message later, or brings it back from a log that had parted from the last one's.
+            is_lived_through = began_at <= change.at <= ended_at and (
+                change.at <= sent.answered_at or has_record(change.log, sent)
+            )
+            if others and change.name == sent.queue[0] and is_lived_through:
+                return READS_ON
+    return None
+
+
+def exempt_count(history: History) -> Counter[str]:
+    """Count messages that may be lost, and the deliveries of all others: those to groups, and those excused."""
+    count: Counter[str] = Counter()
+    got = {group: _numbers(lives) for group, lives in history.got.items()}
+    for sent in history.sent:
+        if sent.broker is None:
+            continue
+        if may_lose(history, sent):
+            count[MAY_BE_LOST] += 1
+            continue
+        if sent.queue is None:
+            continue
+        for group, numbers in got.items():
+            is_delivered = (sent.queue, sent.queue_offset, sent.number) in numbers
+            count[DELIVERED if is_delivered else why_not_delivered(history, group, sent) or DELIVERED] += 1
+    return count
+
+
+# ---- private --------------------------------------------------------------------------------------------------------
+
+
+def _numbers(lives: list[list[Got]]) -> set[tuple[Queue, int, int]]:
+    return {(got.queue, got.queue_offset, got.number) for life in lives for got in life}
+
+
+def _has_lost_since(history: History, got: Got, sent: Sent) -> bool:
+    """Whether the master has lost its power between the two messages, and may have lost the first one."""
+    if got.number == sent.number or got.number >= len(history.sent):
+        return False
+    other = history.sent[got.number]
+    # An attempt without an answer is promised nothing, nor is the delivery of a message that comes late.
+    if (other.queue, other.queue_offset) == (got.queue, got.queue_offset) and not may_lose(history, other):
+        return False
+    assert sent.answered_at is not None
+    return any(
+        loss.is_power
+        and other.asked_at <= loss.at <= sent.answered_at
+        and loss.broker == _master(history, got.queue[0], loss.at)
+        for loss in history.losses
+    )
+
+
+def _master(history: History, name: str, at: float) -> str:
+    master = name
+    for change in history.changes:
+        if change.name == name and change.at < at:
+            master = change.new_master
+    return master
+
+
+class _Fate:
+    """What became of one message, on each host of its broker's name."""
+
+    def __init__(self, history: History, sent: Sent) -> None:
+        assert sent.broker is not None
+        assert sent.answered_at is not None
+        self._history = history
+        self._sent = sent
+        self._name = sent.broker
+        self._began_at = sent.asked_at if sent.attempted_at is None else sent.attempted_at
+        self._master = _master(history, self._name, self._began_at)
+        self._had_since = {self._master: sent.answered_at}
+        """The hosts that have it for sure, and since when."""
+        is_ok = sent.status is SendStatus.SEND_OK
+        self._is_synced_on = self._master if history.plan.is_sync_flush and is_ok else ""
+        self._is_on_slave = history.plan.is_sync_master and is_ok
+        """Whether that of the slaves which has most has it."""
+
+    def is_kept(self) -> bool:
+        for event in self._events():
+            if isinstance(event, TailLoss):
+                self._lose(event)
+            else:
+                self._change(event)
+        return self._master in self._had_since
+
+    def _events(self) -> list[TailLoss | RoleChange]:
+        events: list[TailLoss | RoleChange] = []
+        events += [each for each in self._history.losses if each.broker.partition("/")[0] == self._name]
+        events += [each for each in self._history.changes if each.name == self._name]
+        return sorted((each for each in events if each.at >= self._began_at), key=lambda each: each.at)
+
+    def _lose(self, loss: TailLoss) -> None:
+        since = self._had_since.get(loss.broker, self._sent.answered_at)
+        assert since is not None
+        needed_s = COMMITTED_SECONDS if loss.what == UNCOMMITTED else FLUSHED_SECONDS
+        is_durable = loss.broker == self._is_synced_on or is_flushed(
+            self._history, loss.broker, since, loss.at, needed_s
+        )
+        if loss.is_sync or (loss.is_power and is_durable):
+            return
+        if loss.broker != self._master:
+            self._had_since.pop(loss.broker, None)
+            self._is_on_slave = False
+        elif self._history.plan.cuts_tails:
+            self._had_since.clear()
+            self._is_on_slave = False
+        else:
+            self._had_since.pop(loss.broker, None)
+
+    def _change(self, change: RoleChange) -> None:
+        if change.new_master not in self._had_since and (self._is_on_slave or has_record(change.log, self._sent)):
+            self._had_since[change.new_master] = change.at
+        if change.new_master not in self._had_since and self._history.plan.cuts_tails:
+            self._had_since.clear()
+        self._is_on_slave = False
+        self._master = change.new_master
+
+
+def is_flushed(history: History, host: str, since: float, until: float, needed_s: float = FLUSHED_SECONDS) -> bool:
+    """Whether what a host had at a moment is durable at another one."""
+    ends = [end for end in history.ends if end.broker == host and since <= end.at < until]
+    if any(end.is_clean for end in ends):
+        return True
+    starts = [at for at, broker in history.starts if broker == host and since <= at < until]
+    if starts and history.plan.is_sync_flush:
+        return True
+    needed_s += _DISK_CALLS * history.plan.disk_delay_s
+    free_from = since
+    for begin, end_at in sorted([*_hindered(history, host), *_down(history, host), (until, math.inf)]):
+        if begin - free_from >= needed_s:
+            return True
+        free_from = max(free_from, end_at)
+    return False
+
+
+def _hindered(history: History, host: str) -> Iterator[tuple[float, float]]:
+    for each in history.plan.operations:
+        if each.kind in _HINDERS_FLUSHING and each.target == host:
+            at = history.began_at + each.at_s
+            yield at, at + each.seconds + (3 * each.value if each.kind == "slow disk" else 0.0)
+
+
+def _down(history: History, host: str) -> Iterator[tuple[float, float]]:
+    starts = [at for at, broker in history.starts if broker == host]
+    for end in history.ends:
+        if end.broker == host:
+            yield end.at, min((at for at in starts if at > end.at), default=math.inf)
