@@ -256,12 +256,12 @@ class Cluster:
             self.history.life_begins[name].append(trio.current_time())
             try:
                 async with (
-                    open_recorded_consumer(self.world, self.history, process, group=name) as consumer,
+                    open_recorded_consumer(self.world, self.history, process, group=name) as (consumer, instance),
                     consumer.open_messages(TOPIC) as messages,
                 ):
                     async for message in messages:
                         life.append(_got(message))
-                        await self.backs.send_back(consumer, name, message, life[-1])
+                        await self.backs.send_back(instance, name, message, life[-1])
                         if len(life) % COMMIT_EVERY == 0:
                             await messages.commit()
             except RocketpyError as failure:

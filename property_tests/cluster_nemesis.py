@@ -104,7 +104,10 @@ class Nemesis:
         """Let the first directory of a log be one that gets no new files."""
         first, *others = self.history.plan.log_directories
         if not broker.host.disk.peek(first):
-            return  # it was never started, or its disk was wiped
+            # Its disk was wiped: as at its first start.
+            directories = ",".join(self.history.plan.log_directories)
+            broker.change(store={"store_path_commit_log": directories, "read_only_commit_log_store_paths": None})
+            return
         broker.change(
             store={
                 "store_path_commit_log": ",".join([*others, "/store/log-9"]),

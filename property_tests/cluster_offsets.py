@@ -60,8 +60,8 @@ class RecordedCommits:
 @asynccontextmanager
 async def open_recorded_consumer(
     world: ClusterWorld, history: History, process: SimProcess, *, group: str
-) -> AsyncIterator[PullConsumer]:
-    """Open a consumer of a group."""
+) -> AsyncIterator[tuple[PullConsumer, ClientInstance]]:
+    """Open a consumer of a group; yield it and what it asks through."""
     config = ClientConfig(name_servers=world.name_servers)
     async with (
         open_client_instance(config, environment=environment_of(process)) as instance,
@@ -69,7 +69,7 @@ async def open_recorded_consumer(
     ):
         recorded = RecordedCommits(instance, group, history, _names(world))
         consumer.commit = recorded.commit  # type: ignore[method-assign]
-        yield consumer
+        yield consumer, instance
 
 
 async def set_back(world: ClusterWorld, history: History, group: str, back_ms: int, process: SimProcess) -> None:

@@ -6,7 +6,7 @@ import trio
 
 from property_tests.cluster_record import Back, Got, History, Sent
 from rocketpy.client.client import open_pull_consumer
-from rocketpy.client.consumer.pull_consumer import PullConsumer
+from rocketpy.client.instance import ClientInstance
 from rocketpy.client.results import SendStatus
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -31,7 +31,7 @@ class SentBack:
     def __init__(self, history: History) -> None:
         self._history = history
 
-    async def send_back(self, consumer: PullConsumer, group: str, message: MessageExt, got: Got) -> None:
+    async def send_back(self, instance: ClientInstance, group: str, message: MessageExt, got: Got) -> None:
         """Send some messages back, once each; a failure is left alone, as one of a process that has died."""
         is_chosen = self._history.plan.sends_back and got.number % SENT_BACK_EVERY == 0
         if not is_chosen or got.number >= len(self._history.sent):
@@ -44,7 +44,6 @@ class SentBack:
             max_reconsume_times=16,
         )
         sent = Sent(got.number, group, trio.current_time())
-        instance = consumer._instance
         try:
             address = await instance.routes.publish_address(MessageQueue(TOPIC, *got.queue))
             answer = await instance.request(address, make_request(RequestCode.CONSUMER_SEND_MSG_BACK, header))

@@ -19,14 +19,12 @@ from property_tests.cluster_history import run_history
 from property_tests.cluster_plan import plan_of
 from property_tests.hunts import Change, Function, PlantedBug
 from property_tests.replication_bugs import PLANTED
-from rocketpy.broker import store_opening
 from rocketpy.broker.delay.delivery import ScheduleMessageService
 from rocketpy.broker.delay.level_queue import LevelQueue
 from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.metadata.offset_resets import OffsetResets
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.persistence import TablePersistService
-from rocketpy.broker.replication.common_log import CommonLog
 from rocketpy.broker.replication.feature import ReplicationFeature
 from rocketpy.broker.replication.slave_synchronize import SlaveSynchronize
 from rocketpy.broker.send.send_back import SendBackProcessor
@@ -193,19 +191,6 @@ def _believes_the_first_report(request: Function) -> Function:
     return believes
 
 
-def _sets_nothing_back(set_back_to_queues: Function) -> Function:
-    """As RocketMQ (4.9.8)."""
-    return lambda offsets, max_offset_in_queue: 0
-
-
-def _no_difference(difference: Function) -> Function:
-    async def compare(self: CommonLog, address: str) -> str:
-        await trio.lowlevel.checkpoint()
-        return ""
-
-    return compare
-
-
 def _at_once(reaches: Function) -> Function:
     """As RocketMQ's SlaveSynchronize (4.9.8)."""
 
@@ -256,7 +241,6 @@ class ClusterBug:
         return False
 
 
-SEQUENCES = {"pairs": True, "aimed": True, "wide": True, "seconds": 60.0, "count": 150, "faults": 3}
 LONGER = {"seconds": 20.0, "count": 80, "faults": 12}
 WITH_SLAVES = {"pairs": True, "seconds": 30.0, "count": 100, "faults": 12}
 BUGS = {
@@ -294,28 +278,8 @@ BUGS = {
         [(FlushRealTimeService, "flush", _only_full_pages)],
         "kept",
         "lose power",
-        0,
+        2,
         {"seconds": 40.0, "count": 100, "faults": 5},
-        is_sync_flush=False,
-    ),
-    "a promotion believes offsets ahead of its log": ClusterBug(
-        [
-            (store_opening, "set_back_to_queues", _sets_nothing_back),
-            (SlaveSynchronize, "_reaches", _at_once),
-            (ReplicationFeature, "is_following", _always),
-        ],
-        "delivered",
-        "restart consumer",
-        0,
-        SEQUENCES,
-        is_sync_flush=False,
-    ),
-    "a master takes the offsets of another log": ClusterBug(
-        [(CommonLog, "difference", _no_difference)],
-        "delivered",
-        "restart consumer",
-        0,
-        SEQUENCES,
         is_sync_flush=False,
     ),
     "a message sent back is not stored": ClusterBug(
