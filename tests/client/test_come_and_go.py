@@ -22,6 +22,7 @@ QUICK = ClientConfig(poll_name_server_interval=100)
 
 ON_PURPOSE = {
     "ConsumeQueueTable.deleted_before",  # until the log has no record of the topic any more
+    "DeletedTopics._marks",  # the same, and 20,000 at most: slaves have to hear of them
     "OffsetResets._revoked",  # 100,000 pairs; of gone topics and groups until broker.metadata.gone_groups has looked
     "OffsetResets._revoked[]",
     "OsDisk._unsynced_directories",  # of topics in deleted_before, until the directory is synced or removed
