@@ -83,10 +83,10 @@ def test_what_the_tables_of_a_slave_say_its_log_has(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="a deletion is in no log: a promoted slave makes the topic again")
-def test_a_deleted_topic_stays_deleted() -> None:
-    """Remove the mark, and let ``drawn`` have ``deletes=True``, once deletions are replicated."""
-    check(plan_of(2, pairs=True, wide=True, deletes=True), runs_max=1)
+@pytest.mark.parametrize("seed", [2, 5])
+def test_a_deleted_topic_stays_deleted(seed: int) -> None:
+    """Over a promotion (2), and a loss of power (5)."""
+    check(plan_of(seed, pairs=True, wide=True, deletes=True), runs_max=1)
 
 
 @pytest.mark.parametrize("pairs", [False, True])
