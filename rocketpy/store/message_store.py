@@ -317,9 +317,10 @@ class MessageStore:
                 found, _ = await read_anywhere(partial(queue.search, last, physical_offset), self._run_blocking)
                 if found >= end:
                     gone.append(queue)
-        if self._queues.deleted_before.get(topic, -1) >= physical_offset:
-            return False
-        self._queues.remove_queues_of_deleted(gone, topic, physical_offset)
+        # With the mark of a deletion there may be queues all the same: a loss of power has undone that they were removed.
+        known = self._queues.deleted_before.get(topic, -1)
+        if gone or known < physical_offset:
+            self._queues.remove_queues_of_deleted(gone, topic, max(known, physical_offset))
         return bool(gone)
 
     def _ends_of(self, topic: str) -> dict[ConsumeQueue, int]:

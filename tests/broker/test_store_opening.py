@@ -98,6 +98,30 @@ async def test_a_deleted_topic_does_not_come_back_with_its_queues(settings: Brok
             assert again.store.max_offset_in_queue("Other", 0) == 2
 
 
+async def test_queues_that_come_back_beside_the_mark_of_their_deletion_go_again(
+    settings: BrokerSettings, disk: SimDisk
+) -> None:
+    """A loss of power has kept the file that says that they are deleted ones, and not that they were removed."""
+    path = f"/broker/consumequeue/{TOPIC}/0/{0:020d}"
+    async with life(settings, disk) as first:
+        for _ in range(3):
+            put(first.store)
+        file = disk.open(path)
+        units = file.read(0, 60)
+        file.close()
+        first.store.delete_topic_queues(TOPIC)
+        first.tables.deleted_topics.add(TOPIC, await first.store.log_marks.now())
+        await first.tables.deleted_topics.stored.persist()
+        put(first.store, "Other")
+    disk.make_directories(f"/broker/consumequeue/{TOPIC}/0")
+    file = disk.open(path, create=True)
+    file.write(0, units)
+    file.truncate(settings.store.mapped_file_size_consume_queue)
+    file.close()
+    async with life(settings, disk) as again:
+        assert list(again.store.queues()) == [("Other", 0)]
+
+
 async def test_what_recovery_found_is_logged(
     settings: BrokerSettings, disk: SimDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
