@@ -234,6 +234,14 @@ class MessageStore:
         first = self._commit_log.min_offset
         return await read_anywhere(lambda: self._reader.record_timestamp(first, _HEAD_SIZE), self._run_blocking)
 
+    def write_up_to(self, physical_offset: int) -> None:
+        """Write a record that may begin at an offset, if it waits in a burst, or in the transient store pool.
+
+        For a producer that knows the offset already, and must not be told that nothing is there.
+        """
+        if self._commit_log.wrote_offset <= physical_offset < self._appender.wrote_offset:
+            self._appender.end_burst()
+
     def look_message_by_offset_nowait(self, physical_offset: int) -> bytes | None:
         """Return a record that is in memory; None if it is cold or missing: then call the async variant."""
         if physical_offset >= self._commit_log.wrote_offset and self._appender.has_pending:

@@ -88,6 +88,7 @@ class EndTransactionProcessor:
             return make_response(request)
         if not connection.may_defer:
             raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_WAIT)
+        self._store.write_up_to(header.commit_log_offset)
         record = (
             self._store.look_message_by_offset_nowait(header.commit_log_offset)
             if self._transactions.is_loaded

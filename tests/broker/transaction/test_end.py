@@ -78,6 +78,17 @@ async def test_a_commit_delivers_the_message_as_it_was_sent(broker: TransactionB
     assert (op.body, op.properties) == (b"0", {"TAGS": "d", "WAIT": "true"})
 
 
+async def test_a_producer_that_ends_at_once_need_not_wait_for_the_transient_pool() -> None:
+    """It knows where its half message will be before the pool is committed."""
+    async with open_transaction_broker(store={"transient_store_pool_enable": True}) as broker:
+        for _ in range(2):
+            half = broker.half(b"hello")
+            assert broker.store.max_physical_offset <= half.physical_offset, "it waits in the pool"
+            answer = await broker.end(half)
+            assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, None)
+        assert broker.open_count == 0
+
+
 async def test_a_rollback_delivers_nothing(broker: TransactionBroker) -> None:
     assert (await broker.end(broker.half(), ROLLBACK)).code == ResponseCode.SUCCESS
     assert await broker.delivered() == []
