@@ -325,7 +325,7 @@ class MessageStore:
                 found, _ = await read_anywhere(partial(queue.search, last, physical_offset), self._run_blocking)
                 if found >= end:
                     gone.append(queue)
-        # With the mark of a deletion there may be queues all the same: a loss of power has undone that they were removed.
+        # With the mark of a deletion there may be queues all the same: a loss of power can undo that they were removed.
         known = self._queues.deleted_before.get(topic, -1)
         if gone or known < physical_offset:
             self._queues.remove_queues_of_deleted(gone, topic, max(known, physical_offset))
