@@ -10,7 +10,7 @@ changed. A table of a store needs no lock: the store has one.
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rocketpy.errors import StartError, StoreError
@@ -80,18 +80,28 @@ def persist_small_file(disk: Disk, path: str, text: str) -> None:
         persist_text(disk, path, text)
 
 
-def rewrite_properties_file(disk: Disk, path: str, changes: Mapping[str, str], *, initial: Mapping[str, str]) -> None:
+def rewrite_properties_file(
+    disk: Disk,
+    path: str,
+    changes: Mapping[str, str],
+    *,
+    initial: Mapping[str, str],
+    check: Callable[[str], None] | None = None,
+) -> None:
     """Change some keys of a properties file and keep the rest of its text, comments and order.
 
     A missing file is created with the keys of ``initial``. Other processes may change other keys at the same time.
-    Raises ``StoreError``; the file is then unchanged.
+    ``check`` is given the new text, in which their changes are, before it is written.
+    Raises ``StoreError``, and what ``check`` raises; the file is then unchanged.
     """
     with sole_writer(disk, path):
-        if not disk.exists(path):
-            persist_text(disk, path, format_properties(initial))
-            return
-        text = decode_properties_text(_read_all(disk, path))
-        persist_text(disk, path, rewritten_properties(text, changes))
+        if disk.exists(path):
+            text = rewritten_properties(decode_properties_text(_read_all(disk, path)), changes)
+        else:
+            text = format_properties(initial)
+        if check is not None:
+            check(text)
+        persist_text(disk, path, text)
 
 
 def _read_all(disk: Disk, path: str) -> bytes:
