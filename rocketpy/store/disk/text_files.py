@@ -2,9 +2,10 @@
 
 Rule: at every instant, after a crash too, either the old or the new text is readable. Everything here blocks.
 
-Rule: a file that several processes may change (settings, accounts: those of ``--groups`` share them) is read, changed
-and written within :func:`sole_writer`. All of them write the same temporary file, and each keeps what another has
-changed. A table of a store needs no lock: the store has one.
+Rule: a file that several processes may change is read, changed and written within :func:`sole_writer`: settings and
+accounts, which brokers of ``--groups`` share, and the KV table, which all nameservers of a user share by default.
+All of them write the same temporary file, and each keeps what another has changed. A table of a store needs no lock: the
+store has one.
 """
 
 from __future__ import annotations
@@ -69,15 +70,6 @@ def sole_writer(disk: Disk, path: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def persist_small_file(disk: Disk, path: str, text: str) -> None:
-    """Replace a file that other processes may write too, atomically and durably; its directory may be missing.
-
-    Raises ``StoreError``; the file is then unchanged.
-    """
-    with sole_writer(disk, path):
-        persist_text(disk, path, text)
 
 
 def rewrite_properties_file(
