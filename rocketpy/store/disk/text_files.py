@@ -4,8 +4,8 @@ Rule: at every instant, after a crash too, either the old or the new text is rea
 
 Rule: a file that several processes may change is read, changed and written within :func:`sole_writer`: settings and
 accounts, which brokers of ``--groups`` share, and the KV table, which all nameservers of a user share by default.
-All of them write the same temporary file, and each keeps what another has changed. A table of a store needs no lock: the
-store has one.
+All of them write the same temporary file, and each keeps what another has changed. A table of a store needs no lock:
+the store has one.
 """
 
 from __future__ import annotations
