@@ -1,8 +1,8 @@
 """Two brokers of ``--groups`` change the files that they share, in every order of their calls of the disk.
 
-The machine itself is in ``shared_files_machine.py``; here are deliberate bugs, each of which it must find by a script
-and by chance. The first six are what was once there: a common temporary name without a lock, an account file that was
-changed without one, and changes that were merged into, and checked against, what a broker had in memory.
+The machine itself is in ``shared_files_machine.py``; here are deliberate bugs, each of which it must find by a script,
+and the common ones by chance. The first seven are what was there once: a common temporary name, no lock, and changes
+that were merged into, and checked against, what a broker had in memory.
 """
 
 from __future__ import annotations
@@ -293,22 +293,37 @@ PLANTED: Mapping[str, Bug] = {
     ),
     "accounts have no lock": Bug(AclFiles, "__init__", _accounts_on(_OwnTemporaryNames), _LOST, two_brokers_permit),
     "accounts are merged into the copy in memory": Bug(
-        AclFiles, "__init__", _accounts_on(_InMemory), _LOST, two_brokers_permit
+        AclFiles, "__init__", _accounts_on(_InMemory), _LOST, two_brokers_permit, is_common=False
     ),
     "settings are checked with those in memory only": Bug(
-        live_settings, "rewrite_properties_file", _without_check, (Promise.STARTS,), two_brokers_set_a_pair
+        live_settings,
+        "rewrite_properties_file",
+        _without_check,
+        (Promise.STARTS,),
+        two_brokers_set_a_pair,
+        is_common=False,
     ),
     "the lock is let go before the change": Bug(
-        text_files, "sole_writer", _locks_the_write_only, (*_TORN, *_LOST), two_brokers_set
+        text_files, "sole_writer", _locks_the_write_only, (*_TORN, *_LOST), two_brokers_set, is_common=False
     ),
     "the file is written in place": Bug(
-        live_settings, "rewrite_properties_file", _settings_on(_FileInPlace), (Promise.WHOLE,), two_brokers_set
+        live_settings,
+        "rewrite_properties_file",
+        _settings_on(_FileInPlace),
+        (Promise.WHOLE,),
+        two_brokers_set,
+        is_common=False,
     ),
     "the backup is written in place": Bug(
-        AclFiles, "__init__", _accounts_on(_BackupInPlace), (Promise.BACKUP,), two_brokers_permit
+        AclFiles, "__init__", _accounts_on(_BackupInPlace), (Promise.BACKUP,), two_brokers_permit, is_common=False
     ),
     "the lock of a program that has died stays": Bug(
-        live_settings, "rewrite_properties_file", _settings_on(_LockByName), (Promise.SERVES,), one_dies
+        live_settings,
+        "rewrite_properties_file",
+        _settings_on(_LockByName),
+        (Promise.SERVES,),
+        one_dies,
+        is_common=False,
     ),
 }
 
