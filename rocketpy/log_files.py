@@ -189,8 +189,9 @@ class LogFile(logging.Handler):
         if self._descriptor < 0:
             self._open_file()
         if self._size_bytes and self._size_bytes + len(line) > self._size_bytes_max:
+            if self._is_in_its_place():
+                self._roll()
             self._close_file()
-            self._roll()
             self._open_file()
         if self._is_line_torn:
             line = b"\n" + line
@@ -210,6 +211,15 @@ class LogFile(logging.Handler):
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def _is_in_its_place(self) -> bool:
+        """Whether the path leads to the open file; not if another program of the same directory has moved it away."""
+        opened = os.fstat(self._descriptor)
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return False
+        return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
 
     def _roll(self) -> None:
         """Move the file to the others, each of which moves up by one; the last one is written over."""

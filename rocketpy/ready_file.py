@@ -1,7 +1,8 @@
 """The ready file: a file that exists exactly while a program serves, for scripts, test fixtures and probes.
 
 It is removed when the program starts, appears whole once clients may connect, and is removed when the program has ended
-in order. After a kill it stays; its ``pid`` tells whether that process still runs.
+in order, unless it is that of another program by then. After a kill it stays; its ``pid`` tells whether that process
+still runs.
 
 With ``-`` in place of a path the line goes to standard output, which then has nothing else: what a program says to
 people goes to standard error. The end of the output is the end of the program.
@@ -29,6 +30,7 @@ class ReadyFile:
 
     def __init__(self, path: str | None) -> None:
         self._owner = os.getpid()
+        self._written = b""  # what the file has, if this process has written it; its id is in there
         self._is_output = path == STANDARD_OUTPUT
         self._path = None if self._is_output else path
 
@@ -53,7 +55,8 @@ class ReadyFile:
         try:
             yield
         finally:
-            if os.getpid() == self._owner:
+            # The program that comes after this one may serve already, and have its own file there.
+            if os.getpid() == self._owner and self._written and self._found() == self._written:
                 self._remove()
 
     def write(self, content: Mapping[str, object]) -> None:
@@ -71,10 +74,21 @@ class ReadyFile:
             with open(os.open(new, flags, 0o666), "w", encoding="utf-8") as file:
                 file.write(line + "\n")
             os.replace(new, self._path)
+            self._written = f"{line}\n".encode()
         except OSError as failure:
             with suppress(OSError):
                 os.unlink(new)
             raise StartError(f"--ready-file {self._path}: cannot be written: {failure.strerror}") from failure
+
+    def _found(self) -> bytes:
+        """Return the beginning of what is there; one byte more than this process has written."""
+        assert self._path is not None
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return b""
+        with open(descriptor, "rb") as file:
+            return file.read(len(self._written) + 1)
 
     def _remove(self) -> None:
         assert self._path is not None

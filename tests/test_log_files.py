@@ -140,6 +140,18 @@ def test_a_full_file_moves_away_and_the_oldest_is_gone(tmp_path: Path) -> None:
     assert all(path.stat().st_size <= 100 for path in tmp_path.rglob("*.log"))
 
 
+def test_of_two_programs_that_share_a_file_one_moves_it_away(tmp_path: Path) -> None:
+    """Two brokers with one ``logDirectory``. The second moved away the new file too, and the oldest was gone sooner."""
+    first, second = log_file(tmp_path, []), log_file(tmp_path, [])
+    for log, text in ((second, "a"), (first, "b"), (first, "c"), (second, "d"), (second, "e")):
+        log.emit(event(text * 49))
+    first.close()
+    second.close()
+    kept = {path.relative_to(tmp_path).as_posix(): path.read_text() for path in tmp_path.rglob("*.log")}
+    first_letters = {name: "".join(line[0] for line in text.splitlines()) for name, text in kept.items()}
+    assert first_letters == {"a.log": "ce", "otherdays/a.1.log": "abd"}
+
+
 def test_a_file_is_continued_by_the_next_start(tmp_path: Path) -> None:
     for text in ("one", "two"):
         log = log_file(tmp_path, [])

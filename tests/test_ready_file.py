@@ -26,6 +26,21 @@ def test_the_file_is_there_from_writing_to_the_end_of_the_block(tmp_path: Path) 
     assert not path.exists()
 
 
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_at_its_end_a_program_leaves_the_file_of_the_next_one(tmp_path: Path, *, is_ready: bool) -> None:
+    """The next one may serve as soon as the store is free, which is before the first has come to its end."""
+    path = tmp_path / "ready"
+    ready = ReadyFile(str(path))
+    with ready.removed_around():
+        if is_ready:
+            ready.write({"role": "broker"})
+        another = "import sys; from rocketpy.ready_file import ReadyFile; ReadyFile(sys.argv[1]).write({'role': 'x'})"
+        subprocess.run([sys.executable, "-c", another, str(path)], check=True)
+        line = path.read_text()
+    assert path.read_text() == line
+    assert json.loads(line)["pid"] != os.getpid()
+
+
 def test_it_appears_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "ready"
     seen: list[str] = []

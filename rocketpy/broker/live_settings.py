@@ -8,7 +8,8 @@ to it (:meth:`LiveSettings.on_change`).
 Rules. A change is accepted whole or refused whole, and an accepted one is in the file before it counts. What is not
 ``live`` goes to the file and counts from the next start; until then both values are shown. What is ``fixed`` (paths,
 addresses, code to load, the black list) and what the black list names, no request changes. What the next start would
-refuse is refused now.
+refuse is refused now: the brokers of ``--groups`` share the file, so a change is checked together with what the file
+has when it is written, and not only with what this broker has read.
 
 Compatibility: ``Configuration`` and ``AdminBrokerProcessor.updateBrokerConfig`` (4.9.8). Java passes over a value that
 does not parse and a key that it does not know, and answers success; here both are refused. Java's file then has every
@@ -24,10 +25,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from rocketpy.clock import Clock
 from rocketpy.errors import SettingsError
 from rocketpy.live_settings import ChangeableSettings, SettingsChange
-from rocketpy.properties_text import format_properties
+from rocketpy.properties_text import format_properties, read_properties
 from rocketpy.protocol.bodies.topic import DataVersion
 from rocketpy.runner import RunBlocking
-from rocketpy.settings import settings_values, with_values_in_force
+from rocketpy.settings import settings_values, updated_settings, with_values_in_force
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.text_files import rewrite_properties_file
 
@@ -52,6 +53,7 @@ class LiveSettings:
         clock: Clock,
     ) -> None:
         self._settings = ChangeableSettings(values, unknown=unknown, write=self._write, check=check)
+        self._check = check
         self.values = self._settings.values
         self.path = path
         self.data_version = DataVersion(timestamp=clock.timestamp_ms(), counter=0)
@@ -106,5 +108,15 @@ class LiveSettings:
 
     async def _write(self, changes: Mapping[str, str], accepted: Mapping[str, str]) -> None:
         """Change these keys in the file; a new file has them alone, the defaults stay defaults."""
-        rewrite = functools.partial(rewrite_properties_file, initial=changes)
+        rewrite = functools.partial(rewrite_properties_file, initial=changes, check=self._check_text)
         await self._run_blocking(rewrite, self._disk, self.path, changes)
+
+    def _check_text(self, text: str) -> None:
+        """Raise SettingsError for a text of the file with which a broker would not start. Runs in a worker thread.
+
+        What is ``fixed`` is taken from this start, which may have had it from the command line.
+        """
+        rows = self._settings.rows
+        in_file = {line.key: line.value for line in read_properties(text)}
+        changeable = {key: value for key, value in in_file.items() if key in rows and not rows[key].fixed}
+        self._check([updated_settings(each, changeable) for each in self._settings.next_values])

@@ -4,14 +4,18 @@ RocketMQ uses the namespace ORDER_TOPIC_CONFIG itself: it is returned to brokers
 ordered topic get its value in the route. Rule: a change is visible, and answered, only when it is in the file; if the
 file cannot be written the table is unchanged. Java reads the file (``{"configTable":{namespace:{key:value}}}``) too.
 
-Changes that arrive during a write are coalesced into the next write, in order of arrival. The worker thread encodes the
-text, so a write costs the event loop one copy of the table's keys.
+Changes that arrive during a write are coalesced into the next write, in order of arrival. A worker thread copies the
+table, changes the copy and encodes it.
+
+Rule: nameservers of one user have one file by default. Each changes the table that the file has, with the file locked,
+and takes over what another has written there; it serves that from its own next change, or start, on.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 import attrs
 import trio
@@ -22,7 +26,7 @@ from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.fastjson.repeated_keys import repeated_keys
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
-from rocketpy.store.disk.text_files import persist_small_file, read_text
+from rocketpy.store.disk.text_files import persist_text, read_text, sole_writer
 
 _log = logging.getLogger("rocketpy.nameserver")
 
@@ -106,6 +110,7 @@ class KVConfigManager:
         self._config_table: ConfigTable = {}
         self._sizes: dict[tuple[str, str], int] = {}  # of each key with its value in the file
         self._size = 0  # of all of them and the names of namespaces
+        self._text = ""  # of the table, as this nameserver has written it into the file
         self._waiting: list[_Change] = []
         # A change awaits the disk between copying the table and replacing it.
         self._change_lock = trio.Lock()
@@ -119,11 +124,7 @@ class KVConfigManager:
             self._config_table = _loaded(self._disk, self._path)
         except (StoreError, RemoteProtocolError) as error:
             raise StartError(f"{self._path}: the KV configuration cannot be read: {error}") from error
-        self._sizes = {
-            (namespace, key): _size_of(key, value)
-            for namespace, keys in self._config_table.items()
-            for key, value in keys.items()
-        }
+        self._sizes = _sizes_in(self._config_table)
         self._size = _size_of(*self._config_table) + sum(self._sizes.values())
 
     def get(self, namespace: str, key: str) -> str | None:
@@ -173,19 +174,10 @@ class KVConfigManager:
 
     async def _write_waiting(self, first: _Change) -> None:
         waiting, self._waiting = self._waiting, []
-        table = {namespace: dict(keys) for namespace, keys in self._config_table.items()}
-        draft = _Draft(table, self._sizes.copy(), self._size)
-        taken: list[_Change] = []
-        for change in waiting:
-            try:
-                change.apply(draft)
-                taken.append(change)
-            except RequestError as refusal:
-                change.is_over, change.failure = True, refusal
+        taken = list(waiting)
         try:
-            if taken:
-                await self._run_blocking(_persist, self._disk, self._path, table)
-                self._config_table, self._sizes, self._size = table, draft.sizes, draft.size
+            draft = await self._run_blocking(self._persist, taken)
+            self._config_table, self._sizes, self._size = draft.table, draft.sizes, draft.size
         except StoreError as failure:
             for change in taken:
                 change.failure = failure
@@ -196,14 +188,41 @@ class KVConfigManager:
         for change in taken:
             change.is_over = True
 
+    def _persist(self, changes: list[_Change]) -> _Draft:
+        """Apply changes to what the file has and write it; runs in a worker thread. Refused changes leave the list."""
+        with sole_writer(self._disk, self._path):
+            draft = self._draft()
+            for change in list(changes):
+                try:
+                    change.apply(draft)
+                except RequestError as refusal:
+                    change.is_over, change.failure = True, refusal
+                    changes.remove(change)
+            if changes:
+                text = encode_config_table(draft.table)
+                persist_text(self._disk, self._path, text)
+                self._text = text
+            return draft
 
-def _persist(disk: Disk, path: str, table: ConfigTable) -> None:
-    """Encode and write the file; runs in a worker thread, because encoding a large table takes time."""
-    persist_small_file(disk, path, encode_config_table(table))
+    def _draft(self) -> _Draft:
+        """Return a copy of the table, with what another nameserver has made of it in the file."""
+        has_text = self._disk.exists(self._path) and self._disk.file_size(self._path) > 0
+        text = read_text(self._disk, self._path) if has_text else None
+        if text is not None and text != self._text:
+            with suppress(RemoteProtocolError):  # damaged by hand: this table takes its place
+                table = decode_config_table(text)
+                sizes = _sizes_in(table)
+                return _Draft(table, sizes, _size_of(*table) + sum(sizes.values()))
+        table = {namespace: dict(keys) for namespace, keys in self._config_table.items()}
+        return _Draft(table, self._sizes.copy(), self._size)
 
 
 def _size_of(*texts: str) -> int:
     return sum(len(fastjson.dumps(text).encode("utf-8", "replace")) for text in texts)
+
+
+def _sizes_in(table: ConfigTable) -> dict[tuple[str, str], int]:
+    return {(namespace, key): _size_of(key, value) for namespace, keys in table.items() for key, value in keys.items()}
 
 
 def _refusal(remark: str) -> RequestError:

@@ -19,7 +19,7 @@ from rocketpy.properties_text import format_properties, read_properties
 from rocketpy.runner import run_inline
 from rocketpy.settings import Between, setting, settings_from_text, settings_values
 from rocketpy.store.disk.os_disk import OsDisk
-from rocketpy.store.disk.text_files import read_text
+from rocketpy.store.disk.text_files import read_text, rewrite_properties_file
 from rocketpy.testing.sim.disk import SimDisk
 
 
@@ -197,3 +197,67 @@ def test_file_and_settings_are_what_was_accepted(requests: list[tuple[dict[str, 
             assert {line.key: line.value for line in read_properties(text)} == next_start
 
     trio.run(check)
+
+
+@attrs.frozen(kw_only=True)
+class Pair:
+    """Settings of which one must be above the other, and one that the command line sets."""
+
+    low: int = setting(5, validator=Between(0, 99), live=True)
+    high: int = setting(20, validator=Between(0, 99))
+    port: int = setting(1, fixed=True)
+
+
+def check_pair(values: Sequence[object]) -> None:
+    (pair,) = values
+    assert isinstance(pair, Pair)
+    if pair.high <= pair.low:
+        raise SettingsError(f"high = {pair.high}: expected more than low, which is {pair.low}")
+
+
+async def test_a_change_must_go_with_what_another_broker_has_written() -> None:
+    """Brokers of ``--groups`` share the file: each went with what its own broker knew, no start with both."""
+    disk = SimDisk()
+
+    def broker() -> LiveSettings:
+        return LiveSettings(
+            (Pair(port=7),), path="/conf/b.conf", unknown={}, check=check_pair, disk=disk, run_blocking=run_inline,
+            clock=ManualClock(),
+        )  # fmt: skip
+
+    first, second = broker(), broker()
+    await first.update("high=6")
+    with pytest.raises(SettingsError, match="high = 6: expected more than low, which is 10"):
+        await second.update("low=10")
+    assert read_text(disk, "/conf/b.conf") == "high=6\n"
+    assert second.values == (Pair(port=7),), "nothing has changed"
+    await second.update("high=30\nlow=10")
+    assert read_text(disk, "/conf/b.conf") == "high=30\nlow=10\n"
+    with pytest.raises(SettingsError, match="high = 7: expected more than low, which is 10"):
+        await first.update("high=7")
+
+
+async def test_what_only_the_start_sets_may_be_another_in_the_file() -> None:
+    """The groups have ports of their own, and share the file that names the first."""
+    disk = SimDisk()
+    rewrite_properties_file(disk, "/conf/b.conf", {}, initial={"port": "1", "low": "5"})
+    settings = LiveSettings(
+        (Pair(port=7),), path="/conf/b.conf", unknown={}, check=check_pair, disk=disk, run_blocking=run_inline,
+        clock=ManualClock(),
+    )  # fmt: skip
+    await settings.update("low=6")
+    assert read_text(disk, "/conf/b.conf") == "port=1\nlow=6\n"
+
+
+async def test_a_value_that_was_broken_by_hand_is_named_before_a_change_is_written() -> None:
+    """With it in the file no start succeeds; a change that mends it is taken."""
+    disk = SimDisk()
+    rewrite_properties_file(disk, "/conf/b.conf", {}, initial={"low": "five"})
+    settings = LiveSettings(
+        (Pair(),), path="/conf/b.conf", unknown={}, check=check_pair, disk=disk, run_blocking=run_inline,
+        clock=ManualClock(),
+    )  # fmt: skip
+    with pytest.raises(SettingsError, match="low = 'five'"):
+        await settings.update("high=40")
+    await settings.update("high=40\nlow=4")
+    assert read_text(disk, "/conf/b.conf") == "low=4\nhigh=40\n"

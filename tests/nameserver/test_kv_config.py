@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import trio
@@ -15,6 +17,7 @@ from rocketpy.errors import RequestError, StartError, StoreError
 from rocketpy.nameserver.kv_config import KVConfigManager, KVLimits, decode_config_table, encode_config_table
 from rocketpy.store.disk.os_disk import OsDisk
 
+T = TypeVar("T")
 GOLDEN = Path(__file__).parents[1] / "golden" / "config" / "kvConfig.json"
 
 
@@ -38,6 +41,45 @@ async def test_what_is_put_is_in_the_file_and_comes_back(tmp_path: Path) -> None
     assert again.get("ns", "k") == "v1 值"
     assert again.namespace("ns") == {"k": "v1 值", "l": ""}
     assert (again.statistics().namespaces, again.statistics().keys) == (1, 2)
+
+
+async def test_nameservers_that_share_the_file_keep_what_each_has_written(tmp_path: Path) -> None:
+    """All of one user do by default. Each wrote the whole table that it knew, without what another had changed."""
+    path = tmp_path / "kv.json"
+    first, second = loaded(path), loaded(path)
+    await first.put("ns", "a", "1")
+    await second.put("ns", "b", "2")
+    await first.put("other", "c", "3")
+    await second.delete("ns", "a")
+    await first.delete("ns", "never was")
+    for each in (first, loaded(path)):
+        assert each.namespace("ns") == {"b": "2"}
+        assert each.namespace("other") == {"c": "3"}
+        assert (each.statistics().namespaces, each.statistics().keys) == (2, 2)
+    assert second.namespace("other") == {"c": "3"}
+
+
+async def test_what_another_has_written_counts_against_the_bounds(tmp_path: Path) -> None:
+    path = tmp_path / "kv.json"
+    await loaded(path).put("ns", "a", "1")
+    small = KVConfigManager(
+        path=str(path), disk=OsDisk(), run_blocking=trio.to_thread.run_sync, limits=KVLimits(entries_max=2)
+    )
+    with pytest.raises(RequestError, match="expected at most 2 namespaces and keys"):
+        await small.put("ns", "b", "2")
+    await small.put("ns", "a", "3")
+    assert loaded(path).namespace("ns") == {"a": "3"}
+
+
+@pytest.mark.parametrize("left", ["", "{", None])
+async def test_a_file_that_was_spoiled_by_hand_is_replaced_by_what_is_known(tmp_path: Path, left: str | None) -> None:
+    path = tmp_path / "kv.json"
+    kv_config = loaded(path)
+    await kv_config.put("ns", "a", "1")
+    await kv_config.put("ns", "b", "2")
+    path.unlink() if left is None else path.write_text(left)
+    await kv_config.put("ns", "c", "3")
+    assert loaded(path).namespace("ns") == {"a": "1", "b": "2", "c": "3"}
 
 
 async def test_deleting_the_last_key_keeps_the_namespace(tmp_path: Path) -> None:
@@ -173,12 +215,14 @@ async def test_bytes_are_bounded_as_they_are_in_the_file(tmp_path: Path) -> None
 
 async def test_changes_that_wait_are_written_together_off_the_loop(tmp_path: Path) -> None:
     writes = WriteCounter()
-    kv_config = KVConfigManager(path=str(tmp_path / "kv.json"), disk=OsDisk(), run_blocking=writes)
+    disk = ThreadNotingDisk()
+    kv_config = KVConfigManager(path=str(tmp_path / "kv.json"), disk=disk, run_blocking=writes)
     async with trio.open_nursery() as nursery:
         for number in range(500):
             nursery.start_soon(kv_config.put, "ns", f"k{number}", str(number))
     assert writes.count <= 3
-    assert writes.threads == {False}, "the text is made where it is written"
+    assert disk.threads
+    assert threading.current_thread() not in disk.threads
     assert loaded(tmp_path / "kv.json").namespace("ns") == {f"k{number}": str(number) for number in range(500)}
 
 
@@ -223,12 +267,12 @@ async def test_an_unexpected_failure_is_of_the_change_that_wrote(tmp_path: Path)
     """What waited with it is written by the next one."""
     attempts: list[str] = []
 
-    async def fail_once(function: Callable[..., None], *arguments: object) -> None:
+    async def fail_once(function: Callable[..., T], *arguments: object) -> T:
         attempts.append("")
         await trio.testing.wait_all_tasks_blocked()
         if len(attempts) == 1:
             raise ZeroDivisionError
-        function(*arguments)
+        return function(*arguments)
 
     kv_config = KVConfigManager(path=str(tmp_path / "kv.json"), disk=OsDisk(), run_blocking=fail_once)
     failed: list[str] = []
@@ -251,16 +295,26 @@ def limited(path: Path, limits: KVLimits) -> KVConfigManager:
 
 
 class WriteCounter:
-    """Runs blocking calls in threads, counts them, and notes whether text was made on the loop."""
+    """Runs blocking calls in threads, and counts them."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.threads: set[bool] = set()
 
-    async def __call__(self, function: Callable[..., object], *arguments: object) -> None:
+    async def __call__(self, function: Callable[..., T], *arguments: object) -> T:
         self.count += 1
-        self.threads.add(any(isinstance(each, str) and "configTable" in each for each in arguments))
-        await trio.to_thread.run_sync(function, *arguments)
+        return await trio.to_thread.run_sync(function, *arguments)
+
+
+class ThreadNotingDisk(OsDisk):
+    """Notes in which threads files are renamed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: set[threading.Thread] = set()
+
+    def rename(self, path: str, new_path: str) -> None:
+        self.threads.add(threading.current_thread())
+        super().rename(path, new_path)
 
 
 def test_what_is_read_instead_of_what_the_file_says_has_a_line(

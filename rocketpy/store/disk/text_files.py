@@ -2,15 +2,16 @@
 
 Rule: at every instant, after a crash too, either the old or the new text is readable. Everything here blocks.
 
-Rule: a file that several processes may change (settings, accounts: those of ``--groups`` share them) is read, changed
-and written within :func:`sole_writer`. All of them write the same temporary file, and each keeps what another has
-changed. A table of a store needs no lock: the store has one.
+Rule: a file that several processes may change is read, changed and written within :func:`sole_writer`: settings and
+accounts, which brokers of ``--groups`` share, and the KV table, which all nameservers of a user share by default.
+All of them write the same temporary file, and each keeps what another has changed. A table of a store needs no lock:
+the store has one.
 """
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rocketpy.errors import StartError, StoreError
@@ -71,27 +72,28 @@ def sole_writer(disk: Disk, path: str) -> Iterator[None]:
         lock.release()
 
 
-def persist_small_file(disk: Disk, path: str, text: str) -> None:
-    """Replace a file that other processes may write too, atomically and durably; its directory may be missing.
-
-    Raises ``StoreError``; the file is then unchanged.
-    """
-    with sole_writer(disk, path):
-        persist_text(disk, path, text)
-
-
-def rewrite_properties_file(disk: Disk, path: str, changes: Mapping[str, str], *, initial: Mapping[str, str]) -> None:
+def rewrite_properties_file(
+    disk: Disk,
+    path: str,
+    changes: Mapping[str, str],
+    *,
+    initial: Mapping[str, str],
+    check: Callable[[str], None] | None = None,
+) -> None:
     """Change some keys of a properties file and keep the rest of its text, comments and order.
 
     A missing file is created with the keys of ``initial``. Other processes may change other keys at the same time.
-    Raises ``StoreError``; the file is then unchanged.
+    ``check`` is given the new text, in which their changes are, before it is written.
+    Raises ``StoreError``, and what ``check`` raises; the file is then unchanged.
     """
     with sole_writer(disk, path):
-        if not disk.exists(path):
-            persist_text(disk, path, format_properties(initial))
-            return
-        text = decode_properties_text(_read_all(disk, path))
-        persist_text(disk, path, rewritten_properties(text, changes))
+        if disk.exists(path):
+            text = rewritten_properties(decode_properties_text(_read_all(disk, path)), changes)
+        else:
+            text = format_properties(initial)
+        if check is not None:
+            check(text)
+        persist_text(disk, path, text)
 
 
 def _read_all(disk: Disk, path: str) -> bytes:

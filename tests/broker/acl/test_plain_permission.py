@@ -476,6 +476,17 @@ async def test_white_lists_are_changed_in_known_files_only() -> None:
     assert read_file(disk, "/etc/passwd") == "root"
 
 
+@pytest.mark.parametrize("left", ["accounts:\n", "accounts: []\n", "", "globalWhiteRemoteAddresses: []\n"])
+async def test_an_account_that_another_broker_has_removed_already_is_removed_again(left: str) -> None:
+    """Brokers of ``--groups`` share the file. What the other had done was an AssertionError, the end of a broker."""
+    disk = SimDisk()
+    manager = make_manager("accounts:\n- {accessKey: only-one, secretKey: 12345678}\n", disk=disk)
+    write_file(disk, DEFAULT, left)
+    assert await manager.delete_account("only-one")
+    assert manager.account("only-one") is None
+    assert not await manager.delete_account("only-one"), "now this broker knows"
+
+
 async def test_changes_at_the_same_time_are_all_made() -> None:
     disk = SimDisk()
     manager = make_manager(disk=disk)

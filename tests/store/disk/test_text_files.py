@@ -15,7 +15,6 @@ from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.disk.text_files import (
     TEXT_SIZE_MAX,
-    persist_small_file,
     persist_text,
     read_text,
     rewrite_properties_file,
@@ -26,14 +25,14 @@ from tests.store.deaths import different_disks, noted_deaths
 
 def test_a_directory_that_is_missing_is_made(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "c.txt"
-    persist_small_file(OsDisk(), str(path), "text")
-    assert path.read_text() == "text"
+    rewrite_properties_file(OsDisk(), str(path), {}, initial={"a": "1"})
+    assert path.read_text() == "a=1\n"
 
 
 def test_a_directory_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a file")
     with pytest.raises(StoreError):
-        persist_small_file(OsDisk(), str(tmp_path / "a" / "c.txt"), "text")
+        rewrite_properties_file(OsDisk(), str(tmp_path / "a" / "c.txt"), {}, initial={"a": "1"})
 
 
 def test_properties_keep_comments_order_and_other_keys(tmp_path: Path) -> None:
@@ -47,7 +46,7 @@ def test_properties_keep_comments_order_and_other_keys(tmp_path: Path) -> None:
 def test_whatever_ends_the_machine_the_old_or_the_new_settings_are_there(seed: int) -> None:
     disk = SimDisk()
     disk.make_directories("/conf")
-    persist_small_file(disk, "/conf/b.conf", "# mine\na=1\n")
+    persist_text(disk, "/conf/b.conf", "# mine\na=1\n")
     disk.sync_directory("/")
     with noted_deaths(disk) as deaths:
         rewrite_properties_file(disk, "/conf/b.conf", {"a": "2"}, initial={})

@@ -3,15 +3,21 @@
 The file is ``DIRECTORY/CLIENT_ID/GROUP/offsets.json``. A new version is written beside it, the previous one becomes
 ``offsets.json.bak``, and then the new one takes its place: one of the two is whole after any crash.
 
+Rule: clients that are given one ``instance_name`` have one client id on a machine, and so one file. Each reads, merges
+and writes with ``offsets.json.lock`` locked, so that none renames what another has written in part.
+
 Compatibility: ``LocalFileOffsetStore`` (4.9.8), byte for byte the same file. There the file is deleted before the new
 one is renamed; here the rename replaces it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +34,11 @@ from rocketpy.protocol.message import MessageQueue
 T = TypeVar("T")
 RunBlocking = Callable[[Callable[[], T]], Awaitable[T]]
 
+_LOCK_SECONDS = 10.0
+"""How long a write waits for another client's, which takes milliseconds."""
+
+_LOCK_PAUSE_SECONDS = 0.005
+
 _log = logging.getLogger("rocketpy.client")
 
 
@@ -39,6 +50,7 @@ class LocalOffsetStore:
         self.table = OffsetTable()
         self._path = path
         self._backup = path.with_name(f"{path.name}.bak")
+        self._lock = path.with_name(f"{path.name}.lock")
         self._new = path.with_name(f"{path.name}.tmp")
         # One writer at a time: writing awaits, and two would take turns at the same files.
         self._writing = trio.Lock()
@@ -104,8 +116,29 @@ class LocalOffsetStore:
         return offsets
 
     def _write(self, offsets: dict[MessageQueue, int]) -> None:
-        merged = self._read() | offsets
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._locked():
+            self._replace(self._read() | offsets)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other clients of the same id from writing; OSError if one of them does not let go."""
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            deadline = time.monotonic() + _LOCK_SECONDS
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(_LOCK_PAUSE_SECONDS)
+            yield
+        finally:
+            os.close(descriptor)  # and with it the lock is free
+
+    def _replace(self, merged: dict[MessageQueue, int]) -> None:
         text = fastjson.dumps(encode_value(OffsetSerializeWrapper(merged)), pretty=True)
         with self._new.open("wb") as file:
             file.write(text.encode())

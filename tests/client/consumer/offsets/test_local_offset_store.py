@@ -52,6 +52,25 @@ async def test_offsets_of_other_queues_stay_in_the_file(path: Path) -> None:
     assert await second.fetch(OTHER) == 7
 
 
+async def test_clients_of_one_instance_name_write_in_turn_and_lose_nothing(path: Path) -> None:
+    """Their files have the same names, the temporary one too, which one truncated while the other renamed it."""
+    stores = [LocalOffsetStore(path) for _ in range(4)]
+
+    async def write(number: int, store: LocalOffsetStore) -> None:
+        for queue_id in range(20):
+            queue = MessageQueue("T", f"b{number}", queue_id)
+            store.table.update(queue, queue_id)
+            await store.persist([queue])
+
+    async with trio.open_nursery() as nursery:
+        for number, store in enumerate(stores):
+            nursery.start_soon(write, number, store)
+    again = LocalOffsetStore(path)
+    await again.load()
+    wanted = {MessageQueue("T", f"b{number}", queue_id): queue_id for number in range(4) for queue_id in range(20)}
+    assert again.table.of_topic("") == wanted
+
+
 async def test_a_damaged_file_is_replaced_by_its_backup(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = LocalOffsetStore(path)
     for offset in (1, 2):
