@@ -92,7 +92,7 @@ def _lives_of_class(
             methods.append(value)
         except NotMadeError as why:
             not_made[f"{label}.{name}"] = str(why)
-    constructor: Any = owner.__init__
+    constructor: Any = getattr(owner, "__init__")  # noqa: B009
     for arguments in maker.every_extreme(constructor, _names(constructor)) if inspect.isfunction(constructor) else ():
         yield [f"it = {owner.__name__}({', '.join(arguments)})"], maker.took_odd()
     for method in methods:

@@ -118,8 +118,7 @@ _SIMPLE: Final[dict[object, tuple[str, ...]]] = {
 
 def words(count: int) -> memoryview[int]:
     """Return words that can be written."""
-    view: Any = memoryview(bytearray(range(4 * count))).cast("I")
-    return view
+    return memoryview(bytearray(range(4 * count))).cast("I")
 
 
 def put(content: bytes, at: int, size: int, value: int) -> bytes:
@@ -243,7 +242,7 @@ class Maker:
         at, size = random.randrange(0, 112, random.choice((1, 4))), random.choice((1, 2, 4, 8))
         return f"put({random.choice(_FORMATS)}, {at}, {size}, {random.choice(EXTREMES)})"
 
-    def _collection(self, origin: type, arguments: tuple[Any, ...], depth: int) -> str:
+    def _collection(self, origin: Any, arguments: tuple[Any, ...], depth: int) -> str:
         count = self._random.choice((0, 1, 1, 2, 3, 5))
         if origin is collections.abc.Callable:
             return f"Callback({', '.join(self.value(arguments[-1], depth) for _ in range(max(count, 1)))})"
