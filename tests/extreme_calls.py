@@ -28,7 +28,7 @@ from librt.strings import BytesWriter
 
 from rocketpy import BUILD
 from tests import extreme_values
-from tests.extreme_values import Callback, Maker, NotMadeError, words
+from tests.extreme_values import Callback, Maker, NotMadeError, is_protocol, words
 
 CALL_SECONDS_MAX: Final = 2.0
 """Processor time of one call; the system ends a program whose call takes more."""
@@ -65,7 +65,7 @@ def plan(modules: Sequence[str], examples: int, seed: int) -> dict[str, Any]:
 
 def _is_value(value: object) -> bool:
     if inspect.isclass(value):
-        return issubclass(value, Exception) or bool(getattr(value, "_is_protocol", False))
+        return issubclass(value, Exception) or is_protocol(value)
     return not inspect.isfunction(value) or inspect.iscoroutinefunction(value)
 
 

@@ -258,7 +258,7 @@ class Maker:
         return f"frozenset({values})" if issubclass(origin, collections.abc.Set) else values
 
     def _object(self, hint: Any, depth: int) -> str:
-        if not inspect.isclass(hint) or not hint.__module__.startswith("rocketpy.") or _is_protocol(hint):
+        if not inspect.isclass(hint) or not hint.__module__.startswith("rocketpy.") or is_protocol(hint):
             raise NotMadeError(str(hint))
         if issubclass(hint, enum.Enum):
             self._classes[hint.__name__] = hint.__module__
@@ -302,5 +302,6 @@ def _named_in(owner: type) -> list[object]:
     return [*named, *(each for hint in named for each in typing.get_args(hint))]
 
 
-def _is_protocol(owner: type) -> bool:
-    return bool(getattr(owner, "_is_protocol", False))
+def is_protocol(owner: type) -> bool:
+    """Return whether a class is an interface."""
+    return typing.Protocol in owner.__bases__
