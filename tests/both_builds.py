@@ -12,6 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 _FLOORS = ("broker", "protocol", "remoting", "store")
 _KERNELS = "tests/protocol/kernels/"
+_COMPARES = ROOT / "tests" / "test_extreme_calls.py"
+"""It runs both builds, each as a program of its own."""
 _NAMED = "kernels"
 """In a test file: it imports a kernel, or asks for a build with them or without. In a module: ``has_kernels``."""
 
@@ -24,6 +26,7 @@ def both_build_files() -> list[str]:
     files |= {
         mirror for path in (ROOT / "rocketpy").rglob("*.py") if _names_kernels(path) and (mirror := _mirror(path))
     }
+    files.add(_COMPARES)
     return sorted(name for path in files if not (name := str(path.relative_to(ROOT))).startswith(_KERNELS))
 
 

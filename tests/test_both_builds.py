@@ -12,6 +12,7 @@ def test_they_are_those_that_name_kernels_and_the_mirrors_of_modules_that_choose
         "tests/protocol/selector/test_sql92_kernel.py",
         "tests/remoting/test_connection.py",
         "tests/store/log/test_plain_records.py",
+        "tests/test_extreme_calls.py",
     ):
         assert name in files
     assert "tests/protocol/test_message.py" not in files

@@ -23,7 +23,9 @@ _DIGITS_MAX: Final[i64] = 18
 
 def is_same(text: bytes, begin: i64, other: bytes, other_begin: i64, size: i64) -> bool:
     """Return whether ``size`` bytes of two texts are equal; False if either is too short."""
-    if begin < 0 or other_begin < 0 or begin + size > i64(len(text)) or other_begin + size > i64(len(other)):
+    if begin < 0 or other_begin < 0 or size < 0:
+        return False
+    if begin > i64(len(text)) - size or other_begin > i64(len(other)) - size:  # a sum of the left sides may wrap
         return False
     at: i64 = 0
     while at + 8 <= size:

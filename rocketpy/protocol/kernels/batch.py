@@ -53,6 +53,8 @@ _KEYS_MAX: Final = 128  # INDEX_KEYS_MAX; a text with more of them is declined
 _OVERHEAD: Final = 22
 _SPACE: Final = 0x20
 _SPAN_SIZE: Final = 16
+_HEAD_SIZE_MIN: Final = 40
+_SUFFIX_MAX: Final = 0x7FFF  # of the properties of a record
 
 
 class BatchItems:
@@ -92,6 +94,8 @@ class BatchItems:
         span_at: i64 = 0
         body, crc_of, tags_codes = self.body, crc32, self.tags_codes
         magic, queue_id = read_i32_be(head, 4), read_i32_be(head, 12)
+        if len(head) < _HEAD_SIZE_MIN:  # compiled, a slice that ends before it begins is a SystemError
+            raise ValueError(f"expected a head of at least {_HEAD_SIZE_MIN} bytes, found {len(head)}")
         rest = head[36:-4]
         suffix_size = i64(len(suffix))
         fixed_size = i64(len(head)) + i64(len(topic)) + 2
@@ -213,6 +217,8 @@ def read_batch(body: bytes, suffix_size: int, count_max: int) -> BatchItems | No
     end = i64(len(body))
     limit = i64(count_max)
     added = i64(suffix_size)
+    if added < 0 or added > _SUFFIX_MAX:
+        return None
     at: i64 = 0
     while at < end:
         room = end - at - _OVERHEAD

@@ -32,7 +32,7 @@ def cut_frames(
     end: i64 = len(buffer)
     count: i64 = 0
     frames: list[tuple[int, bytes, bytes | None]] = []
-    while count < frames_max and position + _PREFIX_SIZE <= end:
+    while count < frames_max and position <= end - _PREFIX_SIZE:
         total = i64(read_i32_be(buffer, position))
         word = i64(read_i32_be(buffer, position + 4))
         header_size = word & 0xFFFFFF

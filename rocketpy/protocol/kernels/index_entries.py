@@ -19,6 +19,8 @@ from mypy_extensions import i32, i64
 
 _KEY_SIZE: Final[i64] = 20
 _SECONDS_MAX: Final[i64] = 0x7FFF_FFFF
+_POSITION_MAX: Final[i64] = 0x7FFF_FFFF
+_NUMBER_MAX: Final[i64] = 0x7FFF_FFFF
 
 
 def distinct_keys(keys: bytes) -> bytes:
@@ -56,6 +58,8 @@ def slot_positions(keys: bytes, first_position: int, slot_count: int) -> bytes:
     """Return the position of each key's slot, where slots are words from ``first_position`` on."""
     first: i64 = first_position
     count: i64 = slot_count
+    if first < 0 or count < 0 or count > _POSITION_MAX or first > _POSITION_MAX - 4 * count:
+        raise ValueError(f"expected slots that end before {_POSITION_MAX}, found {count} from {first} on")
     positions = BytesWriter()
     at: i64 = 0
     while at < i64(len(keys)):
@@ -76,6 +80,8 @@ def pack_entries(keys: bytes, older: bytes, first: int, begin_timestamp_ms: int)
     empty_count: i64 = 0
     last: i64 = 0
     seconds: i64 = 0
+    if number < 0 or number > _NUMBER_MAX:
+        raise ValueError(f"expected a number of 0 to {_NUMBER_MAX} for an entry, found {number}")
     entries = BytesWriter()
     at: i64 = 0
     older_at: i64 = 0

@@ -74,7 +74,7 @@ def hash_work(
             key = cast(bytes, keys[key_number])
             hashed = hash_ascii(before, key, 0, len(key))
             if hashed < 0:
-                hashed = hash_other(topic, key)
+                hashed = i64(i32(hash_other(topic, key)))  # of an int: compiled, i32 of an i64 drops what does not fit
             write_key(packed, hashed, physical_offset, timestamp)
             key_number += 1
         left -= key_count
@@ -98,7 +98,9 @@ def count_keys(work: Sequence[tuple[object, ...]], begin: int) -> int:
 
 
 def write_key(packed: BytesWriter, hashed: i64, physical_offset: i64, timestamp_ms: i64) -> None:
-    """Write what is made of a key."""
+    """Write what is made of a key; the hash is one of those above."""
+    if hashed < -_SIGN or hashed >= _SIGN:
+        raise ValueError(f"expected a hash of 32 bits, found {hashed}")
     write_i32_be(packed, i32(hashed))
     write_i64_be(packed, physical_offset)
     write_i64_be(packed, timestamp_ms)

@@ -61,7 +61,7 @@ class LogKeys:
         physical_offset: i64 = offset
         size_max = i64(len(data))
         left: i64 = count_max
-        while left > 0 and at + _HEAD_SIZE + 3 <= size_max:
+        while left > 0 and at <= size_max - _HEAD_SIZE - 3:
             size = i64(read_i32_be(data, at))
             body_size = i64(read_i32_be(data, at + 84))
             end = at + size
@@ -116,7 +116,7 @@ class LogKeys:
     ) -> None:
         hashed = hash_ascii(self._prefix, data, begin, end)
         if hashed < 0:
-            hashed = self._hash_other(self._topic, data[begin:end])
+            hashed = i64(i32(self._hash_other(self._topic, data[begin:end])))
         write_i32_be(packed, i32(hashed))
         write_i64_be(packed, physical_offset)
         write_i64_be(packed, timestamp_ms)

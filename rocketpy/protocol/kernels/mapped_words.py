@@ -38,6 +38,8 @@ def exchange_packed(words: memoryview[int], positions: bytes, first_value: int, 
     view: Any = words  # an index is made an object once, for both accesses
     old = BytesWriter()
     value: i64 = first_value
+    if value < 0 or value > 0xFFFF_FFFF:
+        raise ValueError(f"expected a value of 32 bits, found {value}")
     at: i64 = 0
     while at < i64(len(positions)):
         index: object = i64(read_i32_be(positions, at)) >> 2

@@ -10,12 +10,15 @@ What is underlined is written, the rest is given once.
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from librt.strings import BytesWriter, write_i32_be
 from mypy_extensions import i32, i64
 
 from rocketpy.protocol.kernels.ascii_text import decimal_width, write_decimal
+
+_FRAME_MAX: Final[i64] = 0x7FFF_FFFF - 4
+"""A larger size does not fit its word, and compiled code would drop its highest bits."""
 
 
 @final
@@ -34,6 +37,8 @@ class PullFoundHeads:
         """Return the frame without its body."""
         size = self._size + decimal_width(broker_id) + decimal_width(next_begin_offset)
         size += decimal_width(min_offset) + decimal_width(max_offset) + decimal_width(opaque)
+        if body_size < 0 or body_size > _FRAME_MAX or size > _FRAME_MAX - body_size:
+            raise ValueError(f"expected a body of 0 to {_FRAME_MAX - size} bytes, found {body_size}")
         writer, texts = self._writer, self._texts
         writer.truncate(0)
         write_i32_be(writer, i32(size + body_size + 4))

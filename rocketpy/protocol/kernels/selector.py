@@ -213,7 +213,7 @@ class Selector:
 
     def verdict(self, content: bytes, begin: i64, end: i64) -> int:
         """Return the verdict on the record at a position."""
-        if begin < 0 or end > i64(len(content)) or end - begin < 91:
+        if begin < 0 or end > i64(len(content)) or end < 91 or begin > end - 91:
             return UNDECIDED
         flags = i64(read_i32_be(content, begin + 36)) >> 4 & 3  # which of the two addresses are of 16 bytes
         head_size: i64 = 88 + 12 * (flags & 1) + 12 * (flags >> 1)
@@ -276,7 +276,7 @@ class Selector:
         size_bit = size
         if size_bit > _SIZE_MAX:
             size_bit = _SIZE_MAX
-        if end == value_at or size == 0 or self.sizes >> size_bit & 1 == 0:
+        if name_at < 0 or size <= 0 or end == value_at or self.sizes >> size_bit & 1 == 0:
             return
         word: i64 = 0
         has_word = name_at + 8 <= i64(len(content))
