@@ -91,7 +91,7 @@ class SendHeader:
         self._suffix = suffix
         self._writer = writer
         self._form = SendForm()  # of the header that was read
-        self._kept: list[SendForm] = []  # with it at its end, unless it is too long
+        self.kept: list[SendForm] = []  # read only; with the form of the last header at its end, unless it is too long
         self._new_count: i64 = 0  # since the last header that was like a kept one
 
     def read(self, header: bytes) -> bool:
@@ -123,7 +123,7 @@ class SendHeader:
     def _find_form(self, header: bytes) -> bool:
         """Find another kept header that this one is like, or read it whole; False if it is declined."""
         form: SendForm | None = None
-        for kept in self._kept:
+        for kept in self.kept:
             if kept.is_like(header):
                 form = kept
                 break
@@ -156,7 +156,7 @@ class SendHeader:
         return True
 
     def _keep(self, form: SendForm) -> None:
-        kept = self._kept
+        kept = self.kept
         count = len(form.varying)
         for each in kept:
             count += len(each.varying)

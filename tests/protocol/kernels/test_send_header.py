@@ -421,4 +421,4 @@ def test_what_a_connection_keeps_is_bounded_whatever_it_sends() -> None:
         assert sent.read(header)
         longest = max(longest, kept_bytes(sent))
     assert 10 << 10 < longest <= 32 << 10
-    assert sum(len(form.varying) for form in sent._kept) <= KEPT_VALUES_MAX
+    assert sum(len(form.varying) for form in sent.kept) <= KEPT_VALUES_MAX
