@@ -48,7 +48,7 @@ def sizes_within(*roots: object) -> Counter[str]:
     waiting: list[tuple[str, object]] = [(type(root).__name__, root) for root in roots]
     while waiting:
         title, each = waiting.pop()
-        if id(each) in seen or isinstance(each, _LEAVES) or type(each).__module__.split(".")[0] in _FOREIGN:
+        if id(each) in seen or isinstance(each, _LEAVES) or _package_of(type(each)) in _FOREIGN:
             continue
         seen[id(each)] = each
         if isinstance(each, TABLES):
@@ -57,6 +57,12 @@ def sizes_within(*roots: object) -> Counter[str]:
             sizes[title] += len(each)
         waiting += _within(title, each)
     return +sizes
+
+
+def _package_of(kind: type) -> str:
+    """Return the package of a class; "" where mypyc has made ``__module__`` an attribute of its objects."""
+    module: object = kind.__module__
+    return module.split(".")[0] if isinstance(module, str) else ""
 
 
 def growth(before: Counter[str], after: Counter[str]) -> dict[str, tuple[int, int]]:

@@ -245,7 +245,9 @@ DIFFERENT_VALUES = _names(
     "endTransactionThreadPoolNums heartbeatThreadPoolNums processReplyMessageThreadPoolNums pullMessageThreadPoolNums "
     "putMessageFutureThreadPoolNums queryMessageThreadPoolNums sendMessageThreadPoolNums "
     # A JVM also counts what a control group gives it of a processor.
-    "clientCallbackExecutorThreads"
+    "clientCallbackExecutorThreads "
+    # Statistics go with their topic and group here.
+    "autoDeleteUnusedStats"
 )
 
 COMPARABLE: dict[str, Comparable] = {
