@@ -170,6 +170,8 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "broker/replication/offset_differences.py _decode decode_offset_table",
         "client/consumer/offsets/local_offset_store.py _parsed decode_body",
         "protocol/fastjson/repeated_keys.py repeated_keys loads",
+        "broker/live_settings.py LiveSettings._check_text read_properties",
+        "nameserver/kv_config.py KVConfigManager._draft decode_config_table",
         "nameserver/kv_config.py _loaded decode_config_table",
         "nameserver/kv_config.py decode_config_table loads",
         "properties_text.py rewritten_properties read_properties",

@@ -26,6 +26,8 @@ ON_PURPOSE = {
     "OffsetResets._revoked",  # 100,000 pairs; of gone topics and groups until broker.metadata.gone_groups has looked
     "OffsetResets._revoked[]",
     "OsDisk._unsynced_directories",  # of topics in deleted_before, until the directory is synced or removed
+    "PutTimes._slow",  # the slow bursts of a minute
+    "StatsItem._notes",  # samples of a minute, an hour and a day
     "StoreFigures._samples",  # of ten minutes at most
     "LatenessService._samples",  # of a minute
     "LatenessService._samples[]",

@@ -33,6 +33,7 @@ from rocketpy.broker.acl.needs import ANY_ACCOUNT, Needs
 from rocketpy.broker.acl.permission import PUB, check_resource_permissions
 from rocketpy.broker.acl.plain_access_resource import PlainAccessResource, build_account, check_keys
 from rocketpy.broker.acl.remote_address import host_of_peer, parse_address_pattern
+from rocketpy.broker.acl.session import HeldPermission
 from rocketpy.clock import Clock
 from rocketpy.errors import RequestError, StartError
 from rocketpy.protocol.bodies.acl import AclConfig, PlainAccessConfig
@@ -60,15 +61,6 @@ class Requester:
 
     account: PlainAccessResource
     is_at_home: bool  # its address is in the account's white list: it needs no permission
-
-
-@attrs.define(eq=False)
-class HeldPermission:
-    """What a request was allowed by that is answered later."""
-
-    access_key: str | None
-    account: PlainAccessResource | None  # that has signed it; None if its address needed no signature
-    table_number: int  # of the accounts by which it was allowed
 
 
 class PlainPermissionManager:

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from rocketpy.broker.acl.plain_access_resource import PlainAccessResource
+from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.signing_key import SigningKey
+from rocketpy.remoting.connection import Connection
+
+
+class HeldPermission:
+    """What a request was allowed by that is answered later."""
+
+    def __init__(self, access_key: str | None, account: PlainAccessResource | None, table_number: int) -> None:
+        """``account`` has signed it; None if its address needed no signature."""
+        self.access_key = access_key
+        self.account = account
+        self.table_number = table_number  # of the accounts by which it was allowed
+
+
+class HeldPermissions(Protocol):
+    """The accounts, for requests that wait; :class:`~rocketpy.broker.acl.plain_permission.PlainPermissionManager`."""
+
+    def held_permission(self, connection: Connection, access_key: str | None) -> HeldPermission:
+        """Return the permission of a request that was allowed just now."""
+        ...
+
+    def check_held(self, connection: Connection, request: RemotingCommand, held: HeldPermission) -> None:
+        """Raise RequestError unless the accounts as they are now allow a request that was allowed and still waits."""
+        ...
 
 
 @final

@@ -55,7 +55,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.results import GetMessageResult, MessageFilter
 
 if TYPE_CHECKING:  # without access control, and where kernels are not compiled, nothing loads them
-    from rocketpy.broker.acl.plain_permission import PlainPermissionManager
+    from rocketpy.broker.acl.session import HeldPermissions
     from rocketpy.protocol.kernels.pull_header import PullForms
 
 SUSPEND_MS_MAX = 300_000
@@ -82,7 +82,7 @@ class PullMessageProcessor:
         config: BrokerConfig,
         stats: BrokerStatsManager,
         hooks: ConsumeHooks,
-        accounts: PlainPermissionManager | None,
+        accounts: HeldPermissions | None,
     ) -> None:
         """``accounts`` is None without access control."""
         self._store = store

@@ -15,7 +15,7 @@ from rocketpy.remoting.connection import Connection
 from rocketpy.store.results import MessageFilter
 
 if TYPE_CHECKING:  # a broker without access control does not load it
-    from rocketpy.broker.acl.plain_permission import HeldPermission
+    from rocketpy.broker.acl.session import HeldPermission
 
 
 class PullHeader(Protocol):

@@ -13,7 +13,7 @@ from typing import Final
 SHOWN_MAX: Final = 10
 """Keys that are returned; a text may repeat a hundred thousand."""
 
-LOOKED_AT_MAX: Final = 1 << 20
+_LOOKED_AT_MAX: Final = 1 << 20
 """Characters of a text that is looked at: a longer one takes a start half as long again, and is not edited by hand."""
 
 _INTEGER_KEY = re.compile(r"([{,]\s*)(-?[0-9]{1,20})(?=\s*:)")
@@ -24,9 +24,9 @@ def repeated_keys(text: str) -> list[str]:
     """Return keys that come twice in one object, the first ones of many.
 
     Bare integers may be keys. Nothing is found in a text with other extensions of fastjson, which no program writes
-    into such files, nor in one of more than ``LOOKED_AT_MAX`` characters.
+    into such files, nor in one of more than 1 MiB.
     """
-    if len(text) > LOOKED_AT_MAX:
+    if len(text) > _LOOKED_AT_MAX:
         return []
     for candidate in (text, _INTEGER_KEY.sub(r'\1"\2"', text)):
         found: dict[str, None] = {}
