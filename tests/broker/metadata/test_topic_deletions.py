@@ -14,6 +14,7 @@ from rocketpy.testing.sim.disk import SimDisk
 from rocketpy.testing.sim.host import SimProcess
 from tests.broker.message_broker import MessageBroker, open_message_broker
 from tests.broker.replication.test_failover import QUEUES, QUICK, Pair, noted_tables, started
+from tests.broker.replication.test_promotion import commit_all
 from tests.broker.tables_of_a_broker import STORE_HOST
 
 __all__ = ["noted_tables"]  # a fixture
@@ -27,18 +28,6 @@ async def delete(world: ClusterWorld, *, creates_again: bool = False) -> None:
             await admin.topics.delete("T", cluster="DefaultCluster")
             if creates_again:
                 await admin.create_topic("T", queue_nums=len(QUEUES))
-
-    await world.run_client(run)
-
-
-async def commit(world: ClusterWorld, offset: int) -> None:
-    async def run(process: SimProcess) -> None:
-        async with open_pull_consumer(
-            world.name_servers, group="g", config=QUICK, environment=environment_of(process)
-        ) as consumer:
-            await consumer.queues("T")
-            for queue in QUEUES:
-                await consumer.commit(queue, offset)
 
     await world.run_client(run)
 
@@ -83,7 +72,7 @@ def test_a_deletion_outlives_its_master(dies: str, creates_again: bool) -> None:
     async def scene(world: ClusterWorld) -> None:
         pair = await started(world)
         await pair.send(2 * OLD)
-        await commit(world, OLD)
+        await commit_all(world, OLD)
         await trio.sleep(2 * ROUND)
         assert pair.offsets_of_the_slave() == [OLD, OLD]
         await delete(world, creates_again=creates_again)
@@ -112,7 +101,7 @@ def test_a_slave_that_hears_late_of_a_deletion_does_not_bring_old_offsets_home()
     async def scene(world: ClusterWorld) -> None:
         pair = await started(world)
         await pair.send(2 * OLD)
-        await commit(world, OLD)
+        await commit_all(world, OLD)
         await trio.sleep(2 * ROUND)
         await pair.slave.host.kill()
         await delete(world, creates_again=True)
