@@ -32,7 +32,6 @@ OURS = frozenset(
         "decode_batch_body",
         "decode_body",
         "decode_config_table",
-        "decode_deletions",
         "decode_delay_progress",
         "loads_answer",
         "loads_integer_keys",
@@ -163,7 +162,6 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     "a file of the program's own": (
         "broker/delay/offsets.py DelayOffsetManager.load decode_delay_progress",
-        "broker/metadata/deleted_topics.py _decode_file decode_deletions",
         "broker/metadata/offset_resets.py _decode decode_offset_table",
         "broker/metadata/offsets.py ConsumerOffsetManager.load decode_offset_table",
         "broker/metadata/stored_table.py StoredTable.load loads",

@@ -86,24 +86,14 @@ class DeletedTopics:
                 self.drop(topic)
 
     def as_json(self) -> object:
-        """Return the form of file and answers."""
-        return {_KEY: self.marks_as_json()}
-
-    def marks_as_json(self) -> dict[str, object]:
-        """Return the marks by topic, in that form."""
-        return {topic: mark.as_json() for topic, mark in self._marks.items()}
+        """Return the form of the file."""
+        return {_KEY: {topic: mark.as_json() for topic, mark in self._marks.items()}}
 
 
 def _decode_file(content: object) -> dict[str, LogMark]:
-    if not isinstance(content, dict) or _KEY not in content:
-        raise RemoteProtocolError(f"expected an object with {_KEY}")
-    return decode_deletions(content[_KEY])
-
-
-def decode_deletions(table: object) -> dict[str, LogMark]:
-    """Return the marks by topic in a parsed file or answer; RemoteProtocolError if one is malformed."""
+    table = content.get(_KEY) if isinstance(content, dict) else None
     if not isinstance(table, dict):
-        raise RemoteProtocolError(f"{_KEY}: expected marks by topic, found {table!r:.200}")
+        raise RemoteProtocolError(f"expected an object with {_KEY}")
     if len(table) > DELETED_TOPICS_MAX:
         raise RemoteProtocolError(f"{_KEY}: expected at most {DELETED_TOPICS_MAX} topics, found {len(table)}")
     return {str(topic): LogMark.from_json(mark, f"{_KEY}: {topic!s:.128}") for topic, mark in table.items()}

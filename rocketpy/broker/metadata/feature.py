@@ -38,14 +38,10 @@ class MetadataFeature(Feature):
             periodic=[tables.offset_resets.stored, tables.offset_differences.stored, tables.offsets.stored],
             period_seconds=lambda: config.flush_consumer_offset_interval / 1000,
         )
-        self.services = (self.persistence,)
-        if not context.is_slave:
-            self.services = (
-                self.persistence,
-                GoneGroupsService(
-                    topics=tables.topics, groups=tables.groups, offsets=tables.offsets, resets=tables.offset_resets
-                ),
-            )
+        gone_groups = GoneGroupsService(
+            topics=tables.topics, groups=tables.groups, offsets=tables.offsets, resets=tables.offset_resets
+        )
+        self.services = (self.persistence,) if context.is_slave else (self.persistence, gone_groups)
         self.settings = {("autoCreateTopicEnable",): tables.topics.settings_changed}
 
     async def _before_offsets(self) -> None:

@@ -163,12 +163,10 @@ class ConsumerOffsetManager:
         for topic in list(known) if topics is None else [topic for topic in topics if topic in known]:
             self._remove(topic, group)
 
-    def remove_topic(self, topic: str) -> int:
-        """Remove the offsets of all groups in a topic; return of how many groups."""
-        groups = list(self._groups_of.get(topic, ()))
-        for group in groups:
+    def remove_topic(self, topic: str) -> None:
+        """Remove the offsets of all groups in a topic."""
+        for group in list(self._groups_of.get(topic, ())):
             self._remove(topic, group)
-        return len(groups)
 
     def which_topic_by_consumer(self, group: str) -> list[str]:
         """Return the topics in which a group has offsets."""
