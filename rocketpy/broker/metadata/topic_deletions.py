@@ -37,11 +37,9 @@ class TopicDeletions:
         self._store.delete_topic_queues(topic)
         await self._note([topic])
 
-    async def delete_unused(self, topics_in_use: Set[str]) -> list[str]:
-        """Delete the queues of all topics but those in use; return these."""
-        deleted = list(await self._store.clean_unused_topics(topics_in_use))
-        await self._note(deleted)
-        return deleted
+    async def delete_unused(self, topics_in_use: Set[str]) -> None:
+        """Delete the queues of all topics but those in use, and note it. The caller persists :attr:`stored`."""
+        await self._note(list(await self._store.clean_unused_topics(topics_in_use)))
 
     @property
     def stored(self) -> tuple[StoredTable, ...]:
