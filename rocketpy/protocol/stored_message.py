@@ -64,12 +64,12 @@ MESSAGE_MAGIC_CODE = -626843481  # 0xDAA320A7
 BLANK_MAGIC_CODE = -875286124  # 0xCBD43194
 TOPIC_SIZE_MAX = 127
 RECORD_SIZE_MAX = 64 << 20
-RECORDS_MAX = 65_536
-"""Bound of the records in one answer, unless the caller expects fewer."""
 """A longer record counts as damage: this is four times the largest frame, and a sparse file can claim 2 GiB.
 
 Compatibility: RocketMQ accepts any size up to that of the file.
 """
+RECORDS_MAX = 65_536
+"""Bound of the records in one answer, unless the caller expects fewer."""
 
 # The head of a record, from the total size to the body size, for each combination of the two address widths:
 # (sysFlag >> 4) & 3.
