@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 
 import attrs
 import trio
@@ -23,7 +22,8 @@ import trio
 from rocketpy.errors import RemoteProtocolError, RequestError, StartError, StoreError
 from rocketpy.protocol import fastjson
 from rocketpy.protocol.codes import ResponseCode
-from rocketpy.protocol.fastjson.repeated_keys import repeated_keys
+from rocketpy.protocol.fastjson.file_notes import FileNotes
+from rocketpy.protocol.fastjson.file_text import loads_file
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.text_files import persist_text, read_text, sole_writer
@@ -209,8 +209,11 @@ class KVConfigManager:
         has_text = self._disk.exists(self._path) and self._disk.file_size(self._path) > 0
         text = read_text(self._disk, self._path) if has_text else None
         if text is not None and text != self._text:
-            with suppress(RemoteProtocolError):  # damaged by hand: this table takes its place
-                table = decode_config_table(text)
+            try:
+                table = _decoded(text, self._path)
+            except RemoteProtocolError as failure:
+                _log.warning("%s cannot be read, what this nameserver has takes its place: %s", self._path, failure)
+            else:
                 sizes = _sizes_in(table)
                 return _Draft(table, sizes, _size_of(*table) + sum(sizes.values()))
         table = {namespace: dict(keys) for namespace, keys in self._config_table.items()}
@@ -234,19 +237,33 @@ def encode_config_table(table: ConfigTable) -> str:
     return fastjson.dumps({"configTable": table})
 
 
-def decode_config_table(text: str) -> ConfigTable:
-    """Parse the file's text; ``RemoteProtocolError`` if it is malformed. Empty text is an empty table, as in Java."""
-    document = fastjson.loads(text, references=False) if text.strip() else None
+def decode_config_table(text: str, notes: FileNotes | None = None) -> ConfigTable:
+    """Parse the file's text; ``RemoteProtocolError`` if it is malformed. Empty text is an empty table, as in Java.
+
+    A value that is no text is the JSON text of it, as in Java, and has a note.
+    """
+    notes = notes or FileNotes()
+    document = loads_file(text, notes)
     if document is None:
         return {}
     table = document.get("configTable") if isinstance(document, dict) else None
-    if not isinstance(table, dict):
+    if not isinstance(document, dict) or not isinstance(table, dict):
         raise RemoteProtocolError("configTable: expected an object of namespaces")
+    notes.unknown_keys(document, ("configTable",))
     decoded: ConfigTable = {}
     for namespace, keys in table.items():
         if not isinstance(keys, dict):
-            raise RemoteProtocolError(f"configTable.{namespace}: expected an object of texts, found {keys!r}")
-        decoded[str(namespace)] = {str(key): str(value) for key, value in keys.items() if value is not None}
+            raise RemoteProtocolError(f"configTable.{namespace}: expected an object of texts, found {keys!r:.200}")
+        texts = decoded[str(namespace)] = {}
+        for key, value in keys.items():
+            path = f"configTable.{namespace}.{key}"
+            if isinstance(value, str):
+                texts[str(key)] = value
+            elif value is None:
+                notes.value(path, None, "a text", "the key is left out")
+            else:
+                text = texts[str(key)] = fastjson.dumps(value)
+                notes.value(path, value, "a text", f"{text!r:.100} counts")
     return decoded
 
 
@@ -256,14 +273,18 @@ def _loaded(disk: Disk, path: str) -> ConfigTable:
     if text is None:
         return {}
     try:
-        table = decode_config_table(text)
+        return _decoded(text, path)
     except RemoteProtocolError as failure:
         backup = read_text(disk, path + ".bak")
         if backup is None:
             raise
-        table = decode_config_table(backup)
+        table = _decoded(backup, path + ".bak")
         _log.warning("%s cannot be read, its .bak is used instead: %s", path, failure)
         return table
-    for key in repeated_keys(text):
-        _log.warning("%s: %r comes twice in one object, the last one counts", path, key)
+
+
+def _decoded(text: str, path: str) -> ConfigTable:
+    notes = FileNotes()
+    table = decode_config_table(text, notes)
+    notes.write(path, _log.warning, _log.info)
     return table

@@ -26,11 +26,15 @@ import attrs
 
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol.fastjson.file_notes import FileNotes
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 
 _OFFSETS = "offsetTable"
 _PHYSICAL_OFFSET = "physicalOffset"
+_FILE_KEYS = (_OFFSETS, _PHYSICAL_OFFSET, "dataVersion")  # the last one is RocketMQ 5's, and says nothing of an offset
+_INT32_MAX = (1 << 31) - 1
+_INT64_MAX = (1 << 63) - 1
 
 
 @attrs.frozen
@@ -81,23 +85,30 @@ class DelayOffsetManager:
         return content
 
 
-def decode_delay_progress(content: object) -> DelayProgress:
-    """Return the progress in a parsed file or answer; RemoteProtocolError when it is malformed."""
+def decode_delay_progress(content: object, notes: FileNotes | None = None) -> DelayProgress:
+    """Return the progress in a parsed file or answer; RemoteProtocolError when it is malformed.
+
+    A level that ``messageDelayLevel`` does not have counts when the setting has it again, as in RocketMQ.
+    """
     table = content.get(_OFFSETS) if isinstance(content, dict) else None
     if not isinstance(table, dict):
         raise RemoteProtocolError(f"expected an object with {_OFFSETS}")
     assert isinstance(content, dict)
     physical_offset = content.get(_PHYSICAL_OFFSET)
-    offsets = {_number(level, _OFFSETS): _number(offset, _OFFSETS) for level, offset in table.items()}
+    offsets = {
+        _number(level, _OFFSETS, _INT32_MAX): _number(offset, _OFFSETS, _INT64_MAX) for level, offset in table.items()
+    }
     if physical_offset is not None:
-        physical_offset = _number(physical_offset, _PHYSICAL_OFFSET)
+        physical_offset = _number(physical_offset, _PHYSICAL_OFFSET, _INT64_MAX)
+    if notes is not None:
+        notes.unknown_keys(content, _FILE_KEYS)
     return DelayProgress(offsets, physical_offset)
 
 
-def _number(value: object, where: str) -> int:
+def _number(value: object, where: str, number_max: int) -> int:
     """Return a non-negative number, plain or quoted, as fastjson accepts both."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
         value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= number_max:
         return value
-    raise RemoteProtocolError(f"{where}: expected a number from 0 on, found {value!r}")
+    raise RemoteProtocolError(f"{where}: expected a number from 0 to {number_max}, found {value!r:.100}")

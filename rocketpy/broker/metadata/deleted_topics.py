@@ -28,9 +28,10 @@ from collections.abc import Iterator
 
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol.fastjson.file_notes import FileNotes
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
-from rocketpy.store.ha.log_mark import LogMark
+from rocketpy.store.ha.log_mark import LogMark, marks_in
 
 DELETED_TOPICS_MAX = 20_000
 """Bound of the deletions that are kept; all of them fit an answer."""
@@ -90,10 +91,8 @@ class DeletedTopics:
         return {_KEY: {topic: mark.as_json() for topic, mark in self._marks.items()}}
 
 
-def _decode_file(content: object) -> dict[str, LogMark]:
-    table = content.get(_KEY) if isinstance(content, dict) else None
-    if not isinstance(table, dict):
-        raise RemoteProtocolError(f"expected an object with {_KEY}")
-    if len(table) > DELETED_TOPICS_MAX:
-        raise RemoteProtocolError(f"{_KEY}: expected at most {DELETED_TOPICS_MAX} topics, found {len(table)}")
-    return {str(topic): LogMark.from_json(mark, f"{_KEY}: {topic!s:.128}") for topic, mark in table.items()}
+def _decode_file(content: object, notes: FileNotes) -> dict[str, LogMark]:
+    marks = marks_in(content, _KEY, notes)
+    if len(marks) > DELETED_TOPICS_MAX:
+        raise RemoteProtocolError(f"{_KEY}: expected at most {DELETED_TOPICS_MAX} topics, found {len(marks)}")
+    return marks

@@ -18,11 +18,13 @@ import attrs
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.auto_create_bounds import AutoCreateBounds
 from rocketpy.broker.metadata.stored_table import StoredTable
+from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX, queue_nums_in
 from rocketpy.clock import Clock
 from rocketpy.log_files import event_fields
-from rocketpy.protocol.bodies.codec import decode_value
+from rocketpy.protocol.bodies.codec import decode_value, path_in
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketpy.protocol.bodies.topic import DataVersion
+from rocketpy.protocol.fastjson.file_notes import FileNotes
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
@@ -83,7 +85,7 @@ class SubscriptionGroupManager:
 
     def load(self) -> None:
         """Load the file over the predefined groups; StartError when file and backup are malformed."""
-        loaded = self.stored.load(lambda content: decode_value(content, SubscriptionGroupWrapper))
+        loaded = self.stored.load(_decode_file)
         if loaded is None:
             return
         table = dict(loaded.subscription_group_table)
@@ -182,3 +184,49 @@ class SubscriptionGroupManager:
 
     def _snapshot(self) -> object:
         return self.wrapper()
+
+
+def _decode_file(content: object, notes: FileNotes) -> SubscriptionGroupWrapper:
+    wrapper = decode_value(content, SubscriptionGroupWrapper, notes)
+    table = wrapper.subscription_group_table
+    for name, group_config in table.items():
+        if group_config.group_name != name or not _is_in_range(group_config):
+            table[name] = _fitted(group_config, name, path_in("subscriptionGroupTable", name), notes)
+    return wrapper
+
+
+def _is_in_range(group_config: SubscriptionGroupConfig) -> bool:
+    return (
+        0 <= group_config.retry_queue_nums <= QUEUE_NUMS_MAX
+        and group_config.retry_max_times >= 0
+        and group_config.broker_id >= 0
+        and group_config.which_broker_when_consume_slowly >= 0
+    )
+
+
+def _fitted(group_config: SubscriptionGroupConfig, name: str, path: str, notes: FileNotes) -> SubscriptionGroupConfig:
+    """Return a group of the file as RocketMQ would act on it, so that slaves take it, too."""
+    if group_config.group_name != name:
+        # An entry that was copied by hand: everything looks a group up by its key.
+        found, expected = group_config.group_name, f"the entry's key {name!r:.100}"
+        notes.value(path_in(path, "groupName"), found, expected, "the key counts")
+        group_config = attrs.evolve(group_config, group_name=name)
+    queue_nums = queue_nums_in(
+        group_config.retry_queue_nums,
+        path_in(path, "retryQueueNums"),
+        notes,
+        "0 counts, as in RocketMQ: messages that are sent back are dropped",
+    )
+    group_config = attrs.evolve(group_config, retry_queue_nums=queue_nums)
+    if group_config.retry_max_times < 0:
+        # Kept as it is: RocketMQ means nothing else by it than by 0, and a client may bring its own number.
+        expected, what_counts = "0 or more", "it counts as 0: what fails once is a dead letter"
+        notes.value(path_in(path, "retryMaxTimes"), group_config.retry_max_times, expected, what_counts)
+    if group_config.broker_id < 0:
+        notes.value(path_in(path, "brokerId"), group_config.broker_id, "0 or more", "0, the master, counts")
+        group_config = attrs.evolve(group_config, broker_id=0)
+    if group_config.which_broker_when_consume_slowly < 0:
+        found_id = group_config.which_broker_when_consume_slowly
+        notes.value(path_in(path, "whichBrokerWhenConsumeSlowly"), found_id, "0 or more", "1, the default, counts")
+        group_config = attrs.evolve(group_config, which_broker_when_consume_slowly=1)
+    return group_config

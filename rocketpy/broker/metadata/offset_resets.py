@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rocketpy.broker.metadata.offsets import decode_offset_table
+from rocketpy.broker.metadata.offsets import offsets_in
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol.fastjson.file_notes import FileNotes
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 
@@ -89,7 +90,8 @@ class OffsetResets:
         return {_KEY: {key: dict(revoked) for key, revoked in self._revoked.items()}}
 
 
-def _decode(content: object) -> dict[str, dict[int, int]]:
+def _decode(content: object, notes: FileNotes) -> dict[str, dict[int, int]]:
     if not isinstance(content, dict) or _KEY not in content:
         raise RemoteProtocolError(f"expected an object with {_KEY}")
-    return decode_offset_table({"offsetTable": content[_KEY]})
+    notes.unknown_keys(content, (_KEY,))
+    return offsets_in(content[_KEY], _KEY)

@@ -21,17 +21,27 @@ offsets that clients have committed to it (:mod:`rocketpy.broker.replication.off
 from __future__ import annotations
 
 import os.path
+import re
 from collections.abc import Callable, Iterable, Mapping
 
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol.bodies.codec import path_in
+from rocketpy.protocol.fastjson.file_notes import FileNotes
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 
 LMQ_FILE_NAME = "lmqConsumerOffset.json"
 _SEPARATOR = "@"
+_TABLE, _LIGHT_TABLE = "offsetTable", "lmqOffsetTable"
+_FILE_KEYS = (_TABLE, _LIGHT_TABLE, "dataVersion", "groupTopicMap")
+"""Of the file; the last two are RocketMQ 5's, and say nothing of an offset."""
+
+_INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_INT32 = range(-(1 << 31), 1 << 31)
+_INT64 = range(-(1 << 63), 1 << 63)
 
 GROUPS_OF_TOPICS_MAX = 500_000
 """Bound of the pairs of group and topic that clients can create by committing offsets, which checks neither; pulls need
@@ -75,9 +85,9 @@ class ConsumerOffsetManager:
 
         When enableLmq has just been switched on, the offsets are still in the file of a broker without it.
         """
-        loaded = self.stored.load(decode_offset_table)
+        loaded = self.stored.load(_decode_file)
         if loaded is None and self.stored is not self._plain:
-            loaded = self._plain.load(decode_offset_table)
+            loaded = self._plain.load(_decode_file)
         if loaded is not None:
             self.offset_table = loaded
             self._unshared = set(loaded)
@@ -229,31 +239,66 @@ def decode_offset_table(content: object) -> dict[str, dict[int, int]]:
 
     It is checked as a whole, so that a damaged file fails the start and not a later pull.
     """
-    table = content.get("offsetTable") if isinstance(content, dict) else None
-    if not isinstance(table, dict):
-        raise RemoteProtocolError("expected an object with offsetTable")
-    offset_table: dict[str, dict[int, int]] = {}
-    for key, offsets in table.items():
-        if not isinstance(key, str) or not isinstance(offsets, dict):
-            raise RemoteProtocolError(f"offsetTable: expected offsets by queue for {key!r}, found {offsets!r}")
-        offset_table[key] = {_integer(queue): _integer(offset) for queue, offset in offsets.items()}
-    light = content.get("lmqOffsetTable", {}) if isinstance(content, dict) else None
+    if not isinstance(content, dict) or not isinstance(content.get(_TABLE), dict):
+        raise RemoteProtocolError(f"expected an object with {_TABLE}")
+    offset_table = offsets_in(content[_TABLE], _TABLE)
+    light = content.get(_LIGHT_TABLE, {})
     if not isinstance(light, dict):
-        raise RemoteProtocolError(f"lmqOffsetTable: expected an object, found {light!r}")
+        raise RemoteProtocolError(f"{_LIGHT_TABLE}: expected an object, found {light!r:.200}")
     for key, offset in light.items():
         if not isinstance(key, str):
-            raise RemoteProtocolError(f"lmqOffsetTable: expected offsets by topic and group, found {key!r}")
-        offset_table[key] = {0: _integer(offset)}
+            raise RemoteProtocolError(f"{_LIGHT_TABLE}: expected offsets by topic and group, found {key!r:.200}")
+        offset_table[key] = {0: _integer(offset, _INT64, _LIGHT_TABLE, key)}
     return offset_table
 
 
-def _integer(value: object) -> int:
+def offsets_in(table: object, where: str) -> dict[str, dict[int, int]]:
+    """Return the offsets in one object of a file, whose path is ``where``, by ``topic@group`` and queue id.
+
+    RemoteProtocolError for what is no integer, or one that no peer could read: it would refuse the whole table.
+    """
+    if not isinstance(table, dict):
+        raise RemoteProtocolError(f"{where}: expected an object, found {table!r:.200}")
+    found: dict[str, dict[int, int]] = {}
+    for key, offsets in table.items():
+        if not isinstance(key, str) or not isinstance(offsets, dict):
+            raise RemoteProtocolError(f"{where}: expected offsets by queue for {key!r:.200}, found {offsets!r:.200}")
+        found[key] = {
+            _integer(queue_id, _INT32, where, key): _integer(offset, _INT64, where, key)
+            for queue_id, offset in offsets.items()
+        }
+    return found
+
+
+def _decode_file(content: object, notes: FileNotes) -> dict[str, dict[int, int]]:
+    """Return the table of a file, less what can be no group's offset.
+
+    RocketMQ keeps such entries and never looks at them; but a slave of either kind refuses a table that has them, so
+    they are left out, with a line. A negative offset stands for none in RocketMQ, and stays what it is.
+    """
+    table = decode_offset_table(content)
+    assert isinstance(content, dict)
+    notes.unknown_keys(content, _FILE_KEYS)
+    for key, offsets in list(table.items()):
+        path = path_in(_TABLE, key)
+        if not all(split_key(key)):
+            notes.value(path, key, "topic@group", "it is left out")
+            del table[key]
+            continue
+        if offsets and min(offsets) < 0:
+            notes.value(path, min(offsets), "the numbers of queues", "negative ones are left out")
+            table[key] = {queue_id: offset for queue_id, offset in offsets.items() if queue_id >= 0}
+        if offsets and min(offsets.values()) < 0:
+            notes.value(path, min(offsets.values()), "offsets of 0 or more", "it counts as no offset")
+    return table
+
+
+def _integer(value: object, bounds: range, where: str, key: str) -> int:
     """Return an integer; a quoted one is accepted, as fastjson does."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value in bounds:
         return value
-    if isinstance(value, str):
-        try:
-            return int(value)
-        except ValueError:
-            pass
-    raise RemoteProtocolError(f"offsetTable: expected an integer, found {value!r}")
+    raise RemoteProtocolError(
+        f"{path_in(where, key)[:200]}: expected an integer of {bounds.stop.bit_length()} bits, found {value!r:.100}"
+    )

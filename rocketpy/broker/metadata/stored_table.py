@@ -6,7 +6,12 @@ it, so a large table does not block the event loop.
 
 The file has RocketMQ's bytes (pretty fastjson text). Peers choose the names in it, so it is read without fastjson's
 references: a group named ``$ref`` is a group. No Java broker writes a reference into these files, because no object
-occurs twice in one of them. Compatibility: ``ConfigManager`` of 4.9.8, which writes during the change, does not sync,
+occurs twice in one of them.
+
+People edit these files. What a table leaves out, or takes for something else than it says, has a WARN line
+(:class:`~rocketpy.protocol.fastjson.file_notes.FileNotes`); what no table could hold is refused, as malformed text is.
+
+Compatibility: ``ConfigManager`` of 4.9.8, which writes during the change, does not sync,
 and has a moment without any file.
 """
 
@@ -23,7 +28,8 @@ import trio
 from rocketpy.errors import RemoteProtocolError, StartError
 from rocketpy.protocol import fastjson
 from rocketpy.protocol.bodies.codec import encode_value
-from rocketpy.protocol.fastjson.repeated_keys import repeated_keys
+from rocketpy.protocol.fastjson.file_notes import FileNotes
+from rocketpy.protocol.fastjson.file_text import loads_file
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.text_files import persist_text, read_text
@@ -51,9 +57,10 @@ class StoredTable:
         # A write awaits, and two concurrent writers would share the temporary file.
         self._writing = trio.Lock()
 
-    def load(self, decode: Callable[[object], T]) -> T | None:
+    def load(self, decode: Callable[[object, FileNotes], T]) -> T | None:
         """Read the file and return the decoded content, None when there is no file.
 
+        ``decode`` is given the parsed file, and notes what it does not take as it stands.
         A malformed file is replaced by its ``.bak``; StartError names both when the backup is malformed too.
         """
         text = read_text(self._disk, self.path) or ""
@@ -61,21 +68,15 @@ class StoredTable:
         if not text.strip() and not backup.strip():
             return None
         try:
-            loaded = decode(fastjson.loads(text, references=False))
-            self._warn_of_repeated_keys(text)
-            return loaded
+            return _decoded(text, self.path, decode)
         except RemoteProtocolError as failure:
             try:
-                loaded = decode(fastjson.loads(backup, references=False))
+                loaded = _decoded(backup, self.path + ".bak", decode)
             except RemoteProtocolError:
                 raise StartError(f"{self.path} and its .bak cannot be read: {failure}") from failure
             self._is_damaged = True
             _log.warning("%s cannot be read, its .bak is used instead: %s", self.path, failure)
             return loaded
-
-    def _warn_of_repeated_keys(self, text: str) -> None:
-        for key in repeated_keys(text):
-            _log.warning("%s: %r comes twice in one object, the last one counts", self.path, key)
 
     def changed(self) -> None:
         """Mark the table as changed and wake the tasks in :meth:`wait_changed`."""
@@ -114,3 +115,10 @@ class StoredTable:
         text = fastjson.dumps(value, pretty=True)
         persist_text(self._disk, self.path, text, keeps_backup=self._is_damaged)
         self._is_damaged = False
+
+
+def _decoded(text: str, path: str, decode: Callable[[object, FileNotes], T]) -> T:
+    notes = FileNotes()
+    loaded = decode(loads_file(text, notes), notes)
+    notes.write(path, _log.warning, _log.info)
+    return loaded

@@ -21,10 +21,9 @@ import os.path
 from collections.abc import Awaitable, Callable
 
 from rocketpy.broker.metadata.stored_table import StoredTable
-from rocketpy.errors import RemoteProtocolError
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
-from rocketpy.store.ha.log_mark import LogMark
+from rocketpy.store.ha.log_mark import LogMark, marks_in
 
 _KEY = "tableMarks"
 
@@ -38,7 +37,7 @@ class TableMarks:
 
     def load(self) -> None:
         """Read the file into the empty table; StartError when file and backup are malformed."""
-        self._marks = self.stored.load(_decode) or {}
+        self._marks = self.stored.load(lambda content, notes: marks_in(content, _KEY, notes)) or {}
 
     def marks(self) -> list[LogMark]:
         """Return all marks."""
@@ -70,10 +69,3 @@ class TableMarks:
 
     def _snapshot(self) -> object:
         return {_KEY: {name: mark.as_json() for name, mark in sorted(self._marks.items())}}
-
-
-def _decode(content: object) -> dict[str, LogMark]:
-    marks = content.get(_KEY) if isinstance(content, dict) else None
-    if not isinstance(marks, dict):
-        raise RemoteProtocolError(f"expected an object with {_KEY}")
-    return {str(name): LogMark.from_json(mark, f"{_KEY}: {name}") for name, mark in marks.items()}

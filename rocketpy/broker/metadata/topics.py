@@ -30,11 +30,12 @@ from rocketpy.broker.metadata.topic_names import (
     is_system_topic,
 )
 from rocketpy.clock import Clock
-from rocketpy.errors import RequestError
+from rocketpy.errors import RemoteProtocolError, RequestError
 from rocketpy.log_files import event_fields, is_logged
-from rocketpy.protocol.bodies.codec import decode_value
+from rocketpy.protocol.bodies.codec import decode_value, path_in
 from rocketpy.protocol.bodies.topic import DataVersion, ReplicatedTopics, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import PERM_INHERIT, PERM_READ_WRITE
+from rocketpy.protocol.fastjson.file_notes import FileNotes
 from rocketpy.protocol.topic_name import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     BENCHMARK_TOPIC,
@@ -51,6 +52,9 @@ from rocketpy.store.disk.interface import Disk
 SCHEDULE_TOPIC_QUEUE_NUMS = 18
 QUEUE_NUMS_MAX = 65_535
 """The most queues a topic may have here; RocketMQ has no limit and fails for lack of memory."""
+
+PERM_BITS = 15
+"""The bits of a topic's permission that RocketMQ has names for; 8, a priority, means nothing in 4.9."""
 
 _ENTRY_BYTES = 160
 """Largest size of a topic in the table's JSON without its name, which occurs twice."""
@@ -93,7 +97,7 @@ class TopicConfigManager:
 
     def load(self) -> None:
         """Load the file over the broker's own topics; StartError when file and backup are malformed."""
-        loaded = self.stored.load(lambda content: decode_value(content, TopicConfigSerializeWrapper))
+        loaded = self.stored.load(_decode_file)
         if loaded is None:
             return
         own = dict(self.topic_config_table)
@@ -338,6 +342,60 @@ class TopicConfigManager:
         if config.trace_topic_enable:
             topics.append(_topic(config.msg_trace_topic_name, 1))
         return topics
+
+
+def _decode_file(content: object, notes: FileNotes) -> TopicConfigSerializeWrapper:
+    wrapper = decode_value(content, TopicConfigSerializeWrapper, notes)
+    table = wrapper.topic_config_table
+    for name, topic_config in table.items():
+        if topic_config.topic_name != name or not _is_in_range(topic_config):
+            table[name] = _fitted(topic_config, name, notes)
+    return wrapper
+
+
+def _is_in_range(topic_config: TopicConfig) -> bool:
+    return (
+        0 <= topic_config.read_queue_nums <= QUEUE_NUMS_MAX
+        and 0 <= topic_config.write_queue_nums <= QUEUE_NUMS_MAX
+        and 0 <= topic_config.perm <= PERM_BITS
+    )
+
+
+def _fitted(topic_config: TopicConfig, name: str, notes: FileNotes) -> TopicConfig:
+    """Return a topic of the file as RocketMQ would act on it, so that nameservers and slaves take it, too."""
+    path = path_in("topicConfigTable", name)
+    if topic_config.topic_name != name:
+        # An entry that was copied by hand: everything looks a topic up by its key, and registers it by this name.
+        notes.value(
+            path_in(path, "topicName"), topic_config.topic_name, f"the entry's key {name!r:.100}", "the key counts"
+        )
+    perm = topic_config.perm
+    if not 0 <= perm <= PERM_BITS:
+        perm &= PERM_READ_WRITE | PERM_INHERIT
+        expected = "a sum of 4 (read), 2 (write) and 1 (inherit)"
+        notes.value(
+            path_in(path, "perm"), topic_config.perm, expected, f"{perm} counts, which are the bits that it has"
+        )
+    return attrs.evolve(
+        topic_config,
+        topic_name=name,
+        perm=perm,
+        read_queue_nums=queue_nums_in(topic_config.read_queue_nums, path_in(path, "readQueueNums"), notes),
+        write_queue_nums=queue_nums_in(topic_config.write_queue_nums, path_in(path, "writeQueueNums"), notes),
+    )
+
+
+def queue_nums_in(found: int, path: str, notes: FileNotes, what_counts: str = "0 counts") -> int:
+    """Return the number of queues that a file has at ``path``.
+
+    A negative one counts as none: that hides nothing, for no queue has a negative number. One that is too large is
+    refused: queues beyond the bound may hold messages, which a smaller number would hide.
+    """
+    if found > QUEUE_NUMS_MAX:
+        raise RemoteProtocolError(f"{path[:200]}: expected 0 to {QUEUE_NUMS_MAX}, found {found}")
+    if found < 0:
+        notes.value(path, found, f"0 to {QUEUE_NUMS_MAX}", what_counts)
+    return max(0, found)
 
 
 def _topic(name: str, queue_nums: int, perm: int = PERM_READ_WRITE) -> TopicConfig:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -35,6 +35,7 @@ from rocketpy.protocol.bodies.filter import (
     FilterDataMapByTopic,
 )
 from rocketpy.protocol.bodies.heartbeat import EXPRESSION_TYPE_SQL92, EXPRESSION_TYPE_TAG, SubscriptionData
+from rocketpy.protocol.fastjson.file_notes import FileNotes
 from rocketpy.protocol.selector.bloom import BloomFilter
 from rocketpy.protocol.selector.sql92_errors import SIZE_MAX, SelectorError
 from rocketpy.protocol.selector.tag import TagFilter
@@ -52,6 +53,8 @@ COMPILED_PER_HEARTBEAT_MAX = SIZE_MAX
 """Characters of new SQL that are compiled for one heartbeat; the rest waits for the next one."""
 
 _DEAD_BEFORE_START_MS = 30_000
+_TIME_MAX_MS: Final = 1 << 43
+"""In the year 2248: what is later is no time."""
 _SHOWN_MAX = 200
 
 _log = logging.getLogger("rocketpy.broker.filter")
@@ -128,19 +131,14 @@ class ConsumerFilterManager:
         """
         if self._config.enable_property_filter:
             compile_expression(EXPRESSION_TYPE_SQL92, "TRUE")  # builds the parser now, not within a request
-        loaded = self.stored.load(lambda content: decode_value(content, ConsumerFilterWrapper))
-        if loaded is None:
+        everything = self.stored.load(_decode_file)
+        if everything is None:
             return
-        everything = [
-            filter_data
-            for of_topic in loaded.filter_data_by_topic.values()
-            for filter_data in of_topic.group_filter_data.values()
-        ]
         if not all(self.bloom_filter.is_valid(filter_data.bloom_filter_data) for filter_data in everything):
             _log.warning("%s has bit maps of another size: its filters are ignored", self.stored.path)
             return
         now = self._now()
-        for filter_data in everything[:FILTERS_MAX]:
+        for filter_data in everything:
             self._load(filter_data, now)
 
     def __len__(self) -> int:
@@ -334,6 +332,28 @@ class ConsumerFilterManager:
                 for topic, of_topic in self._filters.items()
             }
         )
+
+
+def _decode_file(content: object, notes: FileNotes) -> list[ConsumerFilterData]:
+    """Return the filters of a file that can be used. One that cannot is registered again by its group's heartbeat."""
+    wrapper = decode_value(content, ConsumerFilterWrapper, notes)
+    found: list[ConsumerFilterData] = []
+    left_out = "the filter is left out until the group's next heartbeat"
+    for topic, of_topic in wrapper.filter_data_by_topic.items():
+        for group, each in of_topic.group_filter_data.items():
+            path = f"filterDataByTopic.{topic}.groupFilterData.{group}"
+            times = {"bornTime": each.born_time, "deadTime": each.dead_time, "clientVersion": each.client_version}
+            wrong = next((name for name, time_ms in times.items() if not 0 <= time_ms < _TIME_MAX_MS), None)
+            if (each.topic, each.consumer_group) != (topic, group):
+                notes.value(path, f"{each.topic} {each.consumer_group}", "the filter of its keys", left_out)
+            elif wrong is not None:
+                # Creation times never step back: one in the far future would be that of every filter from now on.
+                notes.value(f"{path}.{wrong}", times[wrong], "milliseconds since 1970", left_out)
+            elif len(found) == FILTERS_MAX:
+                notes.value(path, FILTERS_MAX + 1, f"at most {FILTERS_MAX} filters", left_out)
+            else:
+                found.append(each)
+    return found
 
 
 def _note(

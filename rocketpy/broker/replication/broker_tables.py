@@ -18,7 +18,7 @@ import attrs
 from rocketpy.broker.delay.offsets import DelayProgress, decode_delay_progress
 from rocketpy.broker.metadata.deleted_topics import DELETED_TOPICS_MAX
 from rocketpy.broker.metadata.offsets import decode_offset_table
-from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX
+from rocketpy.broker.metadata.topics import PERM_BITS, QUEUE_NUMS_MAX
 from rocketpy.broker.replication.signed_requests import Requests
 from rocketpy.errors import BrokerError, RemoteProtocolError, RequestError
 from rocketpy.protocol import fastjson
@@ -42,7 +42,6 @@ from rocketpy.store.ha.log_mark import LogMark
 REQUEST_SECONDS = 3.0
 """Time for one answer, connecting included; RocketMQ's 3000 ms."""
 
-_PERM_MAX = 15
 _INT64 = range(-(1 << 63), 1 << 63)
 _INT32 = range(1 << 31)
 
@@ -171,7 +170,7 @@ def _decode_topics(body: bytes) -> ReplicatedTopics:
             raise RemoteProtocolError(f"topic {name[:64]!r}: {fault or f'expected its settings, found {topic}'}")
         _check(topic.read_queue_nums, QUEUE_NUMS_MAX, f"topic {name}: readQueueNums")
         _check(topic.write_queue_nums, QUEUE_NUMS_MAX, f"topic {name}: writeQueueNums")
-        _check(topic.perm, _PERM_MAX, f"topic {name}: perm")
+        _check(topic.perm, PERM_BITS, f"topic {name}: perm")
     return wrapper
 
 

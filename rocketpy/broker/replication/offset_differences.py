@@ -38,9 +38,10 @@ from collections.abc import Mapping
 
 import attrs
 
-from rocketpy.broker.metadata.offsets import decode_offset_table
+from rocketpy.broker.metadata.offsets import offsets_in
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol.fastjson.file_notes import FileNotes
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
 
@@ -189,18 +190,22 @@ class OffsetDifferences:
         return {**content, _CUT: True} if self._is_cut else content
 
 
-def _decode(content: object) -> tuple[int | None, dict[str, dict[int, _Difference]], bool]:
+def _decode(content: object, notes: FileNotes) -> tuple[int | None, dict[str, dict[int, _Difference]], bool]:
     if not isinstance(content, dict):
         raise RemoteProtocolError(f"expected an object with {_MASTER}")
     run = content.get(_RUN)
-    if not isinstance(run, int):
+    if not isinstance(run, int) or isinstance(run, bool):
         raise RemoteProtocolError(f"{_RUN}: expected a number, found {run!r}")
-    master = decode_offset_table({"offsetTable": content.get(_MASTER)})
-    committed = decode_offset_table({"offsetTable": content.get(_COMMITTED)})
+    is_cut = content.get(_CUT, False)
+    if not isinstance(is_cut, bool):
+        raise RemoteProtocolError(f"{_CUT}: expected true or false, found {is_cut!r:.100}")
+    notes.unknown_keys(content, (_RUN, _MASTER, _COMMITTED, _CUT))
+    master = offsets_in(content.get(_MASTER), _MASTER)
+    committed = offsets_in(content.get(_COMMITTED), _COMMITTED)
     table = {
         key: {
             queue_id: _Difference(offset, committed.get(key, {}).get(queue_id)) for queue_id, offset in offsets.items()
         }
         for key, offsets in master.items()
     }
-    return (None if run == NONE else run), table, content.get(_CUT) is True
+    return (None if run == NONE else run), table, is_cut

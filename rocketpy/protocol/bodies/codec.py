@@ -17,6 +17,9 @@ The key is the camelCase of the attribute unless ``metadata=named("droped")`` sa
 fastjson's: keys in any case and with ``_`` and ``-`` anywhere (``clientId`` fills ``clientID``), unknown keys ignored.
 What has a default may be missing; without one it must be there.
 
+A peer's unknown key is ignored without a word. For a file that people edit there are :class:`FileNotes`: a second walk
+over what was read notes unknown keys, and every value that counts as another one.
+
 Compatibility: an explicit ``null`` leaves the default; in Java it overwrites the property, and a server that gets it
 answers with a NullPointerException. A constant that Java does not know is null there and the default here.
 
@@ -37,6 +40,7 @@ import attrs
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.fastjson import FrozenBean, dumps, loads, loads_answer, loads_nested
+from rocketpy.protocol.fastjson.file_notes import FileNotes
 from rocketpy.protocol.headers.codec import IntegerRange
 from rocketpy.protocol.value_methods import ValueMethods
 
@@ -124,12 +128,18 @@ def decode_peer_body(data: bytes | None, body_class: type[T], *, bytes_max: int 
     return decode_value(loads_answer(data), body_class)
 
 
-def decode_value(value: object, body_class: type[T]) -> T:
-    """Return the ``body_class`` value that a parsed document holds; errors as in :func:`decode_body`."""
+def decode_value(value: object, body_class: type[T], notes: FileNotes | None = None) -> T:
+    """Return the ``body_class`` value that a parsed document holds; errors as in :func:`decode_body`.
+
+    ``notes`` are given for a file: what has no meaning, or another one than it seems to have, is noted there.
+    """
     try:
-        return _converter().structure(value, body_class)
+        body = _converter().structure(value, body_class)
     except _UnexpectedValueError as unexpected:
         raise RemoteProtocolError(f"{body_class.__name__}: {unexpected}") from None
+    if notes is not None:
+        _noter(typing.cast("Any", body_class))(value, notes, "")
+    return body
 
 
 def _no_body(body_class: type) -> RemoteProtocolError:
@@ -191,13 +201,25 @@ def _loose(key: str) -> str:
     return key.replace("_", "").replace("-", "").lower()
 
 
+def _finder(body_class: type) -> Callable[[object], _Member | None]:
+    """Return the function that finds the member of a key as it may be written."""
+    by_name: dict[object, _Member] = {member.name: member for member in _members(body_class)}
+    by_loose_name = {_loose(member.name): member for member in _members(body_class)}
+
+    def find(key: object) -> _Member | None:
+        member = by_name.get(key)
+        return by_loose_name.get(_loose(key)) if member is None and isinstance(key, str) else member
+
+    return find
+
+
 # Reading.
 
 
 def _bean_reader(body_class: type) -> _Reader:
     members = _members(body_class)
-    by_name = {member.name: (member, _converter().get_structure_hook(member.annotation)) for member in members}
-    by_loose_name = {_loose(name): entry for name, entry in by_name.items()}
+    readers = {member.name: _converter().get_structure_hook(member.annotation) for member in members}
+    find = _finder(body_class)
     required = [member for member in members if member.is_required]
 
     def read(value: Any, _: Any) -> Any:
@@ -207,12 +229,11 @@ def _bean_reader(body_class: type) -> _Reader:
             raise _UnexpectedValueError("an object", value)
         arguments: dict[str, Any] = {}
         for key, item in value.items():
-            entry = by_name.get(key) or (by_loose_name.get(_loose(key)) if isinstance(key, str) else None)
-            if entry is None or item is None:
+            member = find(key)
+            if member is None or item is None:
                 continue
-            member, read_member = entry
             try:
-                result = read_member(item, member.annotation)
+                result = readers[member.name](item, member.annotation)
             except _UnexpectedValueError as unexpected:
                 raise RemoteProtocolError(f"{body_class.__name__}.{member.name}: {unexpected}") from None
             if result is not _ABSENT:
@@ -317,6 +338,131 @@ def _read_double(value: Any, _: Any) -> float:
     except (ValueError, OverflowError):
         pass
     raise _UnexpectedValueError("a number", value)
+
+
+# What reading leaves out, or takes for something else.
+
+_Noter = Callable[[Any, FileNotes, str], None]
+"""Notes what a reader has made of a value that it has read, which has a path in the file."""
+
+LATER_KEYS: dict[str, dict[str, object]] = {
+    "DataVersion": {"stateVersion": 0},
+    "TopicConfig": {"attributes": {}},
+    "SubscriptionGroupWrapper": {"forbiddenTable": {}},
+    "SubscriptionGroupConfig": {
+        "attributes": {},
+        "consumeMessageOrderly": False,
+        "consumeTimeoutMinute": 15,
+        "groupRetryPolicy": {"type": "CUSTOMIZED"},
+        "groupSysFlag": 0,
+        "subscriptionDataSet": [],
+    },
+}
+"""Keys that RocketMQ 5 (5.3.3) writes into its files, by the body's name, with the values that change nothing."""
+
+
+@functools.cache
+def _noter(annotation: Any) -> _Noter:
+    if _is_optional(annotation):
+        (annotation,) = (each for each in typing.get_args(annotation) if each is not type(None))
+    if attrs.has(annotation):
+        return _bean_noter(annotation)
+    if _is_map(annotation):
+        return _map_noter(annotation)
+    if _is_sequence(annotation):
+        return _sequence_noter(annotation)
+    if _is_integer(annotation):
+        return _note_integer
+    if _is_enum(annotation):
+        return _enum_noter(annotation)
+    return _note_text if annotation is str else _note_nothing
+
+
+def _bean_noter(body_class: type) -> _Noter:
+    noters = {member.name: _noter(member.annotation) for member in _members(body_class)}
+    find = _finder(body_class)
+    later_keys = LATER_KEYS.get(body_class.__name__, {})
+
+    def note(value: Any, notes: FileNotes, path: str) -> None:
+        if isinstance(value, str):
+            value = loads_nested(value)
+        seen: set[str] = set()
+        for key, item in value.items():
+            member = find(key)
+            if member is not None:
+                if member.name in seen:
+                    notes.repeated_key(key)
+                seen.add(member.name)
+                if item is None:
+                    notes.value(path_in(path, key), None, "a value", "it counts as left out")
+                else:
+                    noters[member.name](item, notes, path_in(path, key))
+            elif key not in later_keys:
+                notes.unknown_key(path_in(path, key))
+            elif item is not None and item != later_keys[key]:
+                notes.later_key(path_in(path, key))
+
+    return note
+
+
+def path_in(path: str, key: object) -> str:
+    """Return the path of a key within a file."""
+    return f"{path}.{key}" if path else str(key)
+
+
+def _map_noter(annotation: Any) -> _Noter:
+    key_type, value_type = typing.get_args(annotation)
+    note_key, note_value = _noter(key_type), _noter(value_type)
+
+    def note(value: Any, notes: FileNotes, path: str) -> None:
+        for key, item in value.items():
+            if item is None or key is None:
+                notes.value(path_in(path, key), item, "a key and a value", "they are left out")
+                continue
+            if attrs.has(key_type):
+                note_key(key, notes, path)
+            note_value(item, notes, path_in(path, dict(key) if isinstance(key, FrozenBean) else key))
+
+    return note
+
+
+def _sequence_noter(annotation: Any) -> _Noter:
+    note_item = _noter(_item_type(annotation))
+
+    def note(value: Any, notes: FileNotes, path: str) -> None:
+        for index, item in enumerate(value):
+            if item is None:
+                notes.value(f"{path}[{index}]", None, "a value", "it is left out")
+            else:
+                note_item(item, notes, f"{path}[{index}]")
+
+    return note
+
+
+def _enum_noter(annotation: Any) -> _Noter:
+    marker = _marker(annotation, JavaEnum)
+    assert marker is not None, annotation
+    constants = marker.constants
+
+    def note(value: Any, notes: FileNotes, path: str) -> None:
+        if isinstance(value, str) and value.upper() not in constants:
+            notes.value(path, value, " or ".join(constants), "it counts as left out")
+
+    return note
+
+
+def _note_integer(value: Any, notes: FileNotes, path: str) -> None:
+    if isinstance(value, float) and value != int(value):
+        notes.value(path, value, "a whole number", f"{int(value)} counts")
+
+
+def _note_text(value: Any, notes: FileNotes, path: str) -> None:
+    if not isinstance(value, str):
+        notes.value(path, value, "a text", "it counts as the text of that")
+
+
+def _note_nothing(value: Any, notes: FileNotes, path: str) -> None:
+    pass
 
 
 # Writing.
@@ -434,6 +580,10 @@ def _is_sequence(annotation: Any) -> bool:
 
 def _is_map(annotation: Any) -> bool:
     return typing.get_origin(annotation) is dict
+
+
+def _is_optional(annotation: Any) -> bool:
+    return type(None) in typing.get_args(annotation)
 
 
 def _is_integer(annotation: Any) -> bool:

@@ -172,16 +172,17 @@ def _standard_document(text: str | bytes) -> object:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return _REFUSED
     openers = text.count(b"{") + text.count(b"[") if isinstance(text, bytes) else text.count("{") + text.count("[")
-    if openers > DEPTH_MAX and _is_deeper(document, DEPTH_MAX):
+    if openers > DEPTH_MAX and is_deeper(document, DEPTH_MAX):
         return _REFUSED  # the reader says at which character
     return document
 
 
-def _is_deeper(value: object, levels: int) -> bool:
+def is_deeper(value: object, levels: int) -> bool:
+    """Whether arrays and objects are nested in more levels."""
     if isinstance(value, dict):
-        return levels == 0 or any(_is_deeper(item, levels - 1) for item in value.values())
+        return levels == 0 or any(is_deeper(item, levels - 1) for item in value.values())
     if isinstance(value, list):
-        return levels == 0 or any(_is_deeper(item, levels - 1) for item in value)
+        return levels == 0 or any(is_deeper(item, levels - 1) for item in value)
     return False
 
 

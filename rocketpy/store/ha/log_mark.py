@@ -17,6 +17,7 @@ from typing import TypeGuard
 import attrs
 
 from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol.fastjson.file_notes import FileNotes
 from rocketpy.store.ha.divergence import RecordRange
 from rocketpy.store.ha.record_digest import RecordDigests, digest_of
 from rocketpy.store.ha.recorded_log import CommitLogRecords
@@ -24,6 +25,7 @@ from rocketpy.store.log.commit_log import CommitLog
 
 _INT64_MAX = (1 << 63) - 1
 _DIGEST_SIZE = 64
+_MARK_KEYS = ("digest", "offset", "size")
 _DIGITS = frozenset("0123456789abcdef")
 
 
@@ -66,6 +68,19 @@ class LogMark:
                 f"{where}: expected the end of a record, its size and SHA-256, found {offset}, {size}, {digest[:80]!r}"
             )
         return cls(offset, size, digest)
+
+
+def marks_in(content: object, key: str, notes: FileNotes) -> dict[str, LogMark]:
+    """Return the marks by name that a parsed file has under its one key; RemoteProtocolError for a malformed one."""
+    marks = content.get(key) if isinstance(content, dict) else None
+    if not isinstance(content, dict) or not isinstance(marks, dict):
+        raise RemoteProtocolError(f"expected an object with {key}")
+    notes.unknown_keys(content, (key,))
+    found = {}
+    for name, mark in marks.items():
+        found[str(name)] = LogMark.from_json(mark, f"{key}: {name!s:.128}")
+        notes.unknown_keys(mark, _MARK_KEYS, f"{key}.{name}")
+    return found
 
 
 class LogMarks:

@@ -17,6 +17,7 @@ from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.clock import ManualClock
 from rocketpy.errors import RemoteProtocolError, StartError
+from rocketpy.protocol.fastjson.file_notes import FileNotes
 from rocketpy.runner import run_inline
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.testing.sim.disk import ProcessDied, SimDisk
@@ -48,7 +49,7 @@ def table_at(path: Path, values: dict[str, object], runner: Runner | None = None
     return StoredTable(path=str(path), disk=OsDisk(), run_blocking=runner or Runner(), snapshot=lambda: dict(values))
 
 
-def plain(content: object) -> object:
+def plain(content: object, notes: FileNotes) -> object:
     if not isinstance(content, dict):
         raise RemoteProtocolError("expected an object")
     return content
@@ -259,7 +260,7 @@ async def test_what_a_table_speaks_of_is_there_before_it(tmp_path: Path) -> None
     ("text", "content", "key"),
     [
         ('{"a":1,"a":2}', {"a": 2}, "a"),
-        ('{"offsetTable":{"T@g":{0:5,0:7}}}', {"offsetTable": {"T@g": {0: 7}}}, "0"),
+        ('{"offsetTable":{"T@g":{0:5,0:7}}}', {"offsetTable": {"T@g": {"0": 7}}}, "0"),
     ],
 )
 def test_of_a_repeated_key_the_last_one_counts_and_has_a_line(

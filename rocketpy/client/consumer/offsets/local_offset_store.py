@@ -27,8 +27,10 @@ from rocketpy.client.consumer.offsets.offset_store import OffsetTable
 from rocketpy.client.validators import UNSPECIFIED
 from rocketpy.errors import ClientError, RemoteProtocolError
 from rocketpy.protocol import fastjson
-from rocketpy.protocol.bodies.codec import decode_body, encode_value
+from rocketpy.protocol.bodies.codec import decode_value, encode_value
 from rocketpy.protocol.bodies.offset import OffsetSerializeWrapper
+from rocketpy.protocol.fastjson.file_notes import FileNotes
+from rocketpy.protocol.fastjson.file_text import loads_file
 from rocketpy.protocol.message import MessageQueue
 
 T = TypeVar("T")
@@ -58,13 +60,15 @@ class LocalOffsetStore:
 
     async def load(self) -> None:
         """Read the file into memory, its backup where it is damaged; ClientError when both are."""
-        offsets = await trio.to_thread.run_sync(self._read)
+        notes = FileNotes()
+        offsets = await trio.to_thread.run_sync(self._read, notes)
+        notes.write(str(self._path), _log.warning, _log.info)  # here alone: each write reads the file, too
         for queue, consumer_offset in offsets.items():
             self.table.update(queue, consumer_offset, increase_only=False)
 
     async def fetch(self, queue: MessageQueue) -> int | None:
         """Return the offset that the file has."""
-        return (await trio.to_thread.run_sync(self._read)).get(queue)
+        return (await trio.to_thread.run_sync(self._read, FileNotes())).get(queue)
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
         """Write the offsets; what the file has of other queues stays.
@@ -95,16 +99,16 @@ class LocalOffsetStore:
                     _log.info("offsets are written to %s again", self._path)
                 self._failure_count = 0
 
-    def _read(self) -> dict[MessageQueue, int]:
+    def _read(self, notes: FileNotes) -> dict[MessageQueue, int]:
         damage: Exception | None = None
         try:
-            return _parsed(self._path.read_bytes())
+            return _parsed(self._path.read_bytes(), notes)
         except FileNotFoundError:
             pass
         except (OSError, RemoteProtocolError) as failure:
             damage = failure
         try:
-            offsets = _parsed(self._backup.read_bytes())
+            offsets = _parsed(self._backup.read_bytes(), notes)
         except FileNotFoundError:
             if damage is not None:
                 _log.warning("offsets in %s cannot be read, and there is no backup: %s", self._path, damage)
@@ -118,7 +122,7 @@ class LocalOffsetStore:
     def _write(self, offsets: dict[MessageQueue, int]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._locked():
-            self._replace(self._read() | offsets)
+            self._replace(self._read(FileNotes()) | offsets)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -149,8 +153,18 @@ class LocalOffsetStore:
         os.replace(self._new, self._path)
 
 
-def _parsed(content: bytes) -> dict[MessageQueue, int]:
-    """Return the offsets in a file; none of an empty file. RemoteProtocolError for anything else."""
+def _parsed(content: bytes, notes: FileNotes) -> dict[MessageQueue, int]:
+    """Return the offsets in a file; none of an empty file. RemoteProtocolError for anything else.
+
+    A negative offset is none, as in Java, and a queue with a negative number is no queue: they are left out.
+    """
     if not content.strip():
         return {}
-    return dict(decode_body(content, OffsetSerializeWrapper).offset_table)
+    document = loads_file(content.decode("utf-8", "replace"), notes)
+    offsets = dict(decode_value(document, OffsetSerializeWrapper, notes).offset_table)
+    for queue, offset in list(offsets.items()):
+        if offset < 0 or queue.queue_id < 0:
+            path = f"offsetTable.{queue.topic} {queue.broker_name} {queue.queue_id}"
+            notes.value(path, offset, "a queue and an offset of 0 or more", "it is left out")
+            del offsets[queue]
+    return offsets

@@ -1,0 +1,351 @@
+"""Every file that a program reads says what it does not understand: an unknown key, a wrong type, an impossible number.
+
+Each has a row in :data:`FILES`: a good text, and what is damaged in it. The reader that the program uses reads it, and
+what it says, in the log or as the error that refuses the file, must name the file and the place. What RocketMQ writes
+itself must not be remarked on. That no file is missing is found by its name in the code.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from rocketpy.client.consumer.offsets.local_offset_store import LocalOffsetStore
+from rocketpy.errors import RocketpyError
+from rocketpy.nameserver.kv_config import KVConfigManager
+from rocketpy.store.disk.os_disk import OsDisk
+from tests.broker.tables_of_a_broker import GOLDEN_CONFIG, Tables, make_tables
+
+INT64 = 1 << 63
+DIGEST = "0" * 64
+
+
+@attrs.frozen
+class Damage:
+    """A text in place of another, and all of what is said then."""
+
+    old: str
+    new: str
+    said: tuple[str, ...]
+
+
+@attrs.frozen
+class File:
+    """A file: how a program reads it from a directory, a text that is understood, and damages of each kind."""
+
+    name: str
+    read: Callable[[Path], object]
+    text: str
+    unknown_key: Damage
+    wrong_type: Damage
+    out_of_range: tuple[Damage, ...]
+
+    def damages(self) -> list[Damage]:
+        return [self.unknown_key, self.wrong_type, *self.out_of_range]
+
+
+def damage(old: str, new: str, *said: str) -> Damage:
+    return Damage(old, new, said)
+
+
+def table(load: Callable[[Tables], object]) -> Callable[[Path], object]:
+    return lambda directory: load(make_tables(directory))
+
+
+def read_kv_config(directory: Path) -> None:
+    path = str(directory / "kvConfig.json")
+    KVConfigManager(path=path, disk=OsDisk(), run_blocking=trio.to_thread.run_sync).load()
+
+
+def read_local_offsets(directory: Path) -> None:
+    async def load() -> None:
+        await LocalOffsetStore(directory / "offsets.json").load()
+
+    trio.run(load)
+
+
+TOPICS = (
+    '{"dataVersion":{"counter":1,"timestamp":2},"topicConfigTable":{"A":{"order":false,"perm":6,"readQueueNums":4,'
+    '"topicFilterType":"SINGLE_TAG","topicName":"A","topicSysFlag":0,"writeQueueNums":4}}}'
+)
+GROUPS = (
+    '{"dataVersion":{"counter":1,"timestamp":2},"subscriptionGroupTable":{"G":{"brokerId":0,"consumeEnable":true,'
+    '"groupName":"G","retryMaxTimes":16,"retryQueueNums":1,"whichBrokerWhenConsumeSlowly":1}}}'
+)
+FILTERS = (
+    '{"filterDataByTopic":{"T":{"groupFilterData":{"G":{"bloomFilterData":{"bitNum":112,"bitPos":[13,98,71]},'
+    '"bornTime":1795251972001,"clientVersion":1795251972021,"consumerGroup":"G","dead":true,"deadTime":1795252005401,'
+    '"expression":"a > 1","expressionType":"SQL92","topic":"T"}},"topic":"T"}}}'
+)
+MARK = f'{{"digest":"{DIGEST}","offset":374,"size":187}}'
+
+FILES = [
+    File(
+        "topics.json",
+        table(lambda tables: tables.topics.load()),
+        TOPICS,
+        damage('"perm":6', '"perm":6,"prem":4', "unknown keys", "not kept", "'topicConfigTable.A.prem'"),
+        damage('"order":false', '"order":"flase"', "TopicConfig.order: expected true or false, found 'flase'"),
+        (
+            damage('"perm":6', '"perm":77', "topicConfigTable.A.perm: expected a sum of", "found 77; 5 counts"),
+            damage('"perm":6', '"perm":-1', "topicConfigTable.A.perm: expected a sum of", "found -1; 7 counts"),
+            damage('"readQueueNums":4', '"readQueueNums":-4', "A.readQueueNums: expected 0 to 65535", "-4; 0 counts"),
+            damage('"writeQueueNums":4', '"writeQueueNums":-4', "A.writeQueueNums: expected 0", "-4; 0 counts"),
+            damage('"writeQueueNums":4', '"writeQueueNums":65536', "A.writeQueueNums: expected 0 to 65535", "65536"),
+            damage('"writeQueueNums":4', '"writeQueueNums":2147483648', "writeQueueNums: expected int32"),
+            damage('"writeQueueNums":4', '"writeQueueNums":1.5', "A.writeQueueNums: expected a whole", "1.5; 1 counts"),
+            damage(
+                '"topicName":"A"', '"topicName":"B"', "A.topicName: expected the entry's key 'A', found 'B'; the key"
+            ),
+            damage("SINGLE_TAG", "SINGEL_TAG", "A.topicFilterType: expected SINGLE_TAG or MULTI_TAG", "left out"),
+            damage('"perm":6', '"perm":null', "A.perm: expected a value, found None; it counts as left out"),
+            damage('"perm":6', '"perm":6,"PERM":2', "'PERM' comes twice"),
+        ),
+    ),
+    File(
+        "subscriptionGroup.json",
+        table(lambda tables: tables.groups.load()),
+        GROUPS,
+        damage(
+            '"groupName"', '"retryTimesMax":1,"groupName"', "unknown keys", "'subscriptionGroupTable.G.retryTimesMax'"
+        ),
+        damage('"retryMaxTimes":16', '"retryMaxTimes":"many"', "retryMaxTimes: expected int32, found 'many'"),
+        (
+            damage(
+                '"retryQueueNums":1',
+                '"retryQueueNums":-5',
+                "G.retryQueueNums: expected 0 to",
+                "-5; 0 counts",
+                "dropped",
+            ),
+            damage(
+                '"retryQueueNums":1', '"retryQueueNums":65536', "G.retryQueueNums: expected 0 to 65535, found 65536"
+            ),
+            damage(
+                '"retryMaxTimes":16', '"retryMaxTimes":-1', "G.retryMaxTimes: expected 0 or more", "-1; it counts as 0"
+            ),
+            damage('"brokerId":0', '"brokerId":-1', "G.brokerId: expected 0 or more, found -1; 0, the master, counts"),
+            damage(
+                'Slowly":1', 'Slowly":-1', "G.whichBrokerWhenConsumeSlowly: expected 0 or more", "-1; 1, the default"
+            ),
+            damage('"groupName":"G"', '"groupName":"H"', "G.groupName: expected the entry's key 'G', found 'H'"),
+        ),
+    ),
+    File(
+        "consumerOffset.json",
+        table(lambda tables: tables.offsets.load()),
+        '{"offsetTable":{"T@G":{0:5,1:6}}}',
+        damage('{"offsetTable"', '{"offsetTabel":{},"offsetTable"', "unknown keys", "'offsetTabel'"),
+        damage("0:5", '0:"five"', "offsetTable.T@G: expected an integer of 64 bits, found 'five'"),
+        (
+            damage("0:5", "0:-5", "offsetTable.T@G: expected offsets of 0 or more, found -5; it counts as no offset"),
+            damage("0:5", f"0:{INT64}", "offsetTable.T@G: expected an integer of 64 bits", str(INT64)),
+            damage("0:5", "2147483648:5", "offsetTable.T@G: expected an integer of 32 bits", "2147483648"),
+            damage("0:5", "-1:5", "offsetTable.T@G: expected the numbers of queues, found -1; negative ones"),
+            damage("T@G", "T", "offsetTable.T: expected topic@group, found 'T'; it is left out"),
+        ),
+    ),
+    File(
+        "lmqConsumerOffset.json",
+        lambda directory: make_tables(directory, enable_lmq=True).offsets.load(),
+        '{"lmqOffsetTable":{"%LMQ%a@%LMQ%g":4},"offsetTable":{}}',
+        damage('"offsetTable"', '"offsetTabel":{},"offsetTable"', "unknown keys", "'offsetTabel'"),
+        damage(":4", ":true", "lmqOffsetTable.%LMQ%a@%LMQ%g: expected an integer of 64 bits, found True"),
+        (damage(":4", f":{INT64}", "lmqOffsetTable.%LMQ%a@%LMQ%g: expected an integer of 64 bits", str(INT64)),),
+    ),
+    File(
+        "delayOffset.json",
+        table(lambda tables: tables.delay_offsets.load()),
+        '{"offsetTable":{1:4,2:1},"physicalOffset":7}',
+        damage('"physicalOffset"', '"physicaloffset":8,"physicalOffset"', "unknown keys", "'physicaloffset'"),
+        damage("1:4", '1:"four"', "offsetTable: expected a number from 0", "'four'"),
+        (
+            damage("1:4", "1:-4", "offsetTable: expected a number from 0 to 9223372036854775807, found -4"),
+            damage("1:4", f"1:{INT64}", "offsetTable: expected a number", str(INT64)),
+            damage("1:4", "2147483648:4", "offsetTable: expected a number from 0 to 2147483647"),
+            damage(":7", f":{INT64}", "physicalOffset: expected a number", str(INT64)),
+        ),
+    ),
+    File(
+        "consumerFilter.json",
+        table(lambda tables: tables.filters.load()),
+        FILTERS,
+        damage('"dead":', '"died":', "unknown keys", "'filterDataByTopic.T.groupFilterData.G.died'"),
+        damage(
+            '"bornTime":1795251972001', '"bornTime":"then"', "ConsumerFilterData.bornTime: expected int64, found 'then'"
+        ),
+        (
+            damage(
+                "1795251972001", "-1", "T.groupFilterData.G.bornTime: expected milliseconds", "found -1", "left out"
+            ),
+            damage("1795252005401", str(INT64 - 1), "G.deadTime: expected milliseconds", "left out"),
+            damage("[13,98,71]", "[13,98,112]", "has bit maps of another size"),
+            damage('"consumerGroup":"G"', '"consumerGroup":"H"', "G: expected the filter of its keys, found 'T H'"),
+            damage('"expression":"a > 1"', '"expression":5', "G.expression: expected a text, found 5"),
+        ),
+    ),
+    File(
+        "offsetResets.json",
+        table(lambda tables: tables.offset_resets.load()),
+        '{"offsetResets":{"T@G":{0:5}}}',
+        damage('{"offsetResets"', '{"x":1,"offsetResets"', "unknown keys", "'x'"),
+        damage("0:5", "0:[5]", "offsetResets.T@G: expected an integer of 64 bits, found [5]"),
+        (damage("0:5", f"0:{INT64}", "offsetResets.T@G: expected an integer of 64 bits", str(INT64)),),
+    ),
+    File(
+        "slaveOffsets.json",
+        table(lambda tables: tables.offset_differences.load()),
+        '{"committedOffsets":{"T@G":{0:5}},"masterBootTimestamp":3,"masterOffsets":{"T@G":{0:4}}}',
+        damage('"masterOffsets"', '"x":1,"masterOffsets"', "unknown keys", "'x'"),
+        damage(
+            '"masterBootTimestamp":3',
+            '"masterBootTimestamp":true',
+            "masterBootTimestamp: expected a number, found True",
+        ),
+        (damage("0:4", f"0:{INT64}", "masterOffsets.T@G: expected an integer of 64 bits", str(INT64)),),
+    ),
+    File(
+        "deletedTopics.json",
+        table(lambda tables: tables.deleted_topics.load()),
+        f'{{"deletedTopics":{{"T":{MARK}}}}}',
+        damage('"size"', '"x":1,"size"', "unknown keys", "'deletedTopics.T.x'"),
+        damage('"size":187', '"size":"187"', "deletedTopics: T: expected offset, size and digest"),
+        (damage('"offset":374', '"offset":-1', "deletedTopics: T: expected the end of a record", "-1"),),
+    ),
+    File(
+        "tableMarks.json",
+        table(lambda tables: tables.marks.load()),
+        f'{{"tableMarks":{{"topics.json":{MARK}}}}}',
+        damage('{"tableMarks"', '{"marks":{},"tableMarks"', "unknown keys", "'marks'"),
+        damage(f'"{DIGEST}"', "0", "tableMarks: topics.json: expected offset, size and digest"),
+        (
+            damage(
+                '"offset":374', f'"offset":{INT64}', "tableMarks: topics.json: expected the end of a record", str(INT64)
+            ),
+        ),
+    ),
+    File(
+        "kvConfig.json",
+        read_kv_config,
+        '{"configTable":{"ns":{"k":"v"}}}',
+        damage('{"configTable"', '{"configtable":{},"configTable"', "unknown keys", "'configtable'"),
+        damage('"v"', '{"a":true}', "configTable.ns.k: expected a text, found {'a': True}", "'{\"a\":true}' counts"),
+        (
+            damage('"v"', "5", "configTable.ns.k: expected a text, found 5; '5' counts"),
+            damage('"v"', "null", "configTable.ns.k: expected a text, found None; the key is left out"),
+        ),
+    ),
+    File(
+        "offsets.json",
+        read_local_offsets,
+        '{"offsetTable":{{"brokerName":"b","queueId":1,"topic":"T"}:7}}',
+        damage('"queueId":1', '"queueId":1,"queue":2', "unknown keys", "'offsetTable.queue'"),
+        damage(":7", ':"seven"', "expected int64, found 'seven'"),
+        (
+            damage(
+                ":7", ":-7", "offsetTable.T b 1: expected a queue and an offset of 0 or more, found -7; it is left out"
+            ),
+            damage('"queueId":1', '"queueId":-1', "offsetTable.T b -1: expected a queue"),
+            damage(":7", f":{INT64}", "expected int64"),
+        ),
+    ),
+]
+
+
+def said_of(file: File, directory: Path, caplog: pytest.LogCaptureFixture, text: str, level: int) -> str:
+    """Return the lines that a program writes about a file with this text, and the error that refuses it."""
+    (directory / file.name).write_text(text)
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        try:
+            file.read(directory)
+        except RocketpyError as refusal:
+            return str(refusal)
+    return "\n".join(record.getMessage() for record in caplog.records if record.levelno >= level)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_a_file_that_is_understood_is_not_remarked_on(
+    file: File, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert said_of(file, tmp_path, caplog, file.text, logging.WARNING) == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [pytest.param(file, damage, id=f"{file.name} {damage.new:.40}") for file in FILES for damage in file.damages()],
+)
+def test_what_is_not_understood_is_said_with_file_and_place(
+    file: File, damage: Damage, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert file.text.count(damage.old) == 1 or damage.old in ('"v"',)
+    said = said_of(file, tmp_path, caplog, file.text.replace(damage.old, damage.new, 1), logging.WARNING)
+    assert str(tmp_path / file.name) in said
+    for part in damage.said:
+        assert part in said
+
+
+GOLDEN_NAMES = {
+    "topics.json": ("topics.json", "cluster-topics.json"),
+    "subscriptionGroup.json": ("subscriptionGroup.json", "cluster-subscriptionGroup.json"),
+    "consumerOffset.json": ("consumerOffset.json", "cluster-consumerOffset.json"),
+    "lmqConsumerOffset.json": ("lmqConsumerOffset.json",),
+    "delayOffset.json": ("delayOffset.json", "slave-delayOffset.json"),
+    "consumerFilter.json": ("consumerFilter.json",),
+    "kvConfig.json": ("kvConfig.json",),
+    "offsets.json": ("client-offsets.json",),
+}
+FILES_OF_JAVA = [(file, name) for file in FILES for name in GOLDEN_NAMES.get(file.name, ())]
+
+
+@pytest.mark.parametrize(("file", "name"), FILES_OF_JAVA, ids=[name for _, name in FILES_OF_JAVA])
+def test_a_file_that_java_has_written_is_not_remarked_on(
+    file: File, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = (GOLDEN_CONFIG / name).read_text()
+    assert said_of(file, tmp_path, caplog, text, logging.WARNING) == ""
+
+
+def test_all_recorded_files_of_java_are_read() -> None:
+    recorded = {path.name for path in GOLDEN_CONFIG.glob("*.json")}
+    assert recorded == {name for _, name in FILES_OF_JAVA}
+
+
+LATER = {
+    "topics.json": TOPICS.replace('"counter"', '"stateVersion":0,"counter"').replace(
+        '"order"', '"attributes":{},"order"'
+    ),
+    "subscriptionGroup.json": GROUPS.replace('"counter"', '"stateVersion":0,"counter"')
+    .replace('"subscriptionGroupTable"', '"forbiddenTable":{},"subscriptionGroupTable"')
+    .replace(
+        '"groupName"',
+        '"attributes":{},"consumeMessageOrderly":false,"consumeTimeoutMinute":15,"groupSysFlag":0,'
+        '"groupRetryPolicy":{"type":"CUSTOMIZED"},"groupName"',
+    ),
+    "consumerOffset.json": '{"dataVersion":{"counter":1,"stateVersion":0,"timestamp":2},"groupTopicMap":{"G":["T"]},'
+    '"offsetTable":{"T@G":{0:5}}}',
+    "delayOffset.json": '{"dataVersion":{"counter":1,"stateVersion":0,"timestamp":2},"offsetTable":{1:4}}',
+}
+"""As RocketMQ 5.3.3 writes them for settings that nobody has changed."""
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_file_of_rocketmq_5_is_not_remarked_on(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (file,) = (file for file in FILES if file.name == name)
+    said = said_of(file, tmp_path, caplog, LATER[name], logging.INFO)
+    assert "later RocketMQ" not in said
+    assert "unknown" not in said
+
+
+def test_a_setting_of_rocketmq_5_that_says_something_has_a_line_that_is_no_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = TOPICS.replace('"order"', '"attributes":{"+message.type":"FIFO"},"order"')
+    assert said_of(FILES[0], tmp_path, caplog, text, logging.WARNING) == ""
+    assert "later RocketMQ" in said_of(FILES[0], tmp_path, caplog, text, logging.INFO)
+    assert "'topicConfigTable.A.attributes'" in caplog.text
