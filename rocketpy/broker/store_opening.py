@@ -133,6 +133,8 @@ def _log_recovered(report: RecoveryReport) -> None:
     )
     if report.after_a_crash:
         _store_log.info("the last run was not shut down: %s", report.after_a_crash)
+    if report.checkpoint_fault:
+        _store_error_log.warning("%s: they count as none, and more of the log is read", report.checkpoint_fault)
     if report.why:
         _store_error_log.warning("the log was cut at %d: %s", report.end_offset, report.why)
 

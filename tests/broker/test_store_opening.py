@@ -154,6 +154,22 @@ async def test_a_log_that_was_cut_is_a_warning_among_the_errors(
     assert line.getMessage().startswith(f"the log was cut at {end}: ")
 
 
+async def test_a_checkpoint_with_a_time_that_is_none_is_a_warning_and_the_log_is_read(
+    settings: BrokerSettings, disk: SimDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with life(settings, disk) as first:
+        put(first.store)
+    file = disk.open("/broker/checkpoint")
+    file.write(0, (-1).to_bytes(8, "big", signed=True))
+    file.close()
+    async with life(settings, disk) as again:
+        assert again.store.max_offset_in_queue(TOPIC, 0) == 1
+    (line,) = [each for each in caplog.records if each.name == "rocketpy.store.error"]
+    assert line.levelname == "WARNING"
+    assert line.getMessage().startswith("/broker/checkpoint: expected times from 0")
+    assert line.getMessage().endswith("found physicMsgTimestamp -1: they count as none, and more of the log is read")
+
+
 async def test_plug_ins_are_asked_in_place_of_the_store(settings: BrokerSettings, disk: SimDisk) -> None:
     async with life(settings, disk, [PlugInMessageStore]) as opened:
         assert isinstance(opened.store, PlugInMessageStore)

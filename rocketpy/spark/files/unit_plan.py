@@ -23,6 +23,7 @@ from rocketpy.spark.files.queue_units import KnownRecords, OpenQueue, QueueFiles
 from rocketpy.spark.files.unit_ranges import UnitRange
 from rocketpy.spark.filters import MessageFilter
 from rocketpy.store.layout import ABORT_FILE, CHECKPOINT_FILE
+from rocketpy.store.recovery.checkpoint import is_time_or_none
 
 _CHECKPOINT = struct.Struct(">qq")  # times up to which the log and the queues are on disk
 _CHECKPOINT_MARGIN_MS = 3000
@@ -112,7 +113,8 @@ def _queues_flushed_ms(root: str) -> int:
             _, logics = _CHECKPOINT.unpack(file.read(_CHECKPOINT.size))
     except (OSError, struct.error):
         return 0
-    return int(logics) - _CHECKPOINT_MARGIN_MS
+    # As in recovery, a time that cannot be one counts as none: the log itself is read then.
+    return int(logics) - _CHECKPOINT_MARGIN_MS if is_time_or_none(logics) else 0
 
 
 def _first_stored_from(units: OpenQueue, files: Sequence[CommitLogFile], low: int, high: int, timestamp_ms: int) -> int:

@@ -25,8 +25,11 @@ our offsets with the last file that begins before the smallest of the times.
 
 All of it lies in one sector, so a torn page leaves the old numbers or the new ones.
 
-Compatibility: ``StoreCheckpoint`` (4.9.8) reads and writes the first 24 bytes only. If a Java broker has written other
-times since, the check does not match and our offsets count for nothing.
+A time that cannot be one (negative, or later than 2248) counts as 0, for nothing being durable: a start then reads more
+of the log than it need. Believed, a time in the far future would let it read too little.
+
+Compatibility: ``StoreCheckpoint`` (4.9.8) reads and writes the first 24 bytes only, and believes any time. If a Java
+broker has written other times since, the check does not match and our offsets count for nothing.
 """
 
 from __future__ import annotations
@@ -47,6 +50,8 @@ CHECKPOINT_SIZE = 4096
 _TIMES = struct.Struct(">qqq")
 CHECKPOINT_NUMBERS = struct.Struct(">qqqqqqq")
 CHECK_START = 0x526F_636B_6574_5079  # the bytes "RocketPy"
+TIME_MAX_MS = 1 << 43
+"""In the year 2248: what is later is no time."""
 TOLERANCE_MS = 3000
 """RocketMQ's margin: times in a checkpoint count for this much less."""
 assert _TIMES.size == 24
@@ -82,8 +87,18 @@ class StoreCheckpoint:
     """Units that went with deleted queues in this run: a caller that counted earlier subtracts what went since."""
     flushed: Callable[[], None] = attrs.field(default=lambda: None, init=False)
     """Called when a flush has made the file durable, in the same thread."""
+    times_in_file: tuple[int, int, int] = attrs.field(default=(0, 0, 0), init=False)
+    """As the file has them: of the log, the queues and the index."""
     _writing: threading.Lock = attrs.field(factory=threading.Lock, init=False)  # the last to write knows the most
     _is_named: bool = attrs.field(default=False, init=False)  # the file's entry in its directory is durable
+
+    @property
+    def fault(self) -> str:
+        """The times in the file that cannot be any, for a line of the log; empty if all can."""
+        names = ("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp")
+        times = zip(names, self.times_in_file, strict=True)
+        wrong = [f"{name} {time_ms}" for name, time_ms in times if not is_time_or_none(time_ms)]
+        return f"{self._path}: expected times from 0 to {TIME_MAX_MS}, found {', '.join(wrong)}" if wrong else ""
 
     @property
     def min_timestamp_ms(self) -> int:
@@ -164,7 +179,16 @@ def load_checkpoint(disk: Disk, path: str) -> StoreCheckpoint:
     physic_ms, logics_ms, index_ms, *ends = numbers
     known = DurableEnds(*ends)
     is_ours = check == _check_of(numbers) and 0 <= known.durable_offset <= known.log_flushed_offset
-    return StoreCheckpoint(disk, path, physic_ms, logics_ms, index_ms, known if is_ours else None)
+    times = physic_ms, logics_ms, index_ms
+    physic_ms, logics_ms, index_ms = (time_ms if is_time_or_none(time_ms) else 0 for time_ms in times)
+    checkpoint = StoreCheckpoint(disk, path, physic_ms, logics_ms, index_ms, known if is_ours else None)
+    checkpoint.times_in_file = times
+    return checkpoint
+
+
+def is_time_or_none(time_ms: int) -> bool:
+    """Whether a number of a file can be a time in milliseconds since 1970, or 0 for none."""
+    return 0 <= time_ms < TIME_MAX_MS
 
 
 def _check_of(numbers: Iterable[int]) -> int:

@@ -71,6 +71,7 @@ class RecoveryReport:
     index_begin_offset: int = 0  # from here on the log is read again for the index
     is_crash: bool = False  # the last run ended without a clean shutdown
     note_objection: str = ""  # then: why its recovery note was not believed, empty if it was
+    checkpoint_fault: str = ""  # what the checkpoint has that was not believed
     seconds: float = 0.0  # from the lock to the first message that may be appended
 
     @property

@@ -121,7 +121,7 @@ class StoreFiles:
 
     def recover(self, tags_code: TagsCodeOf, bit_map_of: BitMapOf | None = None) -> Iterator[None]:
         """Recover, yielding about every 10 ms. Blocks."""
-        note = self._read_note()
+        note, checkpoint_fault = self._read_note(), self.checkpoint.fault
         self._orderly_end = load_orderly_end(self._disk, self._orderly_end_path)
         self._recovery = recovery = StoreRecovery(
             disk=self._disk,
@@ -146,7 +146,9 @@ class StoreFiles:
             yield from self.index.repair()
         if not self._was_clean:
             self._report = attrs.evolve(self.report, is_crash=True, note_objection=why)
-        self._report = attrs.evolve(self.report, index_begin_offset=self.index_begin_offset)
+        self._report = attrs.evolve(
+            self.report, index_begin_offset=self.index_begin_offset, checkpoint_fault=checkpoint_fault
+        )
 
     def _read_note(self) -> RecoveryNote | str:
         """Return the note of the last run if it is to be believed, else why not."""

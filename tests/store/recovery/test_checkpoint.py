@@ -6,7 +6,13 @@ import struct
 
 import pytest
 
-from rocketpy.store.recovery.checkpoint import CHECKPOINT_SIZE, DurableEnds, StoreCheckpoint, load_checkpoint
+from rocketpy.store.recovery.checkpoint import (
+    CHECKPOINT_SIZE,
+    TIME_MAX_MS,
+    DurableEnds,
+    StoreCheckpoint,
+    load_checkpoint,
+)
 from rocketpy.testing.sim.choices import Choose, all_outcomes
 from rocketpy.testing.sim.disk import SimDisk
 
@@ -42,6 +48,22 @@ def test_nothing_is_durable_without_a_checkpoint(content: bytes | None) -> None:
         disk.open("/checkpoint", create=True).write(0, content)
     loaded = load_checkpoint(disk, "/checkpoint")
     assert (loaded.min_timestamp_ms, loaded.min_timestamp_index_ms) == (0, 0)
+
+
+@pytest.mark.parametrize(("time_ms", "believed_ms"), [(TIME_MAX_MS - 1, TIME_MAX_MS - 1), (TIME_MAX_MS, 0), (-1, 0)])
+@pytest.mark.parametrize("number", range(3))
+def test_a_time_that_cannot_be_one_counts_for_nothing_and_is_named(number: int, time_ms: int, believed_ms: int) -> None:
+    """Java believes it, and reads too little of the log after a crash."""
+    disk, times = SimDisk(), [5, 6, 7]
+    times[number] = time_ms
+    disk.open("/checkpoint", create=True).write(0, struct.pack(">qqq", *times))
+    loaded = load_checkpoint(disk, "/checkpoint")
+    found = [loaded.physic_msg_timestamp_ms, loaded.logics_msg_timestamp_ms, loaded.index_msg_timestamp_ms]
+    assert found[number] == believed_ms
+    assert loaded.times_in_file == tuple(times)
+    name = ("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp")[number]
+    fault = f"/checkpoint: expected times from 0 to {TIME_MAX_MS}, found {name} {time_ms}"
+    assert loaded.fault == ("" if believed_ms else fault)
 
 
 def test_the_smallest_time_counts_less_three_seconds() -> None:

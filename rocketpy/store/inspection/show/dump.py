@@ -300,10 +300,11 @@ class StoreDump:
 
     def _checkpoint(self, path: str) -> Iterator[Item]:
         checkpoint = load_checkpoint(self._disk, path)
+        physic_ms, logics_ms, index_ms = checkpoint.times_in_file
         fields: dict[str, object] = {
-            "physic_msg_timestamp": checkpoint.physic_msg_timestamp_ms,
-            "logics_msg_timestamp": checkpoint.logics_msg_timestamp_ms,
-            "index_msg_timestamp": checkpoint.index_msg_timestamp_ms,
+            "physic_msg_timestamp": physic_ms,
+            "logics_msg_timestamp": logics_ms,
+            "index_msg_timestamp": index_ms,
         }
         yield Item("checkpoint", fields if checkpoint.ends is None else fields | attrs.asdict(checkpoint.ends))
 

@@ -20,10 +20,9 @@ from rocketpy.store.inspection.verify.findings import NOTHING, Finding, Severity
 from rocketpy.store.inspection.verify.inventory import CONFIG_DIRECTORY, Inventory, QueueFiles, StoreFile
 from rocketpy.store.inspection.verify.queue_units import read_units, unit_files
 from rocketpy.store.inspection.verify.read_only_files import ReadOnlyFiles
-from rocketpy.store.inspection.verify.time_inspection import TIME_MAX_MS
 from rocketpy.store.log.commit_log import TIMED_HEAD_SIZE, store_timestamp_in
 from rocketpy.store.queue.end import Unit, find_end, first_at_or_after, physical_end
-from rocketpy.store.recovery.checkpoint import StoreCheckpoint, load_checkpoint
+from rocketpy.store.recovery.checkpoint import StoreCheckpoint, is_time_or_none, load_checkpoint
 from rocketpy.store.recovery.last_stop import RECORD_BEGIN, LastStop, LogEnds, QueueEnd, begins_too_late, is_boundary
 from rocketpy.store.recovery.marker_files import OrderlyEnd, load_orderly_end
 from rocketpy.store.recovery.recovery_note import RecoveryNote, RecoveryNoteFile, read_believed
@@ -200,32 +199,22 @@ def _of_note(last_end: LastEnd) -> str:
 
 def _checkpoint_findings(inventory: Inventory, last_end: LastEnd) -> Iterator[Finding]:
     checkpoint = last_end.checkpoint
-    times = (
-        checkpoint.physic_msg_timestamp_ms,
-        checkpoint.logics_msg_timestamp_ms,
-        checkpoint.index_msg_timestamp_ms,
-    )
-    for number, time_ms in enumerate(times):
-        if not 0 <= time_ms < TIME_MAX_MS:
+    for number, time_ms in enumerate(checkpoint.times_in_file):
+        if not is_time_or_none(time_ms):
             yield Finding(
                 severity=Severity.WARNING,
                 path=inventory.path_in_root(layout.CHECKPOINT_FILE),
                 position=number * 8,
                 expected="a time in milliseconds",
                 found=f"{time_ms}",
-                start="trusts it: after a crash it begins its scan too late, or at the beginning of the log",
+                start="takes it for none: after a crash it may begin its scan at the beginning of the log",
                 repair="rewrites the checkpoint",
             )
 
 
 def is_checkpoint_sane(checkpoint: StoreCheckpoint) -> bool:
     """Whether its times can be times."""
-    times = (
-        checkpoint.physic_msg_timestamp_ms,
-        checkpoint.logics_msg_timestamp_ms,
-        checkpoint.index_msg_timestamp_ms,
-    )
-    return all(0 <= each < TIME_MAX_MS for each in times)
+    return not checkpoint.fault
 
 
 def _json_findings(disk: Disk, opened: ReadOnlyFiles, path: str) -> Iterator[Finding]:

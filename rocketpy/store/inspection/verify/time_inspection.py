@@ -11,13 +11,11 @@ from collections.abc import Sequence
 import attrs
 
 from rocketpy.protocol.stored_message import CheckedMessage, store_timestamp_position
+from rocketpy.store.recovery.checkpoint import TIME_MAX_MS
 
 FAR_MS = 24 * 3600 * 1000
 """A single record this far from its neighbours has a damaged timestamp; several follow an idle time or a clock change.
 """
-
-TIME_MAX_MS = 1 << 43
-"""The year 2248."""
 
 _ODD_MAX = 1000
 

@@ -21,8 +21,7 @@ from rocketpy.store.inspection.verify.small_files_inspection import (
     small_file_findings,
     why_no_json,
 )
-from rocketpy.store.inspection.verify.time_inspection import TIME_MAX_MS
-from rocketpy.store.recovery.checkpoint import StoreCheckpoint
+from rocketpy.store.recovery.checkpoint import TIME_MAX_MS, StoreCheckpoint
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.opened_store import opened as open_store
 from tests.store.opened_store import send
