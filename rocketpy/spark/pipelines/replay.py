@@ -35,7 +35,7 @@ from rocketpy.protocol.properties import (
 from rocketpy.spark.pipelines.archive_log.opening import open_files
 from rocketpy.spark.pipelines.local_rows import local_frame
 from rocketpy.spark.pipelines.pacing import paced
-from rocketpy.spark.pipelines.replay_plan import ReplayPlan, ReplayWork, shared_out
+from rocketpy.spark.pipelines.replay_plan import TARGET_FIELDS, ReplayPlan, ReplayWork, shared_out
 from rocketpy.spark.pipelines.summary import Summary, seconds_since
 from rocketpy.spark.sink.row_keys import PROPERTY_SPARK_ROW_KEY
 from rocketpy.spark.source import FORMAT_NAME
@@ -126,11 +126,11 @@ def replay(
         replay_work = ReplayWork(root, files=files)
         plan = replay_work.plan() or _plan(messages, target, replay_work, slice_messages)
         _check_target(plan, target, root)
-        before = sum(plan.slices[number] for number in replay_work.sent())
+        before = sum(plan.slices[number] for number in replay_work.sent(plan))
         done = before
         stack.enter_context(_small_batches(spark, plan, rate))
         for number, rows in enumerate(plan.slices):
-            if number not in replay_work.sent():
+            if number not in replay_work.sent(plan):
                 _send(spark, plan, target, replay_work, number, rate)
                 replay_work.note_sent(number, rows)
                 done += rows
@@ -253,11 +253,10 @@ def _small_batches(spark: SparkSession, plan: ReplayPlan, rate: float | None) ->
 
 
 def _check_target(plan: ReplayPlan, target: Target, root: str) -> None:
-    expected, found = plan.target, _fields(target)
-    for name, value in expected.items():
-        if found[name] != value:
+    for name, found in _fields(target).items():
+        if (value := plan.target.get(name)) != found:
             raise StartError(
-                f"{root} is the work of a replay with {name} {value!r}, found {found[name]!r}: "
+                f"{root} is the work of a replay with {name} {value!r}, found {found!r}: "
                 "resume it with the same target, or choose another directory"
             )
 
@@ -265,4 +264,4 @@ def _check_target(plan: ReplayPlan, target: Target, root: str) -> None:
 def _fields(target: Target) -> dict[str, object]:
     """Return what must not change when a replay is resumed; a nameserver may have moved."""
     topics = dict(target.topics) if isinstance(target.topics, Mapping) else target.topics
-    return {"topics": topics, "keeps_queues": target.keeps_queues}
+    return dict(zip(TARGET_FIELDS, (topics, target.keeps_queues), strict=True))

@@ -13,6 +13,7 @@ The messages are selected once. A later run sends what the first one selected, w
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,8 +21,14 @@ import attrs
 
 from rocketpy.errors import StoreError
 from rocketpy.spark.pipelines.archive_log.file_system import FileSystem
+from rocketpy.spark.pipelines.archive_log.json_fields import read_fields
 
 SLICE_DIGITS = 8
+TARGET_FIELDS = ("topics", "keeps_queues")
+"""What a plan has of its target."""
+
+_FIELDS = ("id", "target", "read", "skipped", "shares", "slices")
+_SENT = re.compile(rf"[0-9]{{{SLICE_DIGITS}}}\.json")
 
 
 @attrs.frozen(kw_only=True)
@@ -58,20 +65,36 @@ class ReplayWork:
         if "plan.json" not in self.files.list_names(self.root):
             return None
         path = f"{self.root}/plan.json"
-        try:
-            fields = json.loads(self.files.read(path))
-            return ReplayPlan(**fields | {name: tuple(fields[name]) for name in ("shares", "slices")})
-        except (ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"expected the plan of a replay, found something else: {error}", path=path) from error
+        fields = read_fields(self.files.read(path), path, "the plan of a replay")
+        fields.expect_only(_FIELDS)
+        target, skipped = fields.inner("target"), fields.inner("skipped")
+        target.expect_only(TARGET_FIELDS)
+        shares, slices = fields.items("shares"), fields.items("slices")
+        return ReplayPlan(
+            id=fields.name("id"),
+            target={name: target.members[name] for name in TARGET_FIELDS if name in target.members},
+            read=fields.number("read"),
+            skipped={reason: skipped.number(reason) for reason in skipped.members},
+            shares=tuple(fields.share("shares", index, value) for index, value in enumerate(shares)),
+            slices=tuple(fields.count("slices", index, value) for index, value in enumerate(slices)),
+        )
 
     def note_plan(self, plan: ReplayPlan) -> None:
         """Write the plan: from now on a run sends the slices that are there."""
         self.files.create(f"{self.root}/plan.json", json.dumps(attrs.asdict(plan), indent=1).encode())
 
-    def sent(self) -> frozenset[int]:
-        """Return the slices that were sent."""
-        names = self.files.list_names(f"{self.root}/sent")
-        return frozenset(int(name.removesuffix(".json")) for name in names if name[0] != ".")
+    def sent(self, plan: ReplayPlan) -> frozenset[int]:
+        """Return the slices that were sent; ``StoreError`` for a file that names none of the plan."""
+        directory, sent = f"{self.root}/sent", set()
+        for name in self.files.list_names(directory):
+            if name[0] == ".":
+                continue
+            number = int(name[:SLICE_DIGITS]) if _SENT.fullmatch(name) else len(plan.slices)
+            if number >= len(plan.slices):
+                expected = f"a slice of the plan, which has {len(plan.slices)}"
+                raise StoreError(f"expected the number of {expected}, found another name", path=f"{directory}/{name}")
+            sent.add(number)
+        return frozenset(sent)
 
     def note_sent(self, number: int, rows: int) -> None:
         """Note that a slice was sent: no run sends it again."""

@@ -24,11 +24,11 @@ PLAN = ReplayPlan(
 
 def test_a_later_run_finds_the_plan_and_what_was_sent(tmp_path: Path) -> None:
     work = ReplayWork(str(tmp_path), files=LocalFileSystem())
-    assert (work.plan(), work.sent()) == (None, frozenset())
+    assert (work.plan(), work.sent(PLAN)) == (None, frozenset())
     work.note_plan(PLAN)
     work.note_sent(1, 6)
     later = ReplayWork(str(tmp_path), files=LocalFileSystem())
-    assert (later.plan(), later.sent()) == (PLAN, frozenset({1}))
+    assert (later.plan(), later.sent(PLAN)) == (PLAN, frozenset({1}))
     assert PLAN.row_count == 10
     with pytest.raises(FileExistsError):
         later.note_plan(PLAN)
@@ -37,8 +37,17 @@ def test_a_later_run_finds_the_plan_and_what_was_sent(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"id": "x", "shares": [], "slices": []}'])
 def test_a_file_that_is_no_plan_is_an_error_that_names_it(tmp_path: Path, content: str) -> None:
     (tmp_path / "plan.json").write_text(content)
-    with pytest.raises(StoreError, match=r"expected the plan of a replay.*plan\.json"):
+    with pytest.raises(StoreError, match=r"the plan of a replay.*plan\.json"):
         ReplayWork(str(tmp_path), files=LocalFileSystem()).plan()
+
+
+@pytest.mark.parametrize("name", ["x.json", "00000002.json", "-0000001.json", "0000001.json", "00000001.json.bak"])
+def test_a_file_that_names_no_slice_of_the_plan_is_an_error(tmp_path: Path, name: str) -> None:
+    """It would be a slice that is never sent, or one more."""
+    (tmp_path / "sent").mkdir()
+    (tmp_path / "sent" / name).touch()
+    with pytest.raises(StoreError, match=f"a slice of the plan, which has 2.*{name}"):
+        ReplayWork(str(tmp_path), files=LocalFileSystem()).sent(PLAN)
 
 
 @given(st.dictionaries(st.integers(), st.integers(1, 100)), st.integers(1, 5))

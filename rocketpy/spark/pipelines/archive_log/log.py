@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from rocketpy.errors import SettingsError, StartError
+from rocketpy.errors import SettingsError, StartError, StoreError
 from rocketpy.spark.pipelines.archive_log.file_system import FileSystem
 from rocketpy.spark.pipelines.archive_log.record import (
     ArchivedFile,
@@ -52,8 +52,7 @@ class ArchiveLog:
     def records(self) -> list[RunRecord]:
         """Return the records of all runs in their order; ``StoreError`` for a file that is none."""
         names = [name for name in self._files.list_names(self._runs) if name.endswith(".json") and name[0] != "."]
-        paths = [f"{self._runs}/{name}" for name in names]
-        return [decode_record(self._files.read(path), path) for path in paths]
+        return [self._record(f"{self._runs}/{name}") for name in names]
 
     def state(self, as_of: int | datetime | None = None) -> ArchiveState:
         """Return what the archive has, or had after a run, given by its number or as the last one until a time.
@@ -116,7 +115,7 @@ class ArchiveLog:
         staging = self.staging(record.id)
         self._files.sync(f"{staging}/{file.path}" for file in record.files)
         try:
-            self._files.create(f"{self._runs}/{record.run:0{RUN_DIGITS}}.json", encode_record(record))
+            self._files.create(self._record_path(record.run), encode_record(record))
         except FileExistsError:
             self._files.remove(staging)
             raise StartError(
@@ -159,6 +158,17 @@ class ArchiveLog:
     @property
     def _runs(self) -> str:
         return f"{self._root}/{LOG_DIRECTORY}/runs"
+
+    def _record(self, path: str) -> RunRecord:
+        record = decode_record(self._files.read(path), path)
+        if path != self._record_path(
+            record.run
+        ):  # the runs are in the order of their names, and the next one has the next number
+            raise StoreError(f"expected the record of the run that its name says, found run {record.run}", path=path)
+        return record
+
+    def _record_path(self, run: int) -> str:
+        return f"{self._runs}/{run:0{RUN_DIGITS}}.json"
 
     def _finish(self, records: list[RunRecord]) -> None:
         """Complete the runs that have a record, and remove the files of those that have none."""

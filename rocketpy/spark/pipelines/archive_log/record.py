@@ -19,18 +19,22 @@ import json
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 import attrs
 
 from rocketpy.clock import Clock
 from rocketpy.errors import StoreError
+from rocketpy.spark.pipelines.archive_log.json_fields import INT32_MAX, JsonFields, read_fields
 from rocketpy.spark.pipelines.archive_log.ranges import OffsetRange, joined
 
 VERSION = 1
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _PATH = re.compile(r"topic=[^/\0]*(/[^/\0._][^/\0]*)*/[^/\0._][^/\0]*\.parquet")
+_PATH_EXPECTED = "the path of a Parquet file in the archive, as topic=T/date=2026-01-31/NAME.parquet"
+_FIELDS = ("version", "run", "id", "time", "ranges", "files", "replaced")
+_RANGE_FIELDS = ("topic", "broker_name", "queue_id", "start", "end")
+_FILE_FIELDS = ("path", "rows")
 
 
 @attrs.frozen
@@ -95,30 +99,33 @@ def encode_record(record: RunRecord) -> bytes:
 
 def decode_record(content: bytes, path: str) -> RunRecord:
     """Return the record in a file; ``StoreError`` if it is not one, or of a later version."""
-    try:
-        fields: dict[str, Any] = json.loads(content)
-        version = fields.pop("version")
-        if version != VERSION:
-            raise StoreError(f"expected a record of version {VERSION}, found version {version}", path=path)
-        return RunRecord(
-            run=int(fields["run"]),
-            id=_checked(_ID, fields["id"], "the id of a run, of letters, digits and dashes"),
-            time=str(fields["time"]),
-            ranges=tuple(OffsetRange(**each) for each in fields["ranges"]),
-            files=tuple(ArchivedFile(_checked_path(each["path"]), each["rows"]) for each in fields["files"]),
-            replaced=tuple(_checked_path(each) for each in fields["replaced"]),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreError(
-            f"expected the record of a run of an archive, found something else: {error}", path=path
-        ) from error
+    fields = read_fields(content, path, "the record of a run of an archive")
+    version = fields.number("version", 1)
+    if version != VERSION:
+        raise StoreError(f"expected a record of version {VERSION}, found version {version}", path=path)
+    fields.expect_only(_FIELDS)
+    return RunRecord(
+        run=fields.number("run", 1),
+        id=fields.matching("id", _ID, "the id of a run, of letters, digits and dashes"),
+        time=fields.time("time"),
+        ranges=fields.objects("ranges", _read_range),
+        files=fields.objects("files", _read_file),
+        replaced=fields.texts("replaced", _PATH, _PATH_EXPECTED),
+    )
 
 
-def _checked_path(path: object) -> str:
-    return _checked(_PATH, path, "the path of a Parquet file in the archive, as topic=T/date=2026-01-31/NAME.parquet")
+def _read_range(fields: JsonFields) -> OffsetRange:
+    fields.expect_only(_RANGE_FIELDS)
+    start = fields.number("start")
+    return OffsetRange(
+        topic=fields.name("topic"),
+        broker_name=fields.text("broker_name"),
+        queue_id=fields.number("queue_id", most=INT32_MAX),
+        start=start,
+        end=fields.number("end", start + 1),
+    )
 
 
-def _checked(pattern: re.Pattern[str], value: object, expected: str) -> str:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise ValueError(f"expected {expected}, found {value!r}")
-    return value
+def _read_file(fields: JsonFields) -> ArchivedFile:
+    fields.expect_only(_FILE_FIELDS)
+    return ArchivedFile(fields.matching("path", _PATH, _PATH_EXPECTED), fields.number("rows"))

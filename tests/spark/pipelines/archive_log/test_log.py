@@ -9,11 +9,11 @@ from pathlib import Path
 import attrs
 import pytest
 
-from rocketpy.errors import SettingsError, StartError
+from rocketpy.errors import SettingsError, StartError, StoreError
 from rocketpy.spark.pipelines.archive_log.file_system import LocalFileSystem
 from rocketpy.spark.pipelines.archive_log.log import ArchiveLog
 from rocketpy.spark.pipelines.archive_log.ranges import OffsetRange
-from rocketpy.spark.pipelines.archive_log.record import ArchivedFile, RunRecord
+from rocketpy.spark.pipelines.archive_log.record import ArchivedFile, RunRecord, encode_record
 
 
 class Died(Exception):
@@ -57,7 +57,12 @@ def stage(log: ArchiveLog, run: int, *names: str, replaced: tuple[str, ...] = ()
     assert log.staged_files(run_id) == sorted(names)
     ranges = () if replaced else (OffsetRange("T", "b", 0, run * 10, run * 10 + 10),)
     return RunRecord(
-        run=run, id=run_id, time="", ranges=ranges, files=tuple(ArchivedFile(n, 1) for n in names), replaced=replaced
+        run=run,
+        id=run_id,
+        time="2026-01-31T12:00:00+00:00",
+        ranges=ranges,
+        files=tuple(ArchivedFile(n, 1) for n in names),
+        replaced=replaced,
     )
 
 
@@ -168,3 +173,14 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
         pass
     with other.opened_for_writing() as state:
         assert state.last_run == 0
+
+
+def test_a_record_under_the_name_of_another_run_is_refused(tmp_path: Path) -> None:
+    """The next run would take a number that is taken, or skip one."""
+    log = ArchiveLog(str(tmp_path), files=LocalFileSystem())
+    runs = tmp_path / "_archive" / "runs"
+    runs.mkdir(parents=True)
+    record = RunRecord(run=2, id="x", time="2026-01-31T12:00:00+00:00")
+    (runs / "00000000000000000001.json").write_bytes(encode_record(record))
+    with pytest.raises(StoreError, match=r"that its name says, found run 2 \(.*00000000000000000001\.json\)"):
+        log.state()

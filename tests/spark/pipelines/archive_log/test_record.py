@@ -19,15 +19,16 @@ from rocketpy.spark.pipelines.archive_log.record import (
 
 C, D = "topic=T/date=2026-01-31/c.parquet", "topic=%25RETRY%25g/date=2026-02-01/d.parquet"
 
+TIME = "2026-01-31T12:00:00+00:00"
 RECORD = RunRecord(
     run=1,
     id="x",
-    time="2026-01-31T12:00:00+00:00",
+    time=TIME,
     ranges=(OffsetRange("T", "b", 0, 0, 10),),
     files=(ArchivedFile("topic=T/a.parquet", 4), ArchivedFile("topic=T/b.parquet", 6)),
 )
-LATER = RunRecord(run=2, id="y", time="", ranges=(OffsetRange("T", "b", 0, 10, 12),), files=(ArchivedFile(C, 2),))
-COMPACTED = RunRecord(run=3, id="z", time="", files=(ArchivedFile(D, 6),), replaced=("topic=T/a.parquet", C))
+LATER = RunRecord(run=2, id="y", time=TIME, ranges=(OffsetRange("T", "b", 0, 10, 12),), files=(ArchivedFile(C, 2),))
+COMPACTED = RunRecord(run=3, id="z", time=TIME, files=(ArchivedFile(D, 6),), replaced=("topic=T/a.parquet", C))
 
 
 def test_a_record_survives_its_file() -> None:
