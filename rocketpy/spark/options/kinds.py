@@ -99,6 +99,8 @@ def _boolean(text: str) -> bool:
 def _timestamp_ms(text: str) -> int:
     """Milliseconds since the epoch, or an ISO 8601 time; one without a zone is UTC."""
     if text.isascii() and text.isdigit():
+        if int(text) > _TIMESTAMP_MS_MAX:
+            raise ValueError
         return int(text)
     time = datetime.fromisoformat(text)
     return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
@@ -112,6 +114,7 @@ def _seconds(text: str) -> float:
     return int(match[1]) * _UNITS_MS[match[2] or "ms"] / 1000
 
 
+_TIMESTAMP_MS_MAX = (1 << 63) - 1  # a later time fits no request and no column
 _DURATION = re.compile(r"([0-9]{1,12}) ?(ms|s|m|min|h|d)?")
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 

@@ -23,6 +23,7 @@ What Spark does with it decides the format (Spark 4.3, ``MicroBatchExecution`` a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -34,6 +35,8 @@ from rocketpy.spark.live.parts import QueueSpan
 from rocketpy.spark.live.positions import name_of
 
 VERSION = 1
+_MEMBERS = frozenset(("version", "queues", "began", "initial"))
+_QUEUE_ID = re.compile(r"[0-9]{1,10}")
 
 Document = dict[str, Any]
 """An offset as JSON has it."""
@@ -54,15 +57,25 @@ INITIAL = StreamOffset({}, is_initial=True)
 def read_offset(document: Document) -> StreamOffset:
     """Return the value of a document; :class:`SettingsError` for one that this version did not write."""
     version = document.get("version")
-    if version != VERSION:
+    if type(version) is not int or version != VERSION:
         raise SettingsError(
             f"the checkpoint of the stream: expected an offset of version {VERSION}, found version {version}; "
             "it belongs to another source, or to a later rocketpy"
         )
+    for name in document.keys() - _MEMBERS:
+        raise SettingsError(
+            f"the checkpoint of the stream: expected {', '.join(sorted(_MEMBERS))}, found {str(name)[:100]!r}; "
+            "it belongs to a later rocketpy, or was edited"
+        )
+    is_initial = document.get("initial", False)
+    if not isinstance(is_initial, bool):
+        raise SettingsError(
+            f"the checkpoint of the stream: expected true or false in initial, found {is_initial!r:.100}"
+        )
     return StreamOffset(
         dict(_read_queues(document.get("queues"))),
         dict(_read_queues(document.get("began", {}))),
-        document.get("initial") is True,
+        is_initial,
     )
 
 
@@ -98,7 +111,9 @@ def _read_queues(topics: object) -> Iterator[tuple[MessageQueue, int]]:
         for topic, brokers in _items(topics):
             for broker_name, queues in _items(brokers):
                 for queue_id, queue_offset in _items(queues):
-                    if type(queue_offset) is not int:
+                    if type(queue_offset) is not int or not 0 <= queue_offset < 1 << 63:
+                        raise ValueError
+                    if not _QUEUE_ID.fullmatch(queue_id) or int(queue_id) >= 1 << 31:
                         raise ValueError
                     yield MessageQueue(topic, broker_name, int(queue_id)), queue_offset
     except ValueError:

@@ -92,7 +92,15 @@ def test_a_queue_without_a_beginning_is_an_error_that_names_it() -> None:
         ({"version": 1, "queues": {"T": {"a": {"x": 5}}}}, "found"),
         ({"version": 1, "queues": {"T": {"a": {"0": "5"}}}}, "found"),
         ({"version": 1, "queues": {"T": {"a": {"0": True}}}}, "found"),
+        ({"version": 1, "queues": {"T": {"a": {"0": -5}}}}, "found"),
+        ({"version": 1, "queues": {"T": {"a": {"0": 1 << 63}}}}, "found"),
+        ({"version": 1, "queues": {"T": {"a": {"-1": 5}}}}, "found"),
+        ({"version": 1, "queues": {"T": {"a": {" 1": 5}}}}, "found"),
+        ({"version": 1, "queues": {"T": {"a": {"2147483648": 5}}}}, "found"),
         ({"version": 1, "queues": {}, "began": 5}, "found '5'"),
+        ({"version": True, "queues": {}}, "expected an offset of version 1, found version True"),
+        ({"version": 1, "queues": {}, "initial": "true"}, "expected true or false in initial, found 'true'"),
+        ({"version": 1, "queues": {}, "begun": {}}, "expected began, initial, queues, version, found 'begun'"),
     ],
 )
 def test_a_foreign_document_is_refused(document: Document, words: str) -> None:

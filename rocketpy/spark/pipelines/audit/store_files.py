@@ -16,6 +16,8 @@ from rocketpy.broker.delay.offsets import DelayProgress, decode_delay_progress
 from rocketpy.broker.metadata.offsets import LMQ_FILE_NAME, decode_offset_table
 from rocketpy.errors import RemoteProtocolError, SettingsError, StoreError
 from rocketpy.protocol import fastjson
+from rocketpy.protocol.bodies.codec import decode_value
+from rocketpy.protocol.bodies.group import SubscriptionGroupWrapper
 from rocketpy.store import layout
 from rocketpy.store.disk.interface import Disk
 from rocketpy.store.disk.text_files import read_text
@@ -139,12 +141,8 @@ def _decode_topics(content: object) -> frozenset[str]:
 
 
 def _decode_groups(content: object) -> dict[str, int]:
-    times = {}
-    for name, group in _object_in(content, "subscriptionGroupTable").items():
-        value = group.get("retryMaxTimes") if isinstance(group, Mapping) else None
-        if isinstance(value, int):
-            times[str(name)] = value
-    return times
+    table = decode_value(content, SubscriptionGroupWrapper).subscription_group_table
+    return {name: group.retry_max_times for name, group in table.items()}
 
 
 def _object_in(content: object, name: str) -> Mapping[object, object]:

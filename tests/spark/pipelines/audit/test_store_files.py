@@ -57,6 +57,18 @@ def test_a_malformed_table_is_read_from_its_backup_and_named_without_one(tmp_pat
     assert why
 
 
+@pytest.mark.parametrize("times", ["many", "[16]", "2147483648"])
+def test_a_group_whose_number_cannot_be_read_makes_the_table_unreadable(tmp_path: Path, times: str) -> None:
+    """The broker does not start with it either; the group alone had the default, and its dead letters were findings."""
+    root = unpack_store("store-clean", tmp_path)
+    groups = root / "config" / "subscriptionGroup.json"
+    groups.write_text(groups.read_text().replace('"retryMaxTimes":16', f'"retryMaxTimes":"{times}"', 1))
+    (root / "config" / "subscriptionGroup.json.bak").unlink(missing_ok=True)
+    [(path, why)] = list_store(str(root)).tables.unreadable
+    assert path == str(groups)
+    assert "SubscriptionGroupConfig.retryMaxTimes: expected int32" in why
+
+
 def test_an_index_file_of_an_impossible_size_has_no_layout(tmp_path: Path) -> None:
     root = unpack_store("store-ext", tmp_path)
     [index] = (root / "index").iterdir()
