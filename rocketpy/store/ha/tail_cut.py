@@ -117,6 +117,11 @@ class TailCut:
         """Execute it, yielding after each MiB or file. Blocks. StoreError: the next opening tries again."""
         order = load_order(self._disk, self._root)
         if order is None:
+            path = f"{self._root}/{layout.CUT_FILE}"
+            if self._disk.exists(path):
+                # Nothing is lost by not cutting: a slave that finds its log diverged orders it again.
+                remove_order(self._disk, self._root)
+                self.report = CutReport(CutOrder(0, 0, 0), "", f"{path} was no order, and is removed")
             return
         refusal = None
         if not order.is_done:

@@ -373,6 +373,11 @@ def test_what_is_no_order_orders_nothing(text: str) -> None:
     file.write(0, text.encode())
     file.close()
     assert load_order(world.disk, "/store") is None
+    cut = TailCut(world.config, disk=world.disk)
+    list(cut.run())
+    assert cut.report is not None
+    assert cut.report.refusal == "/store/cut was no order, and is removed"
+    assert not world.disk.exists(f"/store/{layout.CUT_FILE}")
     assert world.open().log == sent
     world.kill()
 
