@@ -35,8 +35,6 @@ from typing import Protocol
 
 from rocketpy.errors import DescriptorShortageError, StoreError
 
-LOCK_SECONDS = 10.0
-"""How long a change waits for another process that makes one: usually milliseconds."""
 PAGE_SIZE = 4096
 """Bytes of a page: what survives a loss of power does so by pages, and RocketMQ counts unflushed bytes in them."""
 
@@ -207,7 +205,7 @@ class Disk(Protocol):
     def wait_lock(self, path: str) -> DiskLock:
         """Lock a file, which is made and kept for that, around a change that other processes may make too.
 
-        Waits while one of them has the lock; StoreError after LOCK_SECONDS, or if the file cannot be made.
+        Waits while one of them has the lock; StoreError after ten seconds, or if the file cannot be made.
         """
         ...
 

@@ -7,31 +7,16 @@ system call becomes a StoreError with its path, or a StartError where only a sta
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
-import time
 from typing import ClassVar
 
-from rocketpy.errors import StartError, StoreError
-from rocketpy.store.disk.interface import LOCK_SECONDS, DiskFile, DiskLock
+from rocketpy.errors import StartError
+from rocketpy.file_lock import wait_file_lock
+from rocketpy.store.disk.interface import DiskFile, DiskLock
 from rocketpy.store.disk.os_file import OsFile, OsLock, existing_ancestor, store_error
 
-_LOCK_PAUSE_SECONDS = 0.005
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR})
-
-
-class _FileLock:
-    """A file that is open, and locked thereby."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def release(self) -> None:
-        """Close the file, which stays for the next one."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
 
 
 class OsDisk:
@@ -183,22 +168,9 @@ class OsDisk:
     def wait_lock(self, path: str) -> DiskLock:
         """Take a lock of ``flock`` on a file that only its owner may open. It also keeps out other threads."""
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            return wait_file_lock(path)
         except OSError as failure:
             raise store_error(failure, "cannot lock", path) from failure
-        deadline = time.monotonic() + LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return _FileLock(descriptor)
-            except BlockingIOError as failure:
-                if time.monotonic() > deadline:
-                    os.close(descriptor)
-                    raise StoreError(f"another process has it locked for {LOCK_SECONDS:g} s", path=path) from failure
-                time.sleep(_LOCK_PAUSE_SECONDS)
-            except OSError as failure:
-                os.close(descriptor)
-                raise store_error(failure, "cannot lock", path) from failure
 
     def _opened(self, action: str, path: str, flags: int, mode: int) -> OsFile:
         try:

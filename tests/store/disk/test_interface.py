@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
+from rocketpy import file_lock
 from rocketpy.errors import StartError, StoreError
-from rocketpy.store.disk import os_disk
 from rocketpy.store.disk.interface import Disk
 
 
@@ -227,7 +227,7 @@ class TestLock:
 
 
 def test_a_change_is_made_by_one_at_a_time(disk: Disk, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os_disk, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(file_lock, "LOCK_SECONDS", 0.0)
     path = f"{root}/x.conf.lock"
     lock = disk.wait_lock(path)
     with pytest.raises(StoreError, match=f"another process has it locked.*{path}"):

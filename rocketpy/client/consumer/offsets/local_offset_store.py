@@ -12,12 +12,9 @@ one is renamed; here the rename replaces it.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
-import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +23,7 @@ import trio
 from rocketpy.client.consumer.offsets.offset_store import OffsetTable
 from rocketpy.client.validators import UNSPECIFIED
 from rocketpy.errors import ClientError, RemoteProtocolError
+from rocketpy.file_lock import wait_file_lock
 from rocketpy.protocol import fastjson
 from rocketpy.protocol.bodies.codec import decode_value, encode_value
 from rocketpy.protocol.bodies.offset import OffsetSerializeWrapper
@@ -35,11 +33,6 @@ from rocketpy.protocol.message import MessageQueue
 
 T = TypeVar("T")
 RunBlocking = Callable[[Callable[[], T]], Awaitable[T]]
-
-_LOCK_SECONDS = 10.0
-"""How long a write waits for another client's, which takes milliseconds."""
-
-_LOCK_PAUSE_SECONDS = 0.005
 
 _log = logging.getLogger("rocketpy.client")
 
@@ -121,26 +114,8 @@ class LocalOffsetStore:
 
     def _write(self, offsets: dict[MessageQueue, int]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._locked():
+        with wait_file_lock(str(self._lock)):  # other clients of the same id
             self._replace(self._read(FileNotes()) | offsets)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keep other clients of the same id from writing; OSError if one of them does not let go."""
-        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            deadline = time.monotonic() + _LOCK_SECONDS
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise
-                    time.sleep(_LOCK_PAUSE_SECONDS)
-            yield
-        finally:
-            os.close(descriptor)  # and with it the lock is free
 
     def _replace(self, merged: dict[MessageQueue, int]) -> None:
         text = fastjson.dumps(encode_value(OffsetSerializeWrapper(merged)), pretty=True)
