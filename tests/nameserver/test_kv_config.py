@@ -72,7 +72,9 @@ async def test_what_another_has_written_counts_against_the_bounds(tmp_path: Path
 
 
 @pytest.mark.parametrize("left", ["", "{", None])
-async def test_a_file_that_was_spoiled_by_hand_is_replaced_by_what_is_known(tmp_path: Path, left: str | None) -> None:
+async def test_a_file_that_was_spoiled_by_hand_is_replaced_by_what_is_known(
+    tmp_path: Path, left: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "kv.json"
     kv_config = loaded(path)
     await kv_config.put("ns", "a", "1")
@@ -80,6 +82,9 @@ async def test_a_file_that_was_spoiled_by_hand_is_replaced_by_what_is_known(tmp_
     path.unlink() if left is None else path.write_text(left)
     await kv_config.put("ns", "c", "3")
     assert loaded(path).namespace("ns") == {"a": "1", "b": "2", "c": "3"}
+    lines = [line for line in caplog.messages if "what this nameserver has takes its place" in line]
+    assert len(lines) == (left == "{")
+    assert all(line.startswith(f"{path} cannot be read") for line in lines)
 
 
 async def test_deleting_the_last_key_keeps_the_namespace(tmp_path: Path) -> None:

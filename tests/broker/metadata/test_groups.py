@@ -82,6 +82,25 @@ def test_a_malformed_file_stops_the_start(tmp_path: Path, text: str) -> None:
         make_tables(tmp_path).groups.load()
 
 
+def test_numbers_that_cannot_be_are_fitted(tmp_path: Path) -> None:
+    """A slave refuses the whole table for one; retryMaxTimes says the same to everybody below 0."""
+    group = (
+        '{"groupName":"H","retryQueueNums":-5,"retryMaxTimes":-3,"brokerId":-1,"whichBrokerWhenConsumeSlowly":-2,'
+        '"consumeEnable":false}'
+    )
+    (tmp_path / "subscriptionGroup.json").write_text(f'{{"subscriptionGroupTable":{{"G":{group}}}}}')
+    tables = make_tables(tmp_path)
+    tables.groups.load()
+    assert tables.groups.subscription_group_table["G"] == SubscriptionGroupConfig(
+        group_name="G",
+        consume_enable=False,
+        retry_queue_nums=0,
+        retry_max_times=-3,
+        broker_id=0,
+        which_broker_when_consume_slowly=1,
+    )
+
+
 def test_a_group_of_light_queues_needs_no_configuration(tables_with: Callable[..., Tables]) -> None:
     groups = tables_with(enable_lmq=True, auto_create_subscription_group=False).groups
     count = groups.stored.change_count

@@ -21,6 +21,16 @@ def test_a_group_without_offset_has_minus_one(tables: Tables) -> None:
     assert tables.offsets.query_offset("g", "t", 1) == 5
 
 
+def test_what_can_be_no_offset_is_left_out_of_a_file_and_a_negative_one_is_none(tmp_path: Path) -> None:
+    """A slave of either kind refuses a table with the former; RocketMQ keeps the latter, and looks at it as at none."""
+    text = '{"offsetTable":{"T@G":{0:-5,1:7,-1:3},"no group":{0:1},"@G":{0:1}}}'
+    (tmp_path / "consumerOffset.json").write_text(text)
+    tables = make_tables(tmp_path)
+    tables.offsets.load()
+    assert tables.offsets.offset_table == {"T@G": {0: -5, 1: 7}}
+    assert tables.offsets.which_topic_by_consumer("G") == ["T"]
+
+
 def test_an_offset_may_go_back(tables: Tables) -> None:
     tables.offsets.commit_offset("peer", "g", "t", 0, 9)
     tables.offsets.commit_offset("peer", "g", "t", 0, 3)

@@ -237,6 +237,32 @@ def test_a_malformed_file_stops_the_start(tmp_path: Path, text: str) -> None:
         make_tables(tmp_path).topics.load()
 
 
+async def test_numbers_that_cannot_be_are_fitted_and_written_so(tmp_path: Path) -> None:
+    """Nameservers and slaves would get them else; a slave refuses the whole table for one."""
+    topic = {"topicName": "copied from B", "perm": 77, "readQueueNums": -4, "writeQueueNums": 3}
+    high = {"topicName": "H", "perm": 15, "readQueueNums": 65_535}
+    (tmp_path / "topics.json").write_text(json.dumps({"topicConfigTable": {"A": topic, "H": high}}))
+    tables = make_tables(tmp_path)
+    tables.topics.load()
+    assert queues_and_perm(tables, "A") == (0, 3, 5)
+    assert queues_and_perm(tables, "H") == (65_535, 16, 15)
+    config = tables.topics.select_topic_config("A")
+    assert config is not None
+    assert config.topic_name == "A"
+    tables.topics.stored.changed()
+    await tables.topics.stored.persist()
+    written = json.loads((tmp_path / "topics.json").read_text())["topicConfigTable"]
+    assert (written["A"]["topicName"], written["A"]["perm"], written["A"]["readQueueNums"]) == ("A", 5, 0)
+
+
+def test_more_queues_than_there_may_be_are_refused_and_not_cut(tmp_path: Path) -> None:
+    """Messages of the queues beyond would be hidden."""
+    topic = {"topicName": "A", "readQueueNums": 65_536}
+    (tmp_path / "topics.json").write_text(json.dumps({"topicConfigTable": {"A": topic}}))
+    with pytest.raises(StartError, match=r"topics\.json.*A\.readQueueNums: expected 0 to 65535, found 65536"):
+        make_tables(tmp_path).topics.load()
+
+
 def test_a_light_queue_needs_no_configuration(tables_with: Callable[..., Tables]) -> None:
     topics = tables_with(enable_lmq=True).topics
     config = topics.select_topic_config("%LMQ%alice")

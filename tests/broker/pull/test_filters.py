@@ -211,6 +211,34 @@ async def test_an_expression_in_the_file_that_does_not_compile_is_left_out(filte
     assert len(filters.again()) == 0
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"bornTime":', '"bornTime":-'),
+        ('"clientVersion":', '"clientVersion":-'),
+        ('"deadTime":0', '"deadTime":9223372036854775807'),
+    ],
+)
+async def test_a_filter_in_the_file_with_a_time_that_is_none_is_left_out(filters: Filters, old: str, new: str) -> None:
+    """Creation times never step back: that of one in the far future would be that of every filter from then on."""
+    filters.subscribe("a > 1", 5)
+    await filters.manager.stored.persist()
+    text = filters.path.read_text()
+    assert old in text
+    filters.path.write_text(text.replace(old, new))
+    assert len(filters.again()) == 0
+
+
+async def test_filters_in_the_file_beyond_the_bound_are_left_out_with_a_line(
+    filters: Filters, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    filters.subscribe("a > 1", 5)
+    await filters.manager.stored.persist()
+    monkeypatch.setattr("rocketpy.broker.pull.filters.FILTERS_MAX", 0)
+    assert len(filters.again()) == 0
+    assert "expected at most 0 filters, found 1; the filter is left out" in caplog.text
+
+
 async def test_the_file_follows_every_change(filters: Filters) -> None:
     filters.subscribe("a > 1", 5)
     await filters.manager.stored.persist()
