@@ -61,8 +61,8 @@ class FrameReader:
     """Splits received bytes into frames.
 
     Call :meth:`receive` with bytes from the socket, then :meth:`next_frames` (or :meth:`next_frame`) until it returns
-    no more. Kept between calls: at most one unfinished frame and the last received bytes. An error is final: every
-    further :meth:`next_frame` raises the same.
+    no more. Kept between calls: at most twice the bytes that no returned frame has. An error is final: every further
+    :meth:`next_frame` raises the same.
     """
 
     __slots__ = ("_buffer", "_cut_frames", "_position", "buffered_bytes")
@@ -132,8 +132,12 @@ class FrameReader:
             self._buffer = b""  # releases the memory of a long frame at once
             self._position = self.buffered_bytes = 0
         else:
-            self._position = position
             self.buffered_bytes = end - position
+            if position > self.buffered_bytes:
+                # A slice keeps nothing of what has been served: one byte after a frame of 16 MiB is one byte. Each
+                # byte is copied about once, because a slice is less than half of the buffer.
+                self._buffer, position = buffer[position:], 0
+            self._position = position
         return frames
 
     def next_frame(self) -> Frame | None:

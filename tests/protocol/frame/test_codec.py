@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocketpy import BUILD
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.codes import SerializeType
 from rocketpy.protocol.command import RemotingCommand
@@ -174,6 +175,19 @@ def test_a_reader_keeps_no_more_than_the_unfinished_frame() -> None:
     assert count == 300
     assert reader.buffered_bytes == 0
     assert held_bytes(reader) == 0
+
+
+@pytest.mark.parametrize("piece_size", [700, 65_536, 1 << 21])
+@pytest.mark.parametrize("has_kernel", [False, *([True] if BUILD.has_kernels else [])])
+def test_the_beginning_of_a_frame_keeps_nothing_of_the_frame_before_it(piece_size: int, has_kernel: bool) -> None:
+    """What a connection holds is counted by ``buffered_bytes``: one byte may not keep 16 MiB alive."""
+    stream = frame_of(b"{}", bytes(1 << 20)) + frame_of(b"{}") * 100 + b"\0"
+    reader = FrameReader(has_kernel=has_kernel)
+    for start in range(0, len(stream), piece_size):
+        reader.receive(stream[start : start + piece_size])
+        while reader.next_frames(64):
+            assert held_bytes(reader) <= 2 * reader.buffered_bytes
+    assert reader.buffered_bytes == held_bytes(reader) == 1
 
 
 def test_a_long_frame_in_small_pieces_is_collected_in_linear_time() -> None:
