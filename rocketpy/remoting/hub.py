@@ -387,11 +387,7 @@ class Hub:
             return 0
         connection.last_active = self._now
         connection.receive(chunk)
-        served = self._serve(peer, budget)
-        if connection.buffered_size > UNFINISHED_SIZE or peer.is_accounted:
-            self._incoming.hold(connection, connection.buffered_size)
-            peer.is_accounted = connection.buffered_size > 0
-        return served
+        return self._serve(peer, budget)
 
     def _serve(self, peer: _Peer, budget: int) -> int:
         connection = peer.connection
@@ -404,6 +400,10 @@ class Hub:
                 self._backlog.append(peer)
             else:
                 peer.is_parked = True
+        # Here, not where it was read: what a turn does not serve is served from the backlog, and then no longer held.
+        if connection.buffered_size > UNFINISHED_SIZE or peer.is_accounted:
+            self._incoming.hold(connection, connection.buffered_size)
+            peer.is_accounted = connection.buffered_size > 0
         return connection.frames_received - before
 
     def _refuse(self, peer: _Peer, failure: Exception) -> None:

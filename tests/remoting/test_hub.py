@@ -202,6 +202,17 @@ def is_at_end(peer: socket.socket) -> bool:
         return True
 
 
+async def test_requests_that_were_served_in_a_later_turn_do_not_count_as_unfinished_frames(world: World) -> None:
+    """Before, each connection counted with what its last read had left, until it sent again: silent ones ended."""
+    requests = ask(ECHO) * 1000
+    assert 30 * len(requests) > 1 << 20, "the limit of this hub"
+    for _ in range(30):
+        peer, _ = world.connect()
+        peer.send(requests)
+        assert len(await answers(peer, 1000)) == 1000
+    assert not world.ended
+
+
 async def test_many_replies_to_a_peer_that_does_not_read_cost_no_send_and_no_copy_each(world: World) -> None:
     """Before, every one of them joined and gave the kernel all that waited: quadratic for one stalled consumer."""
     peer, sock = world.connect(buffer=8192)
