@@ -8,7 +8,7 @@ One thread serves every request as it is read, so a request can wait in three qu
     requests that had been read before such a write   since their bytes were read     waitTimeMillsInSendQueue and
                                                                                       more: [TIMEOUT_CLEAN_QUEUE]
     stored sends that wait for the disk               the sync in progress            later sends: [REJECTREQUEST]
-    (SYNC_FLUSH)                                      how many they are               later sends: [OVERLOAD]
+    (SYNC_FLUSH) or a slave (SYNC_MASTER)             how many they are               later sends: [OVERLOAD]
 
 During a sync no send is refused before the first waiting producer has been answered that it takes too long: clients
 retry a send that timed out, but not one that was refused. A stored message is never refused: RocketMQ's status for it
@@ -16,7 +16,8 @@ is FLUSH_DISK_TIMEOUT, which the store reports itself.
 After a write that took too long the gate stays closed for ``REOPEN_SECONDS``, about the time to read, and refuse, what
 has arrived meanwhile. An open gate costs nothing per message.
 
-Pulls, heartbeats and ends of transactions are not refused for having waited: answering them takes no longer.
+Pulls, heartbeats and ends of transactions are not refused for having waited: answering them takes no longer. The last
+count among what waits, and are refused above its number, see ``broker/transaction/end.py``.
 
 Compatibility: ``BrokerFastFailure`` and ``DefaultMessageStore.isOSPageCacheBusy`` (4.9.8). RocketMQ
 measures how long a put holds its lock, and accepts sends under SYNC_FLUSH however long the disk does not answer.
@@ -40,7 +41,7 @@ REOPEN_SECONDS = 0.01
 """Time that sends are refused after a slow write: RocketMQ's check period."""
 
 DISK_CHECK_SECONDS = 0.1
-"""Interval at which the sync in progress is checked; under SYNC_FLUSH only."""
+"""Interval at which the sync in progress and the number of sends that wait are checked."""
 
 _log = logging.getLogger("rocketpy.broker")
 
@@ -95,8 +96,8 @@ class FastFailureService:
         self._store.watch_bursts(self._burst_took, self._monotonic)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._reopen)
-            if self._sync_timeout_ms is not None:
-                nursery.start_soon(self._watch_disk, self._sync_timeout_ms)
+            if self._store.waits_for_storing:
+                nursery.start_soon(self._watch_disk)
             task_status.started()
 
     # ---- slow writes ----------------------------------------------------------------------------------------------
@@ -148,32 +149,32 @@ class FastFailureService:
 
     # ---- the disk -------------------------------------------------------------------------------------------------
 
-    async def _watch_disk(self, sync_timeout_ms: int) -> None:
+    async def _watch_disk(self) -> None:
         while True:
             await trio.sleep(DISK_CHECK_SECONDS)
-            refusal = self._refusal_of_disk(sync_timeout_ms)
+            refusal = self._refusal_of_disk()
             if refusal is not None or self._disk_refusal is not None:
                 if self._disk_refusal is None:
                     self._silent_disk_count += 1
-                    _log.warning("the disk does not keep up, sends are refused")
+                    _log.warning("the disk, or a slave, does not keep up, sends are refused")
                 elif refusal is None:
-                    _log.warning("the disk keeps up again, sends are accepted")
+                    _log.warning("the disk, or the slave, keeps up again, sends are accepted")
                 self._disk_refusal = refusal
                 self._update_gate()
 
-    def _refusal_of_disk(self, sync_timeout_ms: int) -> Refusal | None:
-        """Return the refusal that the state of the disk requires now, or None."""
-        waiting = self._store.flush_wait()
-        silent_ms = waiting.sync_seconds * 1000
-        if silent_ms >= sync_timeout_ms:
+    def _refusal_of_disk(self) -> Refusal | None:
+        """Return the refusal that the state of disk and slaves requires now, or None."""
+        silent_ms, limit_ms = self._store.flush_wait().sync_seconds * 1000, self._sync_timeout_ms
+        waiting_count = self._store.waiting_for_storing_count
+        if limit_ms is not None and silent_ms >= limit_ms:
             remark = (
                 "[REJECTREQUEST]system busy, start flow control for a while: the disk has not answered for "
-                f"{silent_ms:.0f} ms, syncFlushTimeout is {sync_timeout_ms}"
+                f"{silent_ms:.0f} ms, syncFlushTimeout is {limit_ms}"
             )
-        elif waiting.waiting_count > self._config.sends_waiting_for_disk_max:
+        elif waiting_count > self._config.sends_waiting_for_disk_max:
             remark = (
-                f"[OVERLOAD]system busy, start flow control for a while: {waiting.waiting_count} sends wait for the "
-                f"disk, sendsWaitingForDiskMax is {self._config.sends_waiting_for_disk_max}"
+                f"[OVERLOAD]system busy, start flow control for a while: {waiting_count} sends wait for the disk or a "
+                f"slave, sendsWaitingForDiskMax is {self._config.sends_waiting_for_disk_max}"
             )
         else:
             return None

@@ -22,6 +22,7 @@ import attrs
 
 from rocketpy.broker.acl.needs import ANY_ACCOUNT, STRICT_ADMIN
 from rocketpy.broker.acl.strict_accounts import StrictAccounts
+from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.send.put import PutMessageResult
 from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, PROPERTY_ACCOUNT
 from rocketpy.broker.transaction.open_transactions import OpenTransactions
@@ -62,6 +63,7 @@ _SHOWN_MAX = 160
 class EndTransactionProcessor:
     """Serves the requests about transactions."""
 
+    _config: BrokerConfig
     _store: MessageStore
     _transactions: OpenTransactions
     _service: TransactionalMessageService
@@ -86,7 +88,7 @@ class EndTransactionProcessor:
             _log.info("%s: transaction %d of %s is still pending",
                       connection.peer, header.tran_state_table_offset, _shown(header.producer_group))  # fmt: skip
             return make_response(request)
-        if not connection.may_defer:
+        if not connection.may_defer or (not request.is_oneway and self._are_too_many_waiting()):
             raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_WAIT)
         self._store.write_up_to(header.commit_log_offset)
         record = (
@@ -100,6 +102,11 @@ class EndTransactionProcessor:
             return DEFERRED
         self._end(connection, request, header, record)
         return self._ended(connection, request)
+
+    def _are_too_many_waiting(self) -> bool:
+        # No gate bounds them as it bounds sends: the end of one transaction may be sent any number of times.
+        store = self._store
+        return store.waits_for_storing and store.waiting_for_storing_count > self._config.sends_waiting_for_disk_max
 
     async def _end_cold(
         self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader

@@ -52,6 +52,7 @@ class TransactionFeature(Feature):
     def register(self, dispatcher: Dispatcher) -> None:
         """Register END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE."""
         EndTransactionProcessor(
+            config=self._context.config,
             store=self._context.store,
             transactions=self.transactions,
             service=self.service,

@@ -35,7 +35,8 @@ class SlowStore:
 
     def __init__(self, clock: trio.testing.MockClock) -> None:
         self.clock = clock
-        self.waits_for_storing = False
+        self.waits_for_storing = True
+        self.waiting_for_slave_count = 0
         self.write_seconds = 0.0
         self.burst_count = 0
         self.wait = FlushWait()
@@ -51,6 +52,10 @@ class SlowStore:
 
     def flush_wait(self) -> FlushWait:
         return self.wait
+
+    @property
+    def waiting_for_storing_count(self) -> int:
+        return self.wait.waiting_count + self.waiting_for_slave_count
 
 
 @asynccontextmanager
@@ -247,22 +252,29 @@ async def test_while_the_disk_is_silent_sends_are_refused(autojump_clock: trio.t
         assert service.statistics().silent_disk_count == 1
 
 
-async def test_sends_that_wait_for_the_disk_are_bounded(autojump_clock: trio.testing.MockClock) -> None:
+@pytest.mark.parametrize("sync_timeout_ms", [5000, None], ids=["SYNC_FLUSH", "SYNC_MASTER"])
+async def test_sends_that_wait_for_the_disk_are_bounded(
+    autojump_clock: trio.testing.MockClock, sync_timeout_ms: int | None
+) -> None:
     store = SlowStore(autojump_clock)
-    async with service_over(store, BrokerConfig(sends_waiting_for_disk_max=10)) as (_, gate):
-        store.wait = FlushWait(10, 0.1)
-        await trio.sleep(0.15)
-        assert gate.is_open
-        store.wait = FlushWait(11, 0.1)
-        await trio.sleep(0.1)
+    config = BrokerConfig(sends_waiting_for_disk_max=10)
+    async with service_over(store, config, sync_timeout_ms=sync_timeout_ms) as (_, gate):
+        for count in (10, 11):
+            assert gate.is_open
+            if sync_timeout_ms is None:
+                store.waiting_for_slave_count = count
+            else:
+                store.wait = FlushWait(count, 0.1)
+            await trio.sleep(0.15)
         assert remark_of(gate.check, connection(0.0)) == (
-            "[OVERLOAD]system busy, start flow control for a while: 11 sends wait for the disk, "
+            "[OVERLOAD]system busy, start flow control for a while: 11 sends wait for the disk or a slave, "
             "sendsWaitingForDiskMax is 10"
         )
 
 
 async def test_without_sync_flush_the_disk_is_not_watched(autojump_clock: trio.testing.MockClock) -> None:
     store = SlowStore(autojump_clock)
+    store.waits_for_storing = False
     store.wait = FlushWait(99, 99.0)
     async with service_over(store, sync_timeout_ms=None) as (_, gate):
         await trio.sleep(1)

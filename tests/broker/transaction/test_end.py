@@ -334,6 +334,26 @@ async def test_too_many_waiting_ends_are_refused(broker: TransactionBroker) -> N
     assert (await broker.end(broker.half(), connection=connection)).code == ResponseCode.SYSTEM_BUSY
 
 
+async def test_the_same_end_again_and_again_is_refused_while_too_many_wait_for_the_disk() -> None:
+    """Over all connections: each may have thousands of replies deferred, and there may be thousands of connections."""
+    syncs = HeldSyncs()
+    settings = {"flush_disk_type": FlushDiskType.SYNC_FLUSH, "sync_flush_timeout": 3_600_000}
+    async with open_transaction_broker(
+        store=settings, run_blocking=syncs.run_blocking, sends_waiting_for_disk_max=9
+    ) as broker:
+        await trio.testing.wait_all_tasks_blocked()
+        half = broker.half()
+        syncs.hold()
+        connections = [broker.connect() for _ in range(20)]
+        answered = [answer for each in connections for answer in await broker.ask_all(end_request(half), each)]
+        assert [answer.code for answer in answered] == [ResponseCode.SYSTEM_BUSY] * 10
+        await broker.end_oneway(half)  # that waits for nothing
+        syncs.release()
+        await trio.testing.wait_all_tasks_blocked()
+        answered = [answer for each in connections for answer in received(each)]
+        assert [answer.code for answer in answered] == [ResponseCode.SUCCESS] * 10
+
+
 @pytest.mark.parametrize("is_cold", [False, True])
 async def test_an_end_that_comes_during_a_sync_is_not_answered_by_that_sync(is_cold: bool) -> None:
     """The sync began when the half message was written and the commit was not: the disk has nothing of the commit."""
