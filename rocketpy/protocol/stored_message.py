@@ -35,7 +35,7 @@ from zlib import crc32
 import attrs
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
-from rocketpy.protocol.compression import DECOMPRESSED_SIZE_MAX, compression_type
+from rocketpy.protocol.compression import DECOMPRESSED_SIZE_MAX, UnpackedSizeError, compression_type
 from rocketpy.protocol.compression import decompress as decompress_body
 from rocketpy.protocol.host import HOST_V4_SIZE, decode_host, encode_host
 from rocketpy.protocol.java_hash import tags_code
@@ -210,23 +210,30 @@ def decode_message(
 
 
 def decode_messages(
-    buffer: Buffer, *, decompress: bool = True, broker_name: str = "", count_max: int = RECORDS_MAX
+    buffer: Buffer,
+    *,
+    decompress: bool = True,
+    broker_name: str = "",
+    count_max: int = RECORDS_MAX,
+    unpacked_max: int = DECOMPRESSED_SIZE_MAX,
 ) -> list[MessageExt]:
     """Return the messages of records back to back, the body of a pull answer; errors as in :func:`decode_message`.
 
     RemoteProtocolError also for more than ``count_max`` of them, and when the bodies of those before the last have
-    more than ``DECOMPRESSED_SIZE_MAX`` bytes: 16 MiB may hold records that grow a thousandfold.
+    more than ``unpacked_max`` bytes: 16 MiB may hold records that grow a thousandfold.
     """
     messages: list[MessageExt] = []
     position = size = 0
     while position < len(buffer):
         if len(messages) >= count_max:
             raise RemoteProtocolError(f"record at {position}: expected at most {count_max} records, found more")
-        if size > DECOMPRESSED_SIZE_MAX:
-            raise RemoteProtocolError(
-                f"record at {position}: expected at most {DECOMPRESSED_SIZE_MAX} bytes in bodies before, found {size}"
+        if size > unpacked_max:
+            raise UnpackedSizeError(
+                f"record at {position}: expected at most {unpacked_max} bytes in bodies before, found {size}"
             )
-        message = decode_message(buffer, position, decompress=decompress, broker_name=broker_name)
+        message = decode_message(
+            buffer, position, decompress=decompress, broker_name=broker_name, unpacked_max=unpacked_max
+        )
         messages.append(message)
         position += message.store_size
         size += len(message.body)

@@ -82,7 +82,7 @@ class MessageAdmin:
             ViewMessageRequestHeader(physical_offset),
             timeout_s=QUEUE_TIMEOUT_SECONDS,
         )
-        messages = await self._requests.answers.decoded(response.body, partial(decode_messages, count_max=1), address)
+        messages = await self._requests.answers.unpacked(response.body, partial(decode_messages, count_max=1), address)
         if len(messages) != 1:
             raise RemoteProtocolError(f"VIEW_MESSAGE_BY_ID at {address}: expected one record, found {len(messages)}")
         return messages[0]
@@ -237,7 +237,7 @@ async def _read_query(answers: Answers, response: RemotingCommand, address: str)
     updated = read_response(response, QueryMessageResponseHeader).index_last_update_timestamp
     if response.code != ResponseCode.SUCCESS:
         return QueryResult((), updated)
-    return QueryResult(tuple(await answers.decoded(response.body, decode_messages, address)), updated)
+    return QueryResult(tuple(await answers.unpacked(response.body, decode_messages, address)), updated)
 
 
 def _result(results: list[QueryResult], messages: list[MessageExt], failures: dict[str, RocketpyError]) -> QueryResult:

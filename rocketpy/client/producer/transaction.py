@@ -248,7 +248,7 @@ class _Checks:
     async def check_transaction_state(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Answer by a request of our own, as brokers expect."""
         header = read_header(request, CheckTransactionStateRequestHeader)
-        message = await self._instance.answers.decoded(request.body, decode_message)
+        message = await self._instance.answers.unpacked(request.body, decode_message)
         if self._instance.namespace:
             message.topic = without_namespace(message.topic, self._instance.namespace)
         state, remark = await self._checked(message)

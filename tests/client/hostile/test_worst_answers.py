@@ -26,6 +26,7 @@ from rocketpy.protocol.message import MessageExt
 from rocketpy.protocol.stored_message import encode_message
 from rocketpy.protocol.sysflag import COMPRESSED_FLAG
 from rocketpy.remoting.connection import Connection
+from rocketpy.runner import ON_LOOP_BYTES_MAX
 from tests.client.fake_cluster import FakeCluster
 from tests.client.hostile.test_answers import CALL_OF, outcome
 from tests.client.lying_world import open_caller, open_lying_world, recorded_answers
@@ -51,6 +52,13 @@ def bomb() -> bytes:
     """A record that grows to more than a client unpacks."""
     body = zlib.compress(bytes(DECOMPRESSED_SIZE_MAX - 10), 9)
     return encode_message(MessageExt(TOPIC, body, {"UNIQ_KEY": "k", "KEYS": "k"}, sys_flag=COMPRESSED_FLAG))
+
+
+@cache
+def short_bomb() -> bytes:
+    """A record that is short enough to be read on the loop, but for what it grows to."""
+    body = zlib.compress(bytes(DECOMPRESSED_SIZE_MAX // 2), 9)[: ON_LOOP_BYTES_MAX - 200]
+    return encode_message(MessageExt(TOPIC, body, {"PGROUP": "p", "UNIQ_KEY": "k"}, sys_flag=COMPRESSED_FLAG))
 
 
 @cache
@@ -81,6 +89,7 @@ def bodies_of(code: int) -> Iterator[tuple[str, bytes]]:
     yield "settings", b"a=b\n" * (SIZE // 4)
     yield "settings without end", b"a\\\n" * (SIZE // 3)
     yield "bombs", bomb() * 32
+    yield "a short bomb", short_bomb()
     yield "properties", record_of_properties() * (SIZE // len(record_of_properties()))
     yield "small records", small_record() * (SIZE // len(small_record()))
 

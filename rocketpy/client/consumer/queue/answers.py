@@ -14,7 +14,7 @@ topic and offset of the first one, and are not compared.
 
 from __future__ import annotations
 
-from rocketpy.client.answers import Answers
+from rocketpy.client.answers import ON_LOOP_UNPACKED_MAX, Answers
 from rocketpy.client.consumer.queue.pull_plan import PullRequest
 from rocketpy.client.instance import read_response
 from rocketpy.client.results import PullResult, PullStatus
@@ -34,9 +34,6 @@ that grow a thousandfold."""
 
 ON_LOOP_BODY_MAX = 524_288
 """Bytes of an answer that is read on the event loop: 25 ms of work, if they are all properties."""
-
-ON_LOOP_UNPACKED_MAX = 524_288
-"""Bytes of a body that is decompressed on the event loop; an answer of 32 such bodies takes 30 ms."""
 
 
 async def pull_result(answers: Answers, response: RemotingCommand, pull: PullRequest) -> PullResult:
