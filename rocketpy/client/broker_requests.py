@@ -2,6 +2,7 @@
 
 A handler is a coroutine and runs in a task of its own, so it may wait; what it raises is answered as a broker would
 answer it (:class:`~rocketpy.errors.RequestError` with its code, anything else with SYSTEM_ERROR and a line in the log).
+What all of them hold is bounded: a request beyond :data:`BYTES_AT_WORK_MAX` is refused with SYSTEM_BUSY.
 
 Compatibility: ``ClientRemotingProcessor`` (4.9.8). A request for a group that this client does not have is answered as
 there: CHECK_TRANSACTION_STATE, NOTIFY_CONSUMER_IDS_CHANGED and RESET_CONSUMER_CLIENT_OFFSET not at all, the others with
@@ -36,6 +37,10 @@ Handler = Callable[[Connection, RemotingCommand], Awaitable[RemotingCommand | No
 ANY_GROUP = ""
 """The group of requests that name none: replies to request-reply."""
 
+BYTES_AT_WORK_MAX = 64 << 20
+"""Bytes of the requests of all brokers that handlers work on: they may wait for the program, or for their turn to be
+decoded. One that is alone is always served."""
+
 
 class BrokerRequests:
     """The handlers of one client, by request code and group."""
@@ -44,6 +49,7 @@ class BrokerRequests:
         self._remoting = remoting
         self._served: set[int] = set()
         self._handlers: dict[tuple[int, str], Handler] = {}
+        self._bytes_at_work = 0
 
     @contextmanager
     def handling(self, group: str, handlers: Mapping[RequestCode, Handler]) -> Iterator[None]:
@@ -63,10 +69,17 @@ class BrokerRequests:
                 del self._handlers[key]
 
     async def _serve(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        size = _size_of(request)
+        if self._bytes_at_work and self._bytes_at_work + size > BYTES_AT_WORK_MAX:
+            remark = f"{size} bytes, while the client works on requests of {self._bytes_at_work} bytes"
+            raise RequestError(ResponseCode.SYSTEM_BUSY, f"{remark}, the limit is {BYTES_AT_WORK_MAX}")
+        self._bytes_at_work += size
         try:
             return await self._served_by_group(connection, request)
         except (RemoteProtocolError, LocalProtocolError) as failure:  # its body, not a bug of ours
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(failure)) from failure
+        finally:
+            self._bytes_at_work -= size
 
     async def _served_by_group(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         group = _GROUP_OF[RequestCode(request.code)](request)
@@ -83,6 +96,11 @@ class BrokerRequests:
             case RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
                 raise RequestError(ResponseCode.SYSTEM_ERROR, "process reply message fail: nothing was requested")
         return None
+
+
+def _size_of(request: RemotingCommand) -> int:
+    fields = request.ext_fields or {}
+    return len(request.body or b"") + sum(len(name) + len(text) for name, text in fields.items())
 
 
 def _group_of_half_message(request: RemotingCommand) -> str:

@@ -1,7 +1,8 @@
 """Request-reply: a message whose consumer answers it, and the table of those that wait for their answer.
 
 A requester names itself in its message (REPLY_TO_CLIENT), a reply comes back through the broker
-(PUSH_REPLY_MESSAGE_TO_CLIENT) and is matched by CORRELATION_ID. The table holds exactly the calls that wait.
+(PUSH_REPLY_MESSAGE_TO_CLIENT) and is matched by CORRELATION_ID. The table holds exactly the calls that wait; the first
+reply to each counts, and what nothing waits for is dropped unread.
 
 Compatibility: ``RequestFutureHolder``, ``ClientRemotingProcessor.receiveReplyMessage`` and ``MessageUtil`` (4.9.8). A
 body that is marked as compressed and cannot be decompressed is passed on as it came: Go's client 2.1.2 marks replies of
@@ -23,6 +24,7 @@ from rocketpy.client.broker_requests import ANY_GROUP, BrokerRequests
 from rocketpy.client.namespace import NO_NAMESPACE, Namespace
 from rocketpy.clock import Clock
 from rocketpy.errors import ClientError, ClientErrorCode, LocalProtocolError, RemoteProtocolError, RequestError
+from rocketpy.log_files import is_logged
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.compression import compression_type, decompress
@@ -30,6 +32,7 @@ from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.headers.send import ReplyMessageRequestHeader
 from rocketpy.protocol.message import Message, MessageExt
 from rocketpy.protocol.properties import (
+    PROPERTIES_TEXT_MAX,
     PROPERTY_CLUSTER,
     PROPERTY_CORRELATION_ID,
     PROPERTY_MESSAGE_REPLY_TO_CLIENT,
@@ -43,6 +46,8 @@ from rocketpy.remoting.connection import Connection
 
 REPLY_TOPIC_POSTFIX = "REPLY_TOPIC"
 REPLY_MESSAGE_FLAG = "reply"
+
+_SHOWN_MAX = 160
 
 _log = logging.getLogger("rocketpy.client")
 
@@ -75,10 +80,11 @@ def reply_to(request: MessageExt, body: bytes) -> ReplyMessage:
 
 
 class _Waiting:
-    __slots__ = ("arrived", "reply")
+    __slots__ = ("arrived", "is_answered", "reply")
 
     def __init__(self) -> None:
         self.arrived = trio.Event()
+        self.is_answered = False  # a reply is here, or is being unpacked; others are too late
         self.reply: MessageExt | None = None
 
 
@@ -94,6 +100,7 @@ class Replies:
         self._clock = clock
         self._waiting: dict[str, _Waiting] = {}
         self._roles = 0
+        self._unwanted_count = 0
 
     @contextmanager
     def serving(self) -> Iterator[None]:
@@ -127,39 +134,55 @@ class Replies:
 
     async def _receive(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         try:
-            reply = await _reply_of(self._answers, request, self._clock.timestamp_ms())
+            header = read_header(request, ReplyMessageRequestHeader)
+            properties = _properties_of(header)
+            waiting = self._waiting.get(properties.get(PROPERTY_CORRELATION_ID, ""))
+            if waiting is None or waiting.is_answered:
+                self._note_unwanted(properties.get(PROPERTY_CORRELATION_ID, ""))
+                return make_response(request)  # its body, which may be large, is not even unpacked
+            waiting.is_answered = True
+            try:
+                reply = await self._reply_of(header, properties, request.body or b"")
+            except BaseException:
+                waiting.is_answered = False
+                raise
         except (RequestError, RemoteProtocolError, LocalProtocolError) as failure:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"process reply message fail: {failure}") from failure
-        reply.topic = self._namespace.unwrap(reply.topic)
-        waiting = self._waiting.get(reply.properties.get(PROPERTY_CORRELATION_ID, ""))
-        if waiting is None:
-            _log.warning("a reply came that nothing waits for, maybe too late: correlation id %s",
-                         reply.properties.get(PROPERTY_CORRELATION_ID))  # fmt: skip
-        else:
-            waiting.reply = reply
-            waiting.arrived.set()
+        waiting.reply = reply
+        waiting.arrived.set()
         return make_response(request)
 
+    def _note_unwanted(self, correlation_id: str) -> None:
+        self._unwanted_count += 1
+        if is_logged(self._unwanted_count):
+            _log.warning("a reply came that nothing waits for, maybe too late, %d so far: correlation id %s",
+                         self._unwanted_count, correlation_id[:_SHOWN_MAX])  # fmt: skip
 
-async def _reply_of(answers: Answers, request: RemotingCommand, now_ms: int) -> MessageExt:
-    header = read_header(request, ReplyMessageRequestHeader)
-    body, sys_flag = request.body or b"", header.sys_flag
-    compression = compression_type(sys_flag)
-    if compression is not None:
-        try:
-            body = await answers.in_worker(decompress, body, compression)
-        except RemoteProtocolError as failure:
-            _log.warning("a reply is passed on as it came, though it is marked as compressed: %s", failure)
-    return MessageExt(
-        topic=header.topic,
-        body=body,
-        properties=decode_properties(header.properties or "") | {PROPERTY_REPLY_MESSAGE_ARRIVE_TIME: str(now_ms)},
-        queue_id=header.queue_id,
-        flag=header.flag,
-        sys_flag=sys_flag & ~(COMPRESSED_FLAG | COMPRESSION_TYPE_MASK),
-        born_timestamp=header.born_timestamp,
-        born_host=header.born_host,
-        store_timestamp=header.store_timestamp,
-        store_host=header.store_host,
-        reconsume_times=header.reconsume_times or 0,
-    )
+    async def _reply_of(self, header: ReplyMessageRequestHeader, properties: dict[str, str], body: bytes) -> MessageExt:
+        sys_flag = header.sys_flag
+        compression = compression_type(sys_flag)
+        if compression is not None:
+            try:
+                body = await self._answers.in_worker(decompress, body, compression)
+            except RemoteProtocolError as failure:
+                _log.warning("a reply is passed on as it came, though it is marked as compressed: %s", failure)
+        return MessageExt(
+            topic=self._namespace.unwrap(header.topic),
+            body=body,
+            properties=properties | {PROPERTY_REPLY_MESSAGE_ARRIVE_TIME: str(self._clock.timestamp_ms())},
+            queue_id=header.queue_id,
+            flag=header.flag,
+            sys_flag=sys_flag & ~(COMPRESSED_FLAG | COMPRESSION_TYPE_MASK),
+            born_timestamp=header.born_timestamp,
+            born_host=header.born_host,
+            store_timestamp=header.store_timestamp,
+            store_host=header.store_host,
+            reconsume_times=header.reconsume_times or 0,
+        )
+
+
+def _properties_of(header: ReplyMessageRequestHeader) -> dict[str, str]:
+    text = header.properties or ""
+    if len(text) > PROPERTIES_TEXT_MAX:
+        raise RemoteProtocolError(f"properties: expected at most {PROPERTIES_TEXT_MAX} characters, found {len(text)}")
+    return decode_properties(text)

@@ -13,11 +13,11 @@ from rocketpy.client.producer.producer import producer_role
 from rocketpy.client.replies import reply_to
 from rocketpy.errors import BrokerError, ClientError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import make_request
+from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.compression import CompressionType, compress, compressed_sys_flag
 from rocketpy.protocol.headers.send import ReplyMessageRequestHeader
 from rocketpy.protocol.message import Message, MessageExt
-from rocketpy.protocol.properties import encode_properties
+from rocketpy.protocol.properties import PROPERTIES_TEXT_MAX, encode_properties
 from tests.client.cancelled_everywhere import cancelled_everywhere
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
@@ -30,6 +30,10 @@ PUSH = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
 
 async def push(cluster: FakeCluster, properties: dict[str, str], body: bytes, sys_flag: int = 0) -> int:
     """Push a reply as a broker does; return the code of the answer."""
+    return (await cluster.broker.peers[-1].request(pushed(properties, body, sys_flag), 5.0)).code
+
+
+def pushed(properties: dict[str, str], body: bytes, sys_flag: int = 0) -> RemotingCommand:
     header = ReplyMessageRequestHeader(
         producer_group="g",
         topic="cluster_REPLY_TOPIC",
@@ -44,7 +48,7 @@ async def push(cluster: FakeCluster, properties: dict[str, str], body: bytes, sy
         store_host="127.0.0.1:2",
         store_timestamp=2,
     )
-    return (await cluster.broker.peers[-1].request(make_request(PUSH, header, body), 5.0)).code
+    return make_request(PUSH, header, body)
 
 
 def requested(cluster: FakeCluster) -> dict[str, str]:
@@ -86,9 +90,38 @@ async def test_a_reply_that_nothing_waits_for_is_only_logged(
 ) -> None:
     async with open_client(cluster.address) as client, client.producer("g") as producer, client.producer("h"):
         await producer.send(Message(TOPIC, b"x"))
-        assert await push(cluster, {"CORRELATION_ID": "late"}, b"x") == 0
-        assert "maybe too late: correlation id late" in caplog.text
-        assert await push(cluster, {}, b"garbage", 0x701) == 1, "a compression that nothing has"
+        for body, sys_flag in ((b"x", 0), (b"garbage", 0x701), (b"x", 0), (b"x", 0), (b"x", 0)):
+            assert await push(cluster, {"CORRELATION_ID": "late"}, body, sys_flag) == 0, "it is not even unpacked"
+        late = [each for each in caplog.messages if "maybe too late" in each]
+        numbers = [f"maybe too late, {count} so far: correlation id late" for count in (1, 2, 4)]
+        assert [each.partition("nothing waits for, ")[2] for each in late] == numbers, "a line for each fills the disk"
+
+
+async def test_properties_of_a_reply_that_no_send_could_have_are_refused(cluster: FakeCluster) -> None:
+    async with open_client(cluster.address) as client, client.producer("g") as producer:
+        await producer.send(Message(TOPIC, b"x"))
+        for size, code in ((PROPERTIES_TEXT_MAX - 4, 0), (PROPERTIES_TEXT_MAX, ResponseCode.SYSTEM_ERROR)):
+            assert await push(cluster, {"a": "b" * size}, b"x") == code
+
+
+async def test_one_reply_counts_and_one_in_an_unknown_compression_is_refused(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_client(cluster.address) as client, client.producer("g") as producer:
+
+        async def answer() -> None:
+            await until(lambda: cluster.broker.messages(TOPIC))
+            correlation_id = {"CORRELATION_ID": requested(cluster)["CORRELATION_ID"]}
+            assert await push(cluster, correlation_id, b"garbage", 0x701) == ResponseCode.SYSTEM_ERROR
+            connection = cluster.broker.peers[0]
+            for body in (b"this", b"or this"):  # in one burst: their tasks run in any order
+                connection.oneway(pushed(correlation_id, body))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer)
+            reply = await producer.request(Message(TOPIC, b"?"), timeout_s=8)
+    assert reply.body in (b"this", b"or this")
+    assert caplog.text.count("maybe too late") == 1
 
 
 async def test_a_reply_that_is_not_compressed_as_it_says_is_passed_on_as_it_came(

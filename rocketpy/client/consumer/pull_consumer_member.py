@@ -112,7 +112,10 @@ class PullMember:
         """Join the group; ClientError if the client has a consumer of it."""
         with ExitStack() as stack:
             self._membership.register()
-            handlers = {**MemberCommands(self.rebalance, self._store.table).handlers, **self._report.handlers}
+            handlers = {
+                **MemberCommands(self.rebalance, self._store.table, self._instance.answers).handlers,
+                **self._report.handlers,
+            }
             stack.enter_context(self._instance.broker_requests.handling(self._group, handlers))
             if self.topics:
                 await self._membership.join()

@@ -196,9 +196,25 @@ async def test_a_compressed_reply_that_is_a_bomb_is_passed_on_as_it_came(
     """As any reply that is not compressed as it says: what it would decompress to is never in memory."""
     bomb = zlib.compress(bytes((64 << 20) + 1), 9)
     fields = {**NAMES, "sysFlag": str(compressed_sys_flag(0, CompressionType.ZLIB))}
-    async with at_work(world) as (client, _, broker, handled):
+    replies: list[MessageExt] = []
+    async with (
+        at_work(world) as (client, _, broker, handled),
+        client.producer("asks") as producer,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def ask() -> None:
+            replies.append(await producer.request(Message("Asked", b"?"), timeout_s=8))
+
+        world.cluster.add_topic("Asked", 1)
+        nursery.start_soon(ask)
+        await trio.sleep(1)
+        (asked,) = (each for server in world.cluster.brokers for each in server.messages("Asked"))
+        fields["properties"] = f"CORRELATION_ID\x01{asked.properties['CORRELATION_ID']}\x02"
         request = RemotingCommand(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, ext_fields=fields, body=bomb)
         assert await answer_of(broker, request) == ResponseCode.SUCCESS
+        await trio.sleep(1)
+        assert [each.body for each in replies] == [bomb]
         assert "expected at most" in caplog.text
         await still_works(world, client, handled, b"after")
 

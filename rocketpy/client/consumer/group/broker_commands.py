@@ -6,7 +6,7 @@ the consumer stops for ten seconds before. A report has no ``jstack``.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
 import attrs
@@ -16,12 +16,17 @@ from rocketpy.client.broker_requests import Handler
 from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.consumer_stats import ConsumerStats
 from rocketpy.client.consumer.group.consumer_group import ConsumerGroup
-from rocketpy.client.consumer.group.member_commands import MemberCommands, member_properties
+from rocketpy.client.consumer.group.member_commands import (
+    QUEUES_PER_TURN,
+    MemberCommands,
+    encoded_queues,
+    member_properties,
+)
 from rocketpy.client.consumer.queue.flow_limits import MIB
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.instance import ClientInstance
 from rocketpy.errors import RequestError
-from rocketpy.protocol.bodies.codec import encode_body
+from rocketpy.protocol.bodies.codec import decode_peer_body, encode_body
 from rocketpy.protocol.bodies.heartbeat import ConsumeType
 from rocketpy.protocol.bodies.offset import ResetOffsetBody
 from rocketpy.protocol.bodies.running import (
@@ -38,7 +43,7 @@ from rocketpy.protocol.headers.client import (
     ResetOffsetRequestHeader,
 )
 from rocketpy.protocol.headers.codec import read_header
-from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.message import MessageExt, MessageQueue
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.remoting.connection import Connection
 
@@ -60,7 +65,7 @@ class BrokerCommands:
     def handlers(self) -> Mapping[RequestCode, Handler]:
         """The handlers by request code."""
         return {
-            **MemberCommands(self.group.rebalance, self.group.store.table).handlers,
+            **MemberCommands(self.group.rebalance, self.group.store.table, self.instance.answers).handlers,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset_offset,
             RequestCode.GET_CONSUMER_RUNNING_INFO: self._running_info,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
@@ -68,28 +73,35 @@ class BrokerCommands:
 
     async def _reset_offset(self, connection: Connection, request: RemotingCommand) -> None:
         header = read_header(request, ResetOffsetRequestHeader)
-        table = (await self.instance.answers.body(request, ResetOffsetBody)).offset_table
-        assigned = self.group.queues.assigned
-        moved = [queue for queue in table if queue.topic == header.topic and queue in assigned and table[queue] >= 0]
-        for queue in moved:
-            self.group.queues.move_to(queue, table[queue])
-        await self.group.store.persist(moved)
+        wanted = [each for each in self.group.queues.assigned if each.topic == header.topic]
+        if not wanted:
+            return
+        offsets = await self.instance.answers.decoded(request.body, partial(_offsets_of, wanted))
+        for queue, offset in offsets.items():
+            self.group.queues.move_to(queue, offset)
+        await self.group.store.persist(offsets)
 
     async def _running_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         now = trio.current_time()
         subscriptions = self.group.subscriptions
+        queues: dict[MessageQueue, ProcessQueueInfo] = {}
+        for number, each in enumerate(self.group.queues.process_queues, 1):
+            queues[each.queue] = self._queue_info(each)
+            if number % QUEUES_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
         info = ConsumerRunningInfo(
             properties=self._properties(),
             subscription_set=subscriptions.values,
-            mq_table={each.queue: self._queue_info(each) for each in self.group.queues.process_queues},
+            mq_table=queues,
             status_table={topic: self.stats.status(topic, now) for topic in subscriptions.topics},
         )
-        return make_response(request, body=encode_body(info))
+        body = await encoded_queues(self.instance.answers, info, len(queues))
+        return make_response(request, body=body)
 
     async def _consume_directly(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         header = read_header(request, ConsumeMessageDirectlyResultRequestHeader)
         decode = partial(decode_messages, broker_name=header.broker_name or "", count_max=1)
-        messages = await self.instance.answers.decoded(request.body, decode)
+        messages = await self.instance.answers.unpacked(request.body, decode)
         if len(messages) != 1:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"expected one message, found {len(messages)}")
         return make_response(request, body=encode_body(await self.consume(messages[0])))
@@ -121,6 +133,12 @@ class BrokerCommands:
             last_pull_timestamp=process_queue.pulled_at_ms,
             last_consume_timestamp=process_queue.consumed_at_ms,
         )
+
+
+def _offsets_of(queues: Collection[MessageQueue], body: bytes) -> dict[MessageQueue, int]:
+    """Return the offsets of these queues in a reset; the table of a broker may have a hundred thousand of others."""
+    table = decode_peer_body(body, ResetOffsetBody).offset_table
+    return {queue: table[queue] for queue in queues if table.get(queue, -1) >= 0}
 
 
 def _facade_fields(group: str, config: ConsumerConfig) -> dict[str, object]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from rocketpy.client.answers import Answers
 from rocketpy.client.broker_requests import Handler
 from rocketpy.client.consumer.group.rebalance import RebalanceService
 from rocketpy.client.consumer.group.subscriptions import Subscriptions
@@ -36,6 +37,9 @@ from rocketpy.protocol.headers.codec import read_header
 from rocketpy.protocol.mq_version import version_desc
 from rocketpy.remoting.connection import Connection
 
+QUEUES_PER_TURN = 200
+"""Queues in a report that is encoded on the event loop, and queues that are looked at in a turn for a longer one."""
+
 
 @attrs.frozen
 class MemberCommands:
@@ -43,6 +47,7 @@ class MemberCommands:
 
     rebalance: RebalanceService
     offsets: OffsetTable
+    answers: Answers
 
     @property
     def handlers(self) -> Mapping[RequestCode, Handler]:
@@ -58,7 +63,8 @@ class MemberCommands:
     async def _consumer_status(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         header = read_header(request, GetConsumerStatusRequestHeader)
         offsets = self.offsets.of_topic(header.topic)
-        return make_response(request, body=encode_body(GetConsumerStatusBody(message_queue_table=offsets)))
+        body = await encoded_queues(self.answers, GetConsumerStatusBody(message_queue_table=offsets), len(offsets))
+        return make_response(request, body=body)
 
 
 @attrs.frozen
@@ -84,6 +90,13 @@ class PullMemberReport:
             subscription_set=self.subscriptions.values,
         )
         return make_response(request, body=encode_body(info))
+
+
+async def encoded_queues(answers: Answers, report: object, count: int) -> bytes:
+    """Encode a report about so many queues, of which a topic may have tens of thousands."""
+    if count <= QUEUES_PER_TURN:
+        return encode_body(report)
+    return await answers.in_worker(encode_body, report)
 
 
 def member_properties(instance: ClientInstance, started_at_ms: int, consume_type: ConsumeType) -> dict[str, str]:

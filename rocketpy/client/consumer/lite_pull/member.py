@@ -57,6 +57,7 @@ class LitePullMember:
         self.chosen = chosen
         self._group = group
         self._config = config
+        self._answers = instance.answers
         self._subscriptions = subscriptions
         self._store = store
         self._progress = progress
@@ -101,7 +102,10 @@ class LitePullMember:
     @property
     def handlers(self) -> Mapping[RequestCode, Handler]:
         """Handlers of requests from brokers, by request code."""
-        return {**MemberCommands(self.rebalance, self._store.table).handlers, **self._report.handlers}
+        return {
+            **MemberCommands(self.rebalance, self._store.table, self._answers).handlers,
+            **self._report.handlers,
+        }
 
     @property
     def assigned(self) -> list[MessageQueue]:
