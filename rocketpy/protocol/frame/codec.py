@@ -161,8 +161,9 @@ def _has_whole_frame(buffer: bytearray) -> bool:
 def encode_frame(command: RemotingCommand) -> bytes:
     """Return the whole frame of ``command``.
 
-    Raises :class:`~rocketpy.errors.LocalProtocolError` when it is longer than :data:`FRAME_LENGTH_MAX` (RocketMQ
-    sends it, and its peer closes the connection) or a field does not fit its type.
+    Raises :class:`~rocketpy.errors.LocalProtocolError` when it is longer than :data:`FRAME_LENGTH_MAX`, or its header
+    than :data:`HEADER_LENGTH_MAX` (RocketMQ sends it, and its peer closes the connection), or a field does not fit its
+    type.
     """
     if command.serialize_type == _JSON:
         serialize_type, header = _JSON, encode_json_header(command)
@@ -173,6 +174,8 @@ def encode_frame(command: RemotingCommand) -> bytes:
     total = 4 + header_size + (len(body) if body else 0)
     if total > _TOTAL_MAX:
         raise LocalProtocolError(f"frame: expected at most {FRAME_LENGTH_MAX} bytes, found {total + 4}")
+    if header_size > HEADER_LENGTH_MAX:
+        raise LocalProtocolError(f"frame: expected a header of at most {HEADER_LENGTH_MAX} bytes, found {header_size}")
     prefix = _PREFIX.pack(total, serialize_type << 24 | header_size)
     return prefix + header + body if body else prefix + header
 

@@ -237,6 +237,18 @@ def test_too_long_a_frame_is_not_sent(serialize_type: SerializeType) -> None:
         encode_frame(command)
 
 
+@pytest.mark.parametrize("serialize_type", SerializeType)
+def test_too_long_a_header_is_not_sent(serialize_type: SerializeType) -> None:
+    """Escapes make six bytes of one: what was read as a short header may be written as a long one."""
+    command = RemotingCommand(code=1, serialize_type=serialize_type, ext_fields={"a": ""})
+    room = HEADER_LENGTH_MAX - (len(encode_frame(command)) - 8)
+    command.ext_fields = {"a": "x" * room}
+    assert decode_frame(encode_frame(command)).ext_fields == command.ext_fields
+    command.ext_fields = {"a": "x" * (room + 1)}
+    with pytest.raises(LocalProtocolError, match="expected a header of at most 524287 bytes, found 524288"):
+        encode_frame(command)
+
+
 def decode_or_refuse(stream: bytes) -> None:
     """Whatever arrives: frames, "need more" or RemoteProtocolError, and nothing is kept that was not sent."""
     reader = FrameReader()
