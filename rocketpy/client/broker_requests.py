@@ -31,6 +31,7 @@ from rocketpy.protocol.properties import PROPERTY_PRODUCER_GROUP
 from rocketpy.protocol.stored_message import decode_message
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.limits.bytes_at_work import BytesAtWork
 
 Handler = Callable[[Connection, RemotingCommand], Awaitable[RemotingCommand | None]]
 
@@ -49,7 +50,7 @@ class BrokerRequests:
         self._remoting = remoting
         self._served: set[int] = set()
         self._handlers: dict[tuple[int, str], Handler] = {}
-        self._bytes_at_work = 0
+        self._at_work = BytesAtWork("requests of brokers", BYTES_AT_WORK_MAX)
 
     @contextmanager
     def handling(self, group: str, handlers: Mapping[RequestCode, Handler]) -> Iterator[None]:
@@ -69,17 +70,11 @@ class BrokerRequests:
                 del self._handlers[key]
 
     async def _serve(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        size = _size_of(request)
-        if self._bytes_at_work and self._bytes_at_work + size > BYTES_AT_WORK_MAX:
-            remark = f"{size} bytes, while the client works on requests of {self._bytes_at_work} bytes"
-            raise RequestError(ResponseCode.SYSTEM_BUSY, f"{remark}, the limit is {BYTES_AT_WORK_MAX}")
-        self._bytes_at_work += size
         try:
-            return await self._served_by_group(connection, request)
+            with self._at_work.counted(_size_of(request)):
+                return await self._served_by_group(connection, request)
         except (RemoteProtocolError, LocalProtocolError) as failure:  # its body, not a bug of ours
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(failure)) from failure
-        finally:
-            self._bytes_at_work -= size
 
     async def _served_by_group(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         group = _GROUP_OF[RequestCode(request.code)](request)

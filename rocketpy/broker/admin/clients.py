@@ -44,6 +44,7 @@ from rocketpy.protocol.mq_version import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, versi
 from rocketpy.protocol.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.limits.bytes_at_work import BytesAtWork
 from rocketpy.remoting.whole_answer import WholeAnswers
 from rocketpy.runner import RunBlocking, run_decoder
 from rocketpy.store.message_store import MessageStore
@@ -57,6 +58,9 @@ RELAYS_MAX = 100
 """Relayed requests that may wait for consumers at a time; further ones are refused."""
 RELAYS_OF_CONNECTION_MAX = 10
 """Bound of the same per connection."""
+
+DIRECT_BYTES_MAX = 64 << 20
+"""Bytes of the messages that relayed requests have for consumers."""
 
 STATUS_BYTES_MAX = 262_144
 """Size of a consumer's status, about 3,000 queues. A larger one is omitted."""
@@ -83,6 +87,7 @@ class AdminClientProcessor:
     _whole_answers: WholeAnswers
     _run_blocking: RunBlocking
     _relays: WaitingRequests = attrs.field(init=False)
+    _records: BytesAtWork = attrs.field(init=False)
     _decoding: trio.Lock = attrs.field(init=False, factory=trio.Lock)
 
     @_relays.default
@@ -90,6 +95,10 @@ class AdminClientProcessor:
         return WaitingRequests(
             "requests wait for consumers", total_max=RELAYS_MAX, of_connection_max=RELAYS_OF_CONNECTION_MAX
         )
+
+    @_records.default
+    def _(self) -> BytesAtWork:
+        return BytesAtWork("messages that consumers are to consume at once", DIRECT_BYTES_MAX)
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes."""
@@ -169,7 +178,7 @@ class AdminClientProcessor:
         header = read_header(request, GetConsumerRunningInfoRequestHeader)
         with self._relays.counted(connection):
             return await self._call_consumer(
-                request, header.consumer_group, header.client_id, _public_fields(request), None
+                connection, request, header.consumer_group, header.client_id, _public_fields(request), None
             )
 
     async def process_consume_message_directly(
@@ -185,8 +194,10 @@ class AdminClientProcessor:
         if record is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {physical_offset}")
         fields = _public_fields(request) | {"brokerName": self._config.broker_name}
-        with self._relays.counted(connection):
-            return await self._call_consumer(request, header.consumer_group, header.client_id, fields, record)
+        with self._relays.counted(connection), self._records.counted(len(record)):
+            return await self._call_consumer(
+                connection, request, header.consumer_group, header.client_id, fields, record
+            )
 
     # ---- private --------------------------------------------------------------------------------------------------
 
@@ -248,13 +259,14 @@ class AdminClientProcessor:
 
     async def _call_consumer(
         self,
+        connection: Connection,
         request: RemotingCommand,
         group: str,
         client_id: str | None,
         fields: Mapping[str, str],
         body: bytes | None,
     ) -> RemotingCommand:
-        """Relay a request to one member of a group, and return its response."""
+        """Relay a request to one member of a group, and return its response, if there is room for it."""
         online = self._consumer_manager.get_consumer_group_info(group)
         member = None if online is None or client_id is None else online.find_channel(client_id)
         if member is None:
@@ -275,6 +287,9 @@ class AdminClientProcessor:
         except RemotingError as failure:
             remark = f"invoke consumer <{group}> <{client_id}> Exception: {failure}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from failure
+        if not connection.has_room(len(answer.body or b"")):
+            remark = f"no room for the answer of consumer <{group}> <{client_id}>"
+            raise RequestError(ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{remark}: too many answers wait to be read")
         response = make_response(request, answer.code, answer.remark, body=answer.body)
         response.ext_fields = answer.ext_fields
         return response

@@ -54,6 +54,7 @@ from rocketpy.protocol.properties import (
 )
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.limits.bytes_at_work import BytesAtWork
 
 PUSH_TIMEOUT_SECONDS = 10.0
 """Time in which the requester must acknowledge the reply."""
@@ -62,6 +63,9 @@ WAITING_MAX = 400
 """Replies that may wait for their requesters at a time; more are refused."""
 WAITING_FOR_ONE_MAX = 128
 """The same for one requester, so that one that never answers does not use up the total."""
+
+REPLY_BYTES_MAX = 64 << 20
+"""Bytes of the bodies of replies that wait for their requesters, or for the disk."""
 
 _SHOWN_MAX = 255
 
@@ -109,6 +113,8 @@ class ReplyMessageProcessor:
             "replies wait for those who asked", total_max=WAITING_MAX, of_connection_max=WAITING_FOR_ONE_MAX
         )
 
+        self._at_work = BytesAtWork("replies", REPLY_BYTES_MAX)
+
     def register(self, dispatcher: Dispatcher) -> None:
         """Register for both reply codes."""
         dispatcher.register_task(RequestCode.SEND_REPLY_MESSAGE, self.process, needs=REPLY_V1)
@@ -122,7 +128,8 @@ class ReplyMessageProcessor:
             header = read_send_header(request)
             if self._hooks:
                 context = self._hooks.before(header, request.ext_fields or {}, request.body, connection.peer)
-            answer, result = await self._push_and_put(connection, request, header)
+            with self._at_work.counted(len(request.body or b"")):
+                answer, result = await self._push_and_put(connection, request, header)
         except RequestError as refusal:
             answer, result = self._answers.refused(request, refusal.response_code, refusal.remark), None
         if context is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 import pytest
@@ -24,9 +25,9 @@ from rocketpy.protocol.bodies.offset import (
     ResetOffsetBodyForC,
 )
 from rocketpy.protocol.bodies.topic import TopicConfig
-from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from rocketpy.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
-from rocketpy.protocol.frame import encode_frame
+from rocketpy.protocol.frame import FRAME_LENGTH_MAX, HEADER_LENGTH_MAX, encode_frame
 from rocketpy.protocol.headers.client import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
@@ -41,6 +42,8 @@ from rocketpy.runner import run_inline
 from tests.broker.broker_on_bytes import BrokerOnBytes, received
 from tests.broker.message_broker import open_message_broker, send
 from tests.forged_record import body_posing_as_record
+from tests.worst_answers import in_a_task
+from tests.worst_requests import SLICE_SECONDS_MAX, longest_slice
 
 TOPIC, GROUP = "TopicTest", "group"
 QUEUES = [MessageQueue(TOPIC, "broker-a", queue_id) for queue_id in range(2)]
@@ -404,3 +407,67 @@ async def test_requests_that_wait_for_a_consumer_are_bounded_by_connection_and_i
         broker, make_request(RequestCode.GET_CONSUMER_RUNNING_INFO, header), {member: make_response}
     )
     assert len(questions) == 1
+
+
+async def test_messages_that_wait_for_consumers_hold_a_bounded_number_of_bytes(
+    broker_with: Callable[..., BrokerOnBytes], monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A request of some bytes has the broker keep a message, as long as the consumer does not answer."""
+    monkeypatch.setattr("rocketpy.broker.admin.clients.DIRECT_BYTES_MAX", 3000)
+    broker = broker_with()
+    join(broker)
+    broker.store.records[645] = bytes(1000)
+    operator = broker.connect()
+    for _ in range(4):
+        operator.receive(encode_frame(directly(MSG_ID)))
+    operator.serve(4)
+    tasks, broker.transport.tasks = broker.transport.tasks, []
+    async with trio.open_nursery() as nursery:
+        for function, arguments in tasks:
+            nursery.start_soon(function, *arguments)
+        await trio.testing.wait_all_tasks_blocked()
+        (refusal,) = received(operator)
+        assert refusal.code == ResponseCode.SYSTEM_BUSY
+        assert "3000 bytes of messages that consumers are to consume at once wait" in (refusal.remark or "")
+    assert [answer.code for answer in received(operator)] == [ResponseCode.CONSUME_MSG_TIMEOUT] * 3
+
+
+async def test_an_answer_of_a_consumer_is_not_handed_on_where_there_is_no_room(
+    broker: BrokerOnBytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Handed on it would have a connection closed, maybe another's, for what a consumer answers."""
+    member, asked_for = join(broker), []
+
+    def has_room(size: int) -> bool:
+        asked_for.append(size)
+        return size <= 1000
+
+    monkeypatch.setattr(broker.transport, "has_room", has_room)
+    for size, code in ((1000, ResponseCode.SUCCESS), (1001, ResponseCode.SYSTEM_BUSY)):
+        answer, _ = await asked(
+            broker, running_info(), {member: lambda question, size=size: make_response(question, body=bytes(size))}
+        )
+        assert (answer.code, len(answer.body or b"")) == (code, size if code == ResponseCode.SUCCESS else 0)
+    assert asked_for == [1000, 1001]
+
+
+@pytest.mark.parametrize(
+    "worst",
+    [
+        RemotingCommand(0, body=bytes(FRAME_LENGTH_MAX - HEADER_LENGTH_MAX)),
+        RemotingCommand(
+            0, ext_fields={"a": "\x01" * (HEADER_LENGTH_MAX - 1000)}, serialize_type=SerializeType.ROCKETMQ
+        ),
+        RemotingCommand(0, ext_fields={f"{n}": "" for n in range(1000)}, serialize_type=SerializeType.ROCKETMQ),
+        RemotingCommand(1, remark="\x01" * (HEADER_LENGTH_MAX - 1000), serialize_type=SerializeType.ROCKETMQ),
+    ],
+    ids=["a body", "a field", "fields", "a remark"],
+)
+async def test_no_answer_that_is_handed_on_keeps_the_loop(broker: BrokerOnBytes, worst: RemotingCommand) -> None:
+    member = join(broker)
+
+    async def relay() -> None:
+        answer, _ = await asked(broker, running_info(), {member: lambda question: attrs.evolve(worst, flag=1)})
+        assert len(answer.remark or "") < 9000
+
+    assert await longest_slice(partial(in_a_task, relay)) < SLICE_SECONDS_MAX

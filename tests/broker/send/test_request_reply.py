@@ -220,3 +220,24 @@ async def test_replies_that_wait_for_one_requester_are_bounded(
     assert len(received(replier)) == WAITING_FOR_ONE_MAX
     answer, _ = await ask(broker, reply(properties="a\x01b"), None)
     assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_replies_that_wait_hold_a_bounded_number_of_bytes(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A requester that takes replies and does not acknowledge them had the broker keep 128 of 16 MiB each."""
+    monkeypatch.setattr("rocketpy.broker.send.request_reply.REPLY_BYTES_MAX", 8000)
+    async with open_message_broker() as broker:
+        requester(broker)
+        replier = broker.connect(("10.0.0.8", 888))
+        for _ in range(9):
+            broker.serve(encode_frame(reply(bytes(1000))), replier)
+        tasks, broker.transport.tasks = broker.transport.tasks, []
+        async with trio.open_nursery() as nursery:
+            for function, arguments in tasks:
+                nursery.start_soon(function, *arguments)
+            await trio.testing.wait_all_tasks_blocked()
+            (refusal,) = received(replier)
+            assert refusal.code == ResponseCode.SYSTEM_BUSY
+            assert "8000 bytes of replies wait, this one has 1000" in (refusal.remark or "")
+        assert len(received(replier)) == 8, "nothing was acknowledged in time"
