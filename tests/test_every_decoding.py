@@ -151,7 +151,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "protocol/stored_message.py decode_record_properties decode_properties",
         "store/ha/following_log.py FollowingCommitLog._few_plain decode_properties",
     ),
-    "properties in a field of a header": ("client/replies.py _reply_of decode_properties",),
+    "properties in a field of a header; PROPERTIES_TEXT_MAX": ("client/replies.py _properties_of decode_properties",),
     "a batch is prepared in slices; batchMessagesMax": (
         "protocol/batch.py _split_alike unpack",
         "protocol/batch.py _split_alike unpack_from",
@@ -204,7 +204,6 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "protocol/fastjson/codec.py (module) Decoder",
         "protocol/fastjson/codec.py loads_answer loads",
         "protocol/stored_message.py decode_message decompress",
-        "protocol/stored_message.py decode_messages decode_message",
         "protocol/stored_message.py decode_messages decompress",
     ),
     WORKER + "a table of another broker": (
@@ -228,10 +227,11 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "client/admin/topics.py TopicAdmin.consumer_groups decode_peer_body",
         "client/admin/topics.py _topics_in decode_peer_body",
         "client/answers.py Answers.body decode_peer_body",
+        "client/consumer/group/broker_commands.py _offsets_of decode_peer_body",
         "client/consumer/group/requests.py _ids_in decode_peer_body",
         "client/name_servers.py NameServers.find_route.decode decode_peer_body",
         "client/producer/transaction.py _Checks.check_transaction_state decode_message",
-        "client/replies.py _reply_of decompress",
+        "client/replies.py Replies._reply_of decompress",
     ),
     "TRACE_BODY_MAX, and MessageAdmin.trace calls it in a worker": ("client/admin/traces.py trace_of read_traces",),
     "an option of this name, no call": ("spark/live/reader.py read_part decompress",),
@@ -321,7 +321,7 @@ def test_what_runs_off_the_loop_does() -> None:
     for place, reason in REASONS.items():
         if reason.startswith(WORKER):
             source = sources[place.split()[0]]
-            assert any(word in source for word in (".decoded(", "run_decoder(", ".in_worker(", "self._table(")), place
+            assert any(word in source for word in (".decoded(", ".unpacked(", "run_decoder(", ".in_worker(", "self._table(")), place
 
 
 def test_every_function_that_decodes_is_in_the_table() -> None:
