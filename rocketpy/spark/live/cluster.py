@@ -76,6 +76,7 @@ class Cluster:
         self.access = access
         self._asks_slaves = asks_slaves
         self._clients: dict[str, BlockingRemotingClient] = {}
+        self._used: set[str] = set()  # addresses that were asked since the last close_unused
 
     def __enter__(self) -> Cluster:
         return self
@@ -89,6 +90,12 @@ class Cluster:
         """Close all connections; a later call opens them again."""
         while self._clients:
             self._clients.popitem()[1].close()
+
+    def close_unused(self) -> None:
+        """Close the connections over which nothing was asked since the last call: their peers have gone, maybe."""
+        for address in self._clients.keys() - self._used:
+            self._clients.pop(address).close()
+        self._used.clear()
 
     def topics(self) -> list[str]:
         """Return the names of all topics, sorted."""
@@ -179,6 +186,7 @@ class Cluster:
     def _ask(self, replicas: Replicas, address: str, requests: Collection[tuple[int, object]]) -> list[RemotingCommand]:
         if address not in self._clients:
             self._clients[address] = self.access.connect_broker(replicas.broker_name, address, replicas.advertised_by)
+        self._used.add(address)
         client = self._clients[address]
         answers: list[RemotingCommand] = []
         opaques: list[int] = []
@@ -203,6 +211,7 @@ class Cluster:
             try:
                 if address not in self._clients:
                     self._clients[address] = self.access.connect_name_server(address)
+                self._used.add(address)
                 return self._clients[address].expect_success(code, header), address
             except BrokerError as error:
                 if error.response_code != ResponseCode.TOPIC_NOT_EXIST:

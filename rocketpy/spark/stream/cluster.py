@@ -38,8 +38,9 @@ class StreamCluster:
         """Return the readable queues with the brokers that have them.
 
         ``ClientError`` for a named topic that the nameserver does not know and never knew: one that it has known may be
-        away with its broker.
+        away with its broker. Connections over which nothing was asked since the last call are closed.
         """
+        self._cluster.close_unused()
         found: dict[MessageQueue, Replicas] = {}
         for part in _by_topic(self._subscription):
             try:

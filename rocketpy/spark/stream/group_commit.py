@@ -57,6 +57,7 @@ class GroupCommit:
             return
         self._asked = dict(positions)
         self._committed = {queue: position for queue, position in self._committed.items() if queue in positions}
+        self._introduced &= {queue.broker_name for queue in positions}
         changed: dict[str, dict[MessageQueue, int]] = defaultdict(dict)
         for queue, position in positions.items():
             if queue in replicas and self._committed.get(queue) != position:

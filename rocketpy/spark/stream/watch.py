@@ -5,7 +5,7 @@ does not answer stand still, and everything else goes on. Each outage is one war
 an incomplete view would be wrong (the first offsets of a query, the end of Trigger.AvailableNow) is it an error.
 
 A broker that stops takes its topics off the nameserver, which looks the same as a deleted topic. So a queue that the
-routes no longer name is asked for at the address where it was last.
+routes no longer name is asked for at the address where it was last, as long as the query has an offset of it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ PAUSE_MAX_S = 1.0
 
 PEER_FAILURES = (RemotingError, RemoteProtocolError, BrokerError, ClientError)
 """What a call to the cluster fails with when a peer, or the way to it, is the cause."""
+
+_ROUTES = "routes"
 
 _log = logging.getLogger("rocketpy.spark.stream")
 
@@ -75,7 +77,7 @@ class QueueWatch:
             self._sleep(self._next_look - now)
         begun = self._clock()
         if begun >= self._next_discovery:
-            self._discover_or_keep()
+            self._discover_or_keep(known)
         look = Look(self._bounds(is_complete=False), self._unknown(known))
         now = self._clock()
         is_idle = look == self._last_look
@@ -86,31 +88,33 @@ class QueueWatch:
 
     def look_at_everything(self, known: Collection[MessageQueue]) -> Look:
         """Return a complete view, asked for now; the error of the first peer that does not answer otherwise."""
-        self._discover()
+        self._discover(known)
         return Look(self._bounds(is_complete=True), self._unknown(known))
 
     @property
     def replicas(self) -> Mapping[MessageQueue, Replicas]:
-        """The brokers of all queues seen so far, as last known."""
+        """The brokers of all queues that the routes name, or the query has an offset of, as last known."""
         return self._replicas
 
     def find(self, queue: MessageQueue) -> Replicas | None:
         """Return the brokers that have a queue, as far as known; None if no route has named it."""
         if queue not in self._replicas:
-            self._discover()
+            self._discover(self._replicas)
         return self._replicas.get(queue)
 
-    def _discover(self) -> None:
-        self._replicas.update(self._cluster.subscribed_queues())
+    def _discover(self, known: Collection[MessageQueue]) -> None:
+        kept = {queue: replicas for queue, replicas in self._replicas.items() if queue in known}
+        self._replicas = {**kept, **self._cluster.subscribed_queues()}
+        self._outages &= {_ROUTES, *(_broker(queue.broker_name) for queue in self._replicas)}
         self._next_discovery = self._clock() + self._discovery_interval_s
 
-    def _discover_or_keep(self) -> None:
+    def _discover_or_keep(self, known: Collection[MessageQueue]) -> None:
         try:
-            self._discover()
+            self._discover(known)
         except PEER_FAILURES as error:
-            self._outage("routes", f"no routes, topics and queues are those known before: {error}")
+            self._outage(_ROUTES, f"no routes, topics and queues are those known before: {error}")
         else:
-            self._answered("routes")
+            self._answered(_ROUTES)
 
     def _unknown(self, known: Iterable[MessageQueue]) -> frozenset[MessageQueue]:
         return frozenset(queue for queue in known if queue not in self._replicas)
@@ -126,11 +130,9 @@ class QueueWatch:
             except PEER_FAILURES as error:
                 if is_complete:
                     raise
-                self._outage(
-                    f"broker {broker_name}", f"{len(queues)} queues of broker {broker_name} stand still: {error}"
-                )
+                self._outage(_broker(broker_name), f"{len(queues)} queues of broker {broker_name} stand still: {error}")
             else:
-                self._answered(f"broker {broker_name}")
+                self._answered(_broker(broker_name))
         return found
 
     def _outage(self, peer: str, why: str) -> None:
@@ -142,3 +144,7 @@ class QueueWatch:
         if peer in self._outages:
             self._outages.remove(peer)
             _log.warning("stream: %s: answers again", peer)
+
+
+def _broker(name: str) -> str:
+    return f"broker {name}"

@@ -14,6 +14,7 @@ from rocketpy.protocol.command import RemotingCommand, make_response
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.spark.live.access import ClusterAccess
 from rocketpy.spark.live.cluster import REQUESTS_IN_FLIGHT_MAX, Cluster, QueueBounds, Replicas
+from tests.forgotten import sizes_within
 from tests.spark.live.fake_cluster import FakeBroker, FakeNameServer, served
 
 
@@ -126,6 +127,20 @@ def test_a_connection_that_failed_is_not_used_again(world: World) -> None:
         with pytest.raises(Exception, match=address):
             cluster.bounds(queues)
         assert len(cluster.bounds(queues)) == 3
+
+
+def test_a_broker_that_comes_back_elsewhere_leaves_no_connection(world: World) -> None:
+    """A stream runs for months, and a pod has another address after each restart."""
+    cluster, more = world.cluster(), world.exits
+    for _ in range(3):
+        cluster.close_unused()
+        cluster.bounds(cluster.queues("T"))
+        world.name_server.addresses = {0: more.enter_context(served(world.broker.answer))}
+        assert sizes_within(cluster)["Cluster._clients"] <= 3
+    cluster.close_unused()
+    cluster.close_unused()
+    assert not sizes_within(cluster)["Cluster._clients"]
+    assert len(cluster.bounds(cluster.queues("T"))) == 3
 
 
 def test_garbage_names_the_address(world: World) -> None:

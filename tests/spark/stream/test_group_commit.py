@@ -11,6 +11,7 @@ from rocketpy.errors import BrokerError, RemotingConnectError
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.spark.live.cluster import Replicas
 from rocketpy.spark.stream.group_commit import GroupCommit
+from tests.forgotten import sizes_within
 from tests.spark.stream.fake_cluster import A0, A1, B0, replicas
 
 BROKERS = {queue: replicas(queue.broker_name) for queue in (A0, A1, B0)}
@@ -99,3 +100,13 @@ def test_a_refusal_of_the_broker_is_a_warning(brokers: FakeBrokers, caplog: pyte
 def test_a_queue_whose_broker_is_not_known_is_left_out(brokers: FakeBrokers) -> None:
     GroupCommit("g", brokers).commit({A0: 1}, {})
     assert brokers.calls == []
+
+
+def test_brokers_that_come_and_go_leave_nothing(brokers: FakeBrokers) -> None:
+    commit = GroupCommit("g", brokers)
+    for number in range(20):
+        queue = MessageQueue("T", f"broker{number}", 0)
+        commit.commit({A0: number, queue: 1}, {A0: replicas("a"), queue: replicas(queue.broker_name)})
+    commit.commit({A0: 20}, BROKERS)
+    sizes = sizes_within(commit)
+    assert sum(size for title, size in sizes.items() if title.startswith("GroupCommit.")) == 3, sizes

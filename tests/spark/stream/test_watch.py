@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rocketpy.errors import RemotingConnectError
+from rocketpy.protocol.message import MessageQueue
 from rocketpy.spark.live.cluster import QueueBounds
 from rocketpy.spark.stream.watch import LOOK_INTERVAL_S, PAUSE_MAX_S, Look
+from tests.forgotten import sizes_within
 from tests.spark.stream.fake_cluster import A0, A1, B0, FakeCluster, replicas
 
 
@@ -106,3 +108,18 @@ def test_the_brokers_of_a_queue_are_looked_up_once(cluster: FakeCluster) -> None
     assert set(watch.replicas) == {A0, B0}
     cluster.down = set()
     assert watch.find(A1) is None
+
+
+def test_queues_and_brokers_that_come_and_go_leave_nothing(cluster: FakeCluster) -> None:
+    """But for what the query has an offset of: that broker may come back."""
+    watch = cluster.watch()
+    for number in range(20):
+        queue = MessageQueue(f"T{number}", f"broker{number}", 0)
+        cluster.bounds[queue] = QueueBounds(0, 1)
+        cluster.down = {queue.broker_name}
+        watch.look([A0, B0])
+        cluster.now += 10
+        cluster.hidden |= {queue, B0}
+    watch.look([A0, B0])
+    assert set(watch.replicas) == {A0, B0}
+    assert sum(sizes_within(watch).values()) < 20
