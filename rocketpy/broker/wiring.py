@@ -88,6 +88,7 @@ class Wiring:
             context,
             message_put=message_put,
             hooks=hooks,
+            may_prepare=self.transaction.service.has_room,
             decode=self.acl.decode_send,
             decode_batch=self.acl.decode_batch,
         )

@@ -42,12 +42,15 @@ class SendFeature(Feature):
         *,
         message_put: MessagePut,
         hooks: BrokerHooks,
+        may_prepare: Callable[[], bool] = lambda: True,
         decode: DecodeSend = decode_fast_send,
         decode_batch: DecodeBatch = decode_fast_batch,
         read_batch: ReadBatch | None = READ_BATCH,
         has_kernels: bool = BUILD.has_kernels,
     ) -> None:
-        """``decode`` and ``decode_batch`` decode a header on the fast paths, ``read_batch`` reads a batch's body there.
+        """``may_prepare`` says whether one more transaction may begin.
+
+        ``decode`` and ``decode_batch`` decode a header on the fast paths, ``read_batch`` reads a batch's body there.
 
         With ``has_kernels`` the headers of sends and batches are read by a kernel first.
         """
@@ -87,6 +90,7 @@ class SendFeature(Feature):
         self._named_queues = NamedQueues(context.tables.topics) if store_config.enable_multi_dispatch else None
         self._accounts = StrictAccounts(context.tables.accounts)
         self._context = context
+        self._may_prepare = may_prepare
         self._decode = decode
         self._decode_batch = decode_batch
         self._read_batch = read_batch
@@ -144,6 +148,7 @@ class SendFeature(Feature):
             new_topics=context.tables.topics.new,
             named_queues=self._named_queues,
             long_batches=self.long_batches,
+            may_prepare=self._may_prepare,
         ).register(dispatcher)
 
     def _register_send_backs(self, dispatcher: Dispatcher) -> None:

@@ -13,6 +13,7 @@ Compatibility: ``SendMessageProcessor`` and ``AbstractSendMessageProcessor.msgCh
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import attrs
 
@@ -68,6 +69,7 @@ from rocketpy.store.results import PutMessageStatus
 
 _PUT_OK = PutMessageStatus.PUT_OK
 _log = logging.getLogger("rocketpy.broker")
+_TOO_MANY_OPEN = "[OVERLOAD]system busy, start flow control for a while: too many transactions are open"
 _TOO_MANY_TASKS = "[OVERLOAD]system busy, start flow control for a while: too many long batches and reads are under way"
 
 
@@ -95,7 +97,9 @@ class SendMessageProcessor:
         new_topics: NewTopics,
         named_queues: NamedQueues | None,
         long_batches: LongBatches,
+        may_prepare: Callable[[], bool],
     ) -> None:
+        """``may_prepare`` says whether one more transaction may begin."""
         self._store = shared.store
         self._message_put = shared.message_put
         self._subscription_group_manager = subscription_group_manager
@@ -112,6 +116,7 @@ class SendMessageProcessor:
         self._randomness = shared.randomness
         self._cluster = shared.config.broker_cluster_name
         self._long_batches = long_batches
+        self._may_prepare = may_prepare
         self._dropped_count = 0  # oneway batches that were refused because too many wait
 
     def register(self, dispatcher: Dispatcher) -> None:
@@ -373,6 +378,8 @@ class SendMessageProcessor:
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._config.broker_ip1}] sending transaction message is forbidden",
             )
+        if not self._may_prepare():
+            raise RequestError(ResponseCode.SYSTEM_BUSY, _TOO_MANY_OPEN)
 
     def _traced(self, header: SendMessageRequestHeader) -> SendMessageRequestHeader:
         """Return the header with the properties for consumer traces, which RocketMQ adds when it has hooks."""

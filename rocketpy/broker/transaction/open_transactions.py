@@ -9,7 +9,7 @@ past ``known_end`` are new transactions: :meth:`OpenTransactions.catch_up` adds 
 catches up first. Only a check round may depart from the order, and restores it before it ends: it moves skipped entries
 to the back while it visits the others.
 
-Memory: about 140 bytes for each open transaction, none for one that has ended.
+Memory: about 140 bytes for each open transaction, none for one that has ended. There are :data:`OPEN_MAX` at most.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 
 import trio
+
+OPEN_MAX = 1_000_000
+"""Open transactions above which no half message is taken: each is in this table, and checked in each round."""
 
 
 class OpenTransactions:
@@ -57,6 +60,11 @@ class OpenTransactions:
         for queue_offset in range(self._known_end, max_offset):
             self._newest[queue_offset] = queue_offset
         self._known_end = max(self._known_end, max_offset)
+
+    def has_room(self, max_offset: int) -> bool:
+        """Whether one more may begin, after those up to ``max_offset``, the end of the half queue."""
+        # Those past known_end are open: an end of one of them would have caught up.
+        return not self.is_loaded or len(self._newest) + max_offset - self._known_end < OPEN_MAX
 
     def newest(self, origin: int) -> int | None:
         """Return the half queue offset of a transaction's latest record, None when it is not open."""

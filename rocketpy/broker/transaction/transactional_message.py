@@ -82,6 +82,10 @@ class TransactionalMessageService:
         """Add the half messages stored since the last call, before they are looked up."""
         self._transactions.catch_up(self._store.max_offset_in_queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID))
 
+    def has_room(self) -> bool:
+        """Whether one more transaction may begin."""
+        return self._transactions.has_room(self._store.max_offset_in_queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID))
+
     def newest(self, half: MessageExt) -> int | None:
         """Return the half queue offset of a transaction's latest record, None when it is not open.
 

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from rocketpy.broker.transaction.open_transactions import OpenTransactions
+from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.frame import encode_frame
+from tests.broker.message_broker import send
+from tests.broker.whole_broker import broker_settings, open_whole_broker
 
 
 def opened(known_end: int = 0, **newest: int) -> OpenTransactions:
@@ -46,3 +55,32 @@ def test_skipped_transactions_come_first_again() -> None:
         seen.append(first)
         transactions.ended(first[0])
     assert seen == [(0, 0), (3, 3), (5, 5), (4, 6), (2, 7)]
+
+
+def test_half_messages_that_are_not_in_the_table_yet_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketpy.broker.transaction.open_transactions.OPEN_MAX", 5)
+    transactions = opened(10, o3=3, o8=9)
+    assert transactions.has_room(12)
+    assert not transactions.has_room(13)
+    transactions.catch_up(13)
+    assert not transactions.has_room(13)
+    transactions.ended(3)
+    assert transactions.has_room(13)
+    assert OpenTransactions().has_room(1000), "how many of an earlier run are open is not known yet"
+
+
+async def test_a_broker_takes_no_half_message_while_too_many_transactions_are_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is kept in memory, and copied in every round, until it has been checked fifteen times."""
+    monkeypatch.setattr("rocketpy.broker.transaction.open_transactions.OPEN_MAX", 3)
+    async with open_whole_broker(broker_settings(tmp_path)) as whole:
+
+        async def code_of(request: RemotingCommand) -> int:
+            (answer,) = await whole.ask_frame(encode_frame(request), whole.connect())
+            return answer.code
+
+        half = send(b"x", topic="TBW102", properties="TRAN_MSG\x01true\x02PGROUP\x01p")
+        codes = [await code_of(half) for _ in range(5)]
+        assert codes == [ResponseCode.SUCCESS] * 3 + [ResponseCode.SYSTEM_BUSY] * 2
+        assert await code_of(send(b"x", topic="TBW102")) == ResponseCode.SUCCESS
