@@ -88,7 +88,8 @@ class PlainPermissionManager:
         self._table_number = 0  # counts the replacements of the table
         self._listeners: list[Callable[[], None]] = []  # for replacements of the table
         self._stamps: dict[str, FileStamp] = {}
-        self._refused: set[tuple[str, str]] = set()  # refusals logged already
+        self._refused: set[tuple[str, str]] = set()  # refusals logged in this hour
+        self._refused_hour = 0
         self._logged_fault = ""  # the fault of the files that was logged last
         # Reads and writes of files await: a reload between the two halves of an edit would restore the old table.
         self._changing = trio.Lock()
@@ -334,7 +335,14 @@ class PlainPermissionManager:
             raise AclError(f"Need admin permission for request code={request.code}, but accessKey={access_key} is not")
 
     def _log_refusal(self, address: str, request: RemotingCommand, why: str) -> None:
-        """Log a refusal once per address and reason, so that a peer guessing keys cannot fill the disk."""
+        """Log a refusal once an hour per address and reason, so that a peer guessing keys cannot fill the disk.
+
+        What a flood of reasons has left unsaid is said in the next hour, if it is still so.
+        """
+        hour = self._clock.timestamp_ms() // 3_600_000
+        if hour != self._refused_hour:
+            self._refused.clear()
+            self._refused_hour = hour
         if (address, why) not in self._refused and len(self._refused) < _LOGGED_MAX and len(why) < _LOGGED_MAX:
             self._refused.add((address, why))
             _log.warning("request code %d from %s refused: %r", request.code, address, why)

@@ -252,8 +252,10 @@ def test_the_body_of_an_unknown_account_is_not_read(monkeypatch: pytest.MonkeyPa
     assert verdict(make_manager(), RemotingCommand(34, {"AccessKey": "RocketMQ"})).startswith("Check signature failed")
 
 
-def test_refusals_are_logged_once_and_not_without_bound(caplog: pytest.LogCaptureFixture) -> None:
-    manager = make_manager()
+def test_refusals_are_logged_once_an_hour_and_not_without_bound(caplog: pytest.LogCaptureFixture) -> None:
+    """A thousand reasons of one peer leave the refusals of others unsaid for an hour, not for good."""
+    clock = ManualClock()
+    manager = make_manager(clock=clock)
     with caplog.at_level(logging.WARNING, "rocketpy.broker.acl"):
         for _ in range(3):
             verdict(manager, RemotingCommand(SEND))
@@ -261,7 +263,11 @@ def test_refusals_are_logged_once_and_not_without_bound(caplog: pytest.LogCaptur
         for number in range(3000):
             verdict(manager, RemotingCommand(SEND, {"AccessKey": f"guess{number}"}))
         verdict(manager, RemotingCommand(SEND, {"AccessKey": "x" * 5000}))
-    assert len(caplog.messages) == 1000
+        assert len(caplog.messages) == 1000
+        clock.advance_ms(3_600_000)
+        verdict(manager, RemotingCommand(SEND))
+        verdict(manager, RemotingCommand(SEND))
+    assert len(caplog.messages) == 1001
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------
