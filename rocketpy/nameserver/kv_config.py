@@ -58,15 +58,25 @@ class _Draft:
     size: int  # of all of them and the names of namespaces
 
     def put(self, namespace: str, key: str, value: str | None, entry_size: int, limits: KVLimits) -> None:
-        """Set a value, or only create the namespace; RequestError, with nothing changed, when the table is full."""
+        """Set a value, or only create the namespace; RequestError, with nothing changed, when the table is full.
+
+        One that is full forgets the namespaces whose keys were all deleted: nothing else ever removes them.
+        """
         is_new_namespace = namespace not in self.table
         old_size = self.sizes.get((namespace, key))
         size = self.size - (old_size or 0) + entry_size + (_size_of(namespace) if is_new_namespace else 0)
         entry_growth = is_new_namespace + (value is not None) - (old_size is not None)
-        if entry_growth > 0 and len(self.table) + len(self.sizes) + entry_growth > limits.entries_max:
+        count = len(self.table) + len(self.sizes) + entry_growth
+        empty: list[str] = []
+        if count > limits.entries_max or size > limits.bytes_max:
+            empty = [each for each, keys in self.table.items() if not keys and each != namespace]
+            count, size = count - len(empty), size - _size_of(*empty)
+        if entry_growth > 0 and count > limits.entries_max:
             raise _refusal(f"expected at most {limits.entries_max} namespaces and keys (kvConfigEntriesMax)")
         if size > max(limits.bytes_max, self.size):
             raise _refusal(f"expected at most {limits.bytes_max} bytes of names and values (kvConfigBytesMax)")
+        for each in empty:
+            del self.table[each]
         self.size = size
         keys = self.table.setdefault(namespace, {})
         if value is None:

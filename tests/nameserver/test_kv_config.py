@@ -199,6 +199,21 @@ async def test_entries_are_bounded_namespaces_among_them(tmp_path: Path) -> None
     assert again.namespace("ns") == {"l": "another", "m": "w"}
 
 
+@pytest.mark.parametrize("limits", [KVLimits(entries_max=10), KVLimits(bytes_max=10 * len('"names0""keys""v"'))])
+async def test_namespaces_that_come_and_go_do_not_fill_the_table(tmp_path: Path, limits: KVLimits) -> None:
+    """Java keeps an empty one for good; here as long as there is room for others."""
+    manager = limited(tmp_path / "kv.json", limits)
+    await manager.put("kept", "key", "v")
+    for number in range(100):
+        await manager.put(f"names{number}", "keys", "v")
+        await manager.delete(f"names{number}", "keys")
+    assert manager.namespace("names99") == {}
+    assert manager.namespace("names0") is None
+    assert manager.namespace("kept") == {"key": "v"}
+    assert manager.statistics().namespaces < 20
+    assert loaded(tmp_path / "kv.json").namespace("names0") is None
+
+
 async def test_bytes_are_bounded_as_they_are_in_the_file(tmp_path: Path) -> None:
     kv_config = limited(tmp_path / "kv.json", KVLimits(bytes_max=100))
     await kv_config.put("ns", "k", "\x01" * 10)  # six bytes each
