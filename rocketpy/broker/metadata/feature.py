@@ -39,7 +39,12 @@ class MetadataFeature(Feature):
             period_seconds=lambda: config.flush_consumer_offset_interval / 1000,
         )
         gone_groups = GoneGroupsService(
-            topics=tables.topics, groups=tables.groups, offsets=tables.offsets, resets=tables.offset_resets
+            topics=tables.topics,
+            groups=tables.groups,
+            offsets=tables.offsets,
+            resets=tables.offset_resets,
+            enable_lmq=context.store_config.enable_lmq,
+            max_offset=context.store.max_offset_in_queue,
         )
         self.services = (self.persistence,) if context.is_slave else (self.persistence, gone_groups)
         self.settings = {("autoCreateTopicEnable",): tables.topics.settings_changed}

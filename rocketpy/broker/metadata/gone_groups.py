@@ -1,5 +1,8 @@
 """Removal of offsets of which nothing is left: the topic does not exist, nor has the group a configuration.
 
+Light topics and groups (``%LMQ%``, with ``enableLmq``) have no configuration, so any name of them counts as known. Such
+a topic has gone when it has no queue, whatever the group; such a group has gone with its topic.
+
 A commit checks neither, so a consumer that closes after its group was deleted leaves its offsets again. Rule: a pair of
 topic and group is removed when two rounds in a row, half an hour apart, found both gone and no offset changed between.
 What was revoked of such a pair (:mod:`.offset_resets`) goes the same way, one round later or more.
@@ -11,7 +14,7 @@ removes them here; a slave takes its master's.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import trio
 
@@ -21,6 +24,7 @@ from rocketpy.broker.metadata.offsets import ConsumerOffsetManager, split_key
 from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.containment import Contained
 from rocketpy.log_files import event_fields
+from rocketpy.protocol.topic_name import LMQ_PREFIX
 
 PERIOD_SECONDS = 1800.0
 PAIRS_PER_SLICE = 500
@@ -38,11 +42,16 @@ class GoneGroupsService:
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
         resets: OffsetResets,
+        enable_lmq: bool,
+        max_offset: Callable[[str, int], int],
     ) -> None:
+        """``max_offset`` returns the end of the queue of a topic, 0 where there is none."""
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
         self._resets = resets
+        self._enable_lmq = enable_lmq
+        self._max_offset = max_offset
         # Found gone by the last round, with the offsets that they had.
         self._gone: dict[str, dict[int, int]] = {}
         self._gone_resets: dict[str, dict[int, int]] = {}
@@ -81,4 +90,9 @@ class GoneGroupsService:
 
     def _is_gone(self, key: str) -> bool:
         topic, group = split_key(key)
-        return not self._topics.is_known(topic) and not self._groups.is_known(group)
+        if self._is_light(topic):
+            return self._max_offset(topic, 0) == 0
+        return not self._topics.is_known(topic) and (self._is_light(group) or not self._groups.is_known(group))
+
+    def _is_light(self, name: str) -> bool:
+        return self._enable_lmq and name.startswith(LMQ_PREFIX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,18 @@ def tables(tmp_path: Path) -> Tables:
 
 @pytest.fixture
 def service(tables: Tables) -> GoneGroupsService:
+    return service_of(tables)
+
+
+def service_of(tables: Tables, *, light: Mapping[str, int] | None = None) -> GoneGroupsService:
+    """Return the service of a broker; with ``enableLmq``, and ends of these light queues, if there are some."""
     return GoneGroupsService(
-        topics=tables.topics, groups=tables.groups, offsets=tables.offsets, resets=tables.offset_resets
+        topics=tables.topics,
+        groups=tables.groups,
+        offsets=tables.offsets,
+        resets=tables.offset_resets,
+        enable_lmq=light is not None,
+        max_offset=lambda topic, queue_id: (light or {}).get(topic, 0),
     )
 
 
@@ -57,6 +68,20 @@ async def test_a_pair_that_is_used_or_comes_back_between_two_rounds_stays(
     assert sorted(tables.offsets.offset_table) == ["gone@back", "gone@used"]
     await service.look()
     assert sorted(tables.offsets.offset_table) == ["gone@back"]
+
+
+async def test_light_queues_and_groups_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
+    """They have no configuration that could go: any name of them counts as known."""
+    tables = make_tables(tmp_path, enable_lmq=True)
+    tables.topics.update_topic_config(TopicConfig("T"))
+    tables.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
+    kept = [("%LMQ%there", "%LMQ%g"), ("%LMQ%there", "G"), ("T", "%LMQ%g"), ("gone", "G")]
+    for topic, group in (*kept, ("%LMQ%gone", "%LMQ%g"), ("%LMQ%gone", "G"), ("gone", "%LMQ%g")):
+        tables.offsets.commit_offset("peer", group, topic, 0, 5)
+    service = service_of(tables, light={"%LMQ%there": 1})
+    for _ in range(2):
+        await service.look()
+    assert sorted(tables.offsets.offset_table) == sorted(f"{topic}@{group}" for topic, group in kept)
 
 
 async def test_what_was_revoked_of_a_pair_goes_too(tables: Tables, service: GoneGroupsService) -> None:
