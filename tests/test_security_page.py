@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.remoting.config import NettyServerConfig
+from rocketpy.remoting.hub import UNFINISHED_SIZE
 from rocketpy.settings import setting_rows
 from tests.settings_table import CLASSES
 
@@ -144,3 +147,18 @@ def test_every_limit_of_the_code_has_a_row() -> None:
     assert sorted(NO_LIMIT_OF_A_PEER.keys() - limits) == [], "these are no constants any more"
     ours = {key for key in SETTINGS if key.endswith("Max") and key[0].islower()}
     assert sorted(ours - named) == [], "settings that are limits and have no row"
+
+
+def test_sums_over_connections_are_what_the_bounds_make() -> None:
+    """Those that no bound of the table is for."""
+    mebibyte = 1 << 20
+    settings = NettyServerConfig()
+    sums = [
+        settings.connections_max * 2 * UNFINISHED_SIZE / mebibyte,
+        settings.connections_max * (32 + 16) * 1024 / mebibyte,
+        BrokerConfig().sends_waiting_for_disk_max * 0.6 * 1024 / mebibyte,
+    ]
+    assert "32 KiB of sends, 16 KiB of pulls" in PAGE
+    listed = [int(each) for each in re.findall(r"^- (\d+) MiB of", PAGE, re.MULTILINE)]
+    assert len(listed) == len(sums)
+    assert all(0 <= page - real < 20 for page, real in zip(listed, sums, strict=True)), sums

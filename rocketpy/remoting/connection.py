@@ -99,7 +99,7 @@ class Connection:
         self.opened_at = self.last_active = now
         self.frames_received = 0
         self.buffered_size = 0
-        """Bytes of an unfinished frame, as of the last :meth:`serve`."""
+        """Bytes that were received and are not served, of an unfinished frame mostly, as of the last :meth:`serve`."""
         self.dropped_replies = 0
         self.is_closed = False
         """Whether the connection has ended; it never opens again."""
@@ -322,6 +322,8 @@ class Connection:
                 break
         self.frames_received += len(frames)
         unfinished = self.buffered_size = reader.buffered_bytes
+        if self._cut_frames:
+            self.buffered_size += sum(len(header) + len(body or b"") for _, header, body in self._cut_frames)
         if unfinished and frames and not may_be_more:
             reader.next_frames(1)  # none is whole; a bad length is refused now, not when more bytes arrive
         return may_be_more

@@ -115,6 +115,8 @@ def test_slow_requests_leave_the_rest_for_the_next_slice(connection: Connection)
         connection.receive(encode_frame(RemotingCommand(code=ECHO, opaque=number)))
     time_is_up = iter([False, True, True, False])
     assert connection.serve(5, lambda: next(time_is_up))
+    frame_size = len(encode_frame(RemotingCommand(code=ECHO)))
+    assert connection.buffered_size == 4 * frame_size - 3 * 8, "three are cut out of the stream, without their prefix"
     assert [each.opaque for each in sent(connection)] == [0, 1]
     assert connection.frames_received == 2
     connection.receive(encode_frame(RemotingCommand(code=ECHO, opaque=6)))
@@ -123,7 +125,7 @@ def test_slow_requests_leave_the_rest_for_the_next_slice(connection: Connection)
     assert connection.serve(5), "there may be more after those that were kept"
     assert not connection.serve(5)
     assert [each.opaque for each in sent(connection)] == [3, 4, 5, 6]
-    assert connection.frames_received == 7
+    assert (connection.frames_received, connection.buffered_size) == (7, 0)
 
 
 def test_pieces_go_out_in_order_and_are_joined_up_to_a_size(connection: Connection) -> None:
