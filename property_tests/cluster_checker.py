@@ -9,6 +9,7 @@ from property_tests.cluster_exemptions import may_lose, why_not_delivered
 from property_tests.cluster_late import broken_late
 from property_tests.cluster_offset_checks import broken_offsets
 from property_tests.cluster_record import Got, History, Sent, are_equal, body_of, has_record
+from property_tests.cluster_retries import kept_backs
 from property_tests.cluster_status_checks import broken_statuses
 from rocketpy.client.results import SendStatus
 
@@ -114,11 +115,8 @@ def _disorder(history: History, life: list[Got]) -> Iterator[str]:
 
 def _sent_back(history: History) -> Iterator[str]:
     """What a group has sent back is in its retry topic, unless its offset was of another record by then."""
-    final = {(got.queue, got.queue_offset, got.number) for contents in history.final.values() for got in contents}
-    for back in history.backs:
-        if (back.got.queue, back.got.queue_offset, back.got.number) not in final:
-            continue
-        if back.sent.number not in history.retried.get(back.group, set()) and not may_lose(history, back.sent):
+    for back in kept_backs(history):
+        if back.sent.number not in history.retried.get(back.group, set()):
             yield f"back: {back.group} sent back #{back.sent.number} at {back.sent.asked_at:.3f}; it never came again"
 
 

@@ -50,8 +50,8 @@ def why_not_delivered(history: History, group: str, sent: Sent) -> str | None:
     assert sent.queue is not None
     assert sent.answered_at is not None
     others: list[Got] = []
-    begins = history.life_begins[group]
-    for life, began_at, ended_at in zip(history.got[group], begins, [*begins[1:], math.inf], strict=True):
+    begins, ends = history.life_begins[group], history.life_ends[group]
+    for life, began_at, ended_at in zip(history.got[group], begins, ends, strict=True):
         others += [got for got in life if (got.queue, got.queue_offset) == (sent.queue, sent.queue_offset)]
         if any(_has_lost_since(history, got, sent) for got in others):
             return GOT_BEFORE_DURABLE

@@ -30,6 +30,7 @@ from functools import partial
 import trio
 
 from property_tests.cluster_deletions import Deletions
+from property_tests.cluster_exemptions import may_lose
 from property_tests.cluster_late import is_due
 from property_tests.cluster_liar import Liar
 from property_tests.cluster_nemesis import Nemesis
@@ -66,7 +67,7 @@ QUEUES_OF_BROKER = 2
 RESTART_SECONDS = 1.0
 HEALING_SECONDS = 100.0
 """Brokers register every 30 s, and clients look for them every 30 s."""
-CATCH_UP_SECONDS = 60
+CATCH_UP_SECONDS, ALARM_SECONDS = 60, 10
 LATE_SECONDS = 60
 """A delayed message waits at most twice its delay, a transaction that is to be checked for some rounds of checks."""
 COMMIT_EVERY = 5
@@ -163,7 +164,7 @@ class Cluster:
             self.nemesis.hosts[name] = await self.world.start_client(partial(self._produce, name, orders))
         for number in range(CONSUMERS):
             name = f"consumer-{number}"
-            self.history.got[name], self.history.life_begins[name] = [], []
+            self.history.got[name], self.history.life_begins[name], self.history.life_ends[name] = [], [], []
             await self._start_client(name, partial(self._consume, name))
         await self._start_client(TRANSACTIONS, self.transactions.run)
         await self.world.start_client(self.observer.run)
@@ -266,7 +267,9 @@ class Cluster:
                             await messages.commit()
             except RocketpyError as failure:
                 self.history.note(f"{name}: {type(failure).__name__}: {failure}")
-                await trio.sleep(RESTART_SECONDS)
+            finally:
+                self.history.life_ends[name].append(trio.current_time())
+            await trio.sleep(RESTART_SECONDS)
 
     async def carry_out(self, nursery: trio.Nursery) -> None:
         """Begin each operation of the plan in its time."""
@@ -326,7 +329,7 @@ class Cluster:
             root = broker.settings.store.store_path_root_dir
             if broker.host.disk.list_directory(f"{root}/{layout.DIVERGED_DIRECTORY}"):
                 self.history.cut_tails.add(name)
-        for name in self.nemesis.brokers:
+        for name in filter(self._has_masters_log, self.nemesis.brokers):
             self.history.found_by_key[name] = await self.world.run_client(partial(self._find_by_key, name))
         for name in self.history.plan.masters:
             for slave in self.nemesis.roles(name)[1:]:
@@ -343,12 +346,23 @@ class Cluster:
             await trio.sleep(1)
 
     async def _wait_equal_logs(self) -> None:
-        """Give the slaves a while to catch up."""
-        brokers = self.nemesis.brokers
-        for _ in range(CATCH_UP_SECONDS):
-            if all(are_equal(broker.log, brokers[name.partition("/")[0]].log) for name, broker in brokers.items()):
+        """Give the slaves a while to catch up; none that stands with its alarm for good."""
+        for second in range(CATCH_UP_SECONDS):
+            waiting = [name for name in self.nemesis.brokers if not self._has_masters_log(name)]
+            if not waiting:
                 return
+            if second % ALARM_SECONDS == ALARM_SECONDS - 1 and not self.history.plan.cuts_tails:
+                figures = [
+                    await self.world.run_client(partial(self._ask_figures, self.nemesis.brokers[each].address))
+                    for each in waiting
+                ]
+                if all("part at" in each.get("haAlarm", "") for each in figures):
+                    return
             await trio.sleep(1)
+
+    def _has_masters_log(self, name: str) -> bool:
+        master = self.history.masters[name.partition("/")[0]]
+        return are_equal(self.nemesis.brokers[name].log, self.nemesis.brokers[master].log)
 
     async def _ask_figures(self, address: str, process: SimProcess) -> dict[str, str]:
         config = ClientConfig(name_servers=self.world.name_servers)
@@ -362,7 +376,15 @@ class Cluster:
     async def _find_by_key(self, name: str, process: SimProcess) -> dict[int, bool]:
         """Ask a broker for some messages by their unique keys; an index that was lost is catching up."""
         deadline = trio.current_time() + CATCH_UP_SECONDS
-        stored = [each for each in self.history.sent if each.broker == name.partition("/")[0] and each.queue]
+        begin_offset = self.history.logs[name].begin_offset
+        stored = [
+            each
+            for each in self.history.sent
+            if each.broker == name.partition("/")[0]
+            and each.queue
+            and each.physical_offset >= begin_offset
+            and not may_lose(self.history, each)
+        ]
         found: dict[int, bool] = {}
         async with open_remoting_client(network=process.network) as client:
             for sent in stored[:: len(stored) // KEYS + 1]:

@@ -176,7 +176,7 @@ def plan_of(
     drawn = [_fault(random, plan, sends, only) for _ in range(faults)]
     if pairs and aimed:
         around = _around_a_change_of_roles(random, plan)
-        drawn = [*drawn[: faults // 3], *(_sequence(more, plan) if wide else around)]
+        drawn = [*drawn[: faults // 3], *(_wide_sequence(more, plan) if wide else around)]
     return attrs.evolve(plan, operations=tuple(sorted([*sends, *drawn], key=lambda each: each.at_s)))
 
 
@@ -273,6 +273,36 @@ def _around_a_change_of_roles(random: Random, plan: Plan) -> list[Operation]:
     return sequence
 
 
+def _wide_sequence(random: Random, plan: Plan) -> list[Operation]:
+    return (_left_tail if random.random() < 0.4 else _sequence)(random, plan)
+
+
+def _left_tail(random: Random, plan: Plan) -> list[Operation]:
+    """Return a tail of the old master that groups have consumed, while new messages get the same queue offsets.
+
+    Slaves do not get the tail, and are told of no group's progress in it. Consumers are away from before the change of
+    roles until the new master was stopped in order, or roles have changed back: at its start it asks the old one, which
+    has offsets of its tail. Then fresh consumers ask for the offsets of their groups: one that has lived through would
+    know its place itself.
+    """
+    target = random.choice(plan.masters)
+    at_s = random.uniform(_FAULTS_FROM_S, plan.seconds * 0.25)
+    change_s = at_s + random.uniform(6.0, 12.0)  # a group consumes and commits meanwhile
+    down_s = random.uniform(0.1, 1.0)
+    again_s = change_s + down_s + random.uniform(5.0, 12.0)  # new messages come, fewer than the tail has, or more
+    again = random.choice(("stop master", "stop master", "change roles"))
+    back_s = again_s + random.uniform(1.5, 4.0)
+    consumers = random.choice((["consumer-0"], [f"consumer-{number}" for number in range(CONSUMERS)]))
+    away_s = change_s - random.uniform(0.05, 0.5)
+    sequence = [
+        (at_s, "close port", target, random.choice((change_s - at_s + 2.0, back_s - at_s))),
+        (change_s, "change roles", target, down_s),
+        (again_s, again, target, random.uniform(0.1, 0.6)),
+        *((away_s, "restart consumer", each, back_s - away_s) for each in consumers),
+    ]
+    return _operations(plan, sequence)
+
+
 def _sequence(random: Random, plan: Plan) -> list[Operation]:
     """Return a port or a direction that is closed, a change of roles meanwhile, and what hits a pair in that state.
 
@@ -296,6 +326,12 @@ def _sequence(random: Random, plan: Plan) -> list[Operation]:
     for follows in random.choice(((), ("change roles",), ("stop master",), ("stop master", "change roles"))):
         sequence.append((after_s, follows, target, random.uniform(0.1, 2.0)))
         after_s += random.uniform(2.5, 8.0)
+    if random.random() < 0.4:  # a fresh consumer asks for the offsets of its group; others know their places themselves
+        sequence.append((after_s, "restart consumer", _consumer(random, plan), 0.5))
+    return _operations(plan, sequence)
+
+
+def _operations(plan: Plan, sequence: Sequence[tuple[float, str, str, float]]) -> list[Operation]:
     return [
         Operation(round(min(at, plan.seconds), 4), name, of, round(seconds, 3)) for at, name, of, seconds in sequence
     ]

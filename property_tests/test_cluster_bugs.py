@@ -25,6 +25,7 @@ from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.metadata.offset_resets import OffsetResets
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.persistence import TablePersistService
+from rocketpy.broker.replication.common_log import CommonLog
 from rocketpy.broker.replication.feature import ReplicationFeature
 from rocketpy.broker.replication.slave_synchronize import SlaveSynchronize
 from rocketpy.broker.send.send_back import SendBackProcessor
@@ -201,6 +202,16 @@ def _at_once(reaches: Function) -> Function:
     return reached
 
 
+def _no_difference(difference: Function) -> Function:
+    """Offsets of a slave count whatever its log has."""
+
+    async def none(self: CommonLog, address: str) -> str:
+        await trio.lowlevel.checkpoint()
+        return ""
+
+    return none
+
+
 def _always(is_following: Function) -> Function:
     return lambda self: True
 
@@ -243,6 +254,10 @@ class ClusterBug:
 
 LONGER = {"seconds": 20.0, "count": 80, "faults": 12}
 WITH_SLAVES = {"pairs": True, "seconds": 30.0, "count": 100, "faults": 12}
+AIMED = {"pairs": True, "aimed": True, "seconds": 60.0, "count": 200, "faults": 12}
+SEQUENCE = {"pairs": True, "aimed": True, "wide": True, "seconds": 45.0, "count": 120, "faults": 3}
+"""Little more than one aimed sequence."""
+
 BUGS = {
     "a delay is a second too short": ClusterBug(
         [(DelayLevels, "delay_ms", _a_second_less)], "early", "restart consumer", 1
@@ -303,8 +318,11 @@ BUGS = {
         "late",
         "",
         0,
-        {"pairs": True, "aimed": True, "seconds": 60.0, "count": 200, "faults": 12},
+        AIMED,
         is_sync_flush=False,
+    ),
+    "offsets of another log are taken": ClusterBug(
+        [(CommonLog, "difference", _no_difference)], "delivered", "", 6, SEQUENCE, is_sync_flush=False
     ),
     "a wait is for what a slave has": ClusterBug(
         [(GroupTransferService, "wait_replicated", _waits_for_what_a_slave_has)],

@@ -39,8 +39,8 @@ SHORT: Mapping[str, Any] = {"seconds": 25.0, "count": 60, "faults": 6}
 def drawn(seed: int) -> Plan:
     """Return the plan of a seed: every second one has pairs, and only ``deep`` has long ones."""
     if TIER == "deep":
-        return plan_of(seed, pairs=seed % 2 == 1, aimed=seed % 4 == 3, wide=True)
-    return plan_of(seed, pairs=seed % 2 == 1, wide=True, **SHORT)
+        return plan_of(seed, pairs=seed % 2 == 1, aimed=seed % 4 == 3, wide=True, deletes=True, pools=True)
+    return plan_of(seed, pairs=seed % 2 == 1, wide=True, deletes=True, pools=True, **SHORT)
 
 
 def short_plan(seed: int, *, pairs: bool) -> Plan:
