@@ -145,6 +145,15 @@ def _says_it_is_reserved(reserve_tail: Function) -> Function:
     return reserve_nothing
 
 
+def _trusting_after_a_stop(cut_queues: Function) -> Function:
+    def cut_if_they_are_longer(self: Any, end_offset: int) -> Any:
+        trusted, self._trusts_clear = self._trusts_clear, self._trusts_clear or self.is_clean
+        yield from cut_queues(self, end_offset)
+        self._trusts_clear = trusted
+
+    return cut_if_they_are_longer
+
+
 def _trusts_names(init: Function) -> Function:
     def begin(self: Any, *, is_multi_dispatch: bool, **others: Any) -> None:
         init(self, is_multi_dispatch=True, **others)
@@ -299,6 +308,10 @@ PLANTED: Mapping[str, PlantedBug] = {
     "trust what a dead recovery has cleared": PlantedBug(
         "what an earlier recovery has cleared and not synced is taken for clear",
         [(RecoveryMark, "exists", _never)],
+    ),
+    "trust what a dead recovery has cleared after a stop": PlantedBug(
+        "the note of a stop agrees with queues that an earlier recovery has cut and not synced: they are left alone",
+        [(StoreRecovery, "_cut_queues", _trusting_after_a_stop)],
     ),
     "trust what a record names": PlantedBug(
         "a record of one topic says where a queue of another one goes on",

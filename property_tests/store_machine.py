@@ -7,6 +7,7 @@
    |                               | start_and_die, start_and_fail |                                             |
    | people  queues_are_deleted    |  ---------------------------> | clients  put, put_batch, put_delayed,       |
    |         index_is_deleted      |                               |          put_naming, put_oversize, fill_file|
+   |         queue_is_longer       |                               |                                             |
    |         checkpoint_is_lost    |                               | flushes  end_burst, flush, time_passes      |
    |         note_is_lost          |                               | disk     disk_is_slow, disk_call_fails,     |
    |         note_is_damaged       |                               |          descriptors_run_out, die_soon      |
@@ -42,6 +43,8 @@ from rocketpy.errors import DamagedStoreError, DiskFullError
 from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rocketpy.protocol.stored_message import decode_messages
 from rocketpy.store.config import FlushDiskType, MessageStoreConfig
+from rocketpy.store.layout import UNIT, UNIT_SIZE
+from rocketpy.store.recovery.marker_files import load_orderly_end
 from rocketpy.store.results import GetMessageStatus, PutMessageStatus
 from rocketpy.testing.sim.disk import ProcessDied, SimDisk
 from rocketpy.testing.store_model import Invariant, InvariantBroken, Sent, StoreModel
@@ -52,6 +55,7 @@ ROOT = "/store"
 NOTE_NAME = "recovery-note"
 NOTE_PATH = f"{ROOT}/{NOTE_NAME}"
 BODY_SIZE_MAX = 1000
+BODY_SIZE_MIN = 8
 RECORD_OVERHEAD = 91 + len("T") + len("TAGS\x01A")  # of a message with tags and no more properties
 UNLIMITED = 1 << 50
 CONFIG = MessageStoreConfig(
@@ -200,7 +204,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.body_count += 1
         if self.one_size is not None:
             size = self.one_size  # what was cut and what replaces it then have the same bounds
-        return (b"%d." % self.body_count).ljust(size, b"x")[: max(size, 8)]
+        return (b"%d." % self.body_count).ljust(size, b"x")[: max(size, BODY_SIZE_MIN)]
 
     # ---- a life ---------------------------------------------------------------------------------------------------
 
@@ -467,6 +471,27 @@ class StoreMachine(RuleBasedStateMachine):
     def queues_are_deleted(self, topic: str) -> None:
         self.world.remove(f"{ROOT}/consumequeue{topic}")
         self.may_need_space = True
+
+    @precondition(is_closed)
+    @rule(queue=queue_names, size=sizes, count=st.integers(1, 3))
+    def queue_is_longer(self, queue: tuple[str, int], size: int, count: int) -> None:
+        """After a clean stop the last file of a queue is of a copy of the store that has gone on without this log.
+
+        Its units are of messages that the log may soon have at the same offsets, with the same sizes and other tags.
+        """
+        disk, directory = self.world.disk, f"{ROOT}/consumequeue/{queue[0]}/{queue[1]}"
+        end = load_orderly_end(disk, f"{ROOT}/orderly-end")
+        if end is None or self.has_abort_file or not disk.is_directory(directory):
+            return
+        for name in disk.list_directory(directory)[-1:]:
+            file = disk.open(f"{directory}/{name}")
+            begin = len(file.read(0, file.size()).rstrip(b"\0"))
+            begin += -begin % UNIT_SIZE
+            record_size = RECORD_OVERHEAD + max(size, BODY_SIZE_MIN)
+            units = [UNIT.pack(end.end_offset + each * record_size, record_size, 7) for each in range(count)]
+            file.write(begin, b"".join(units)[: file.size() - begin])
+            file.sync()
+            file.close()
 
     @precondition(is_closed)
     @rule()

@@ -156,6 +156,23 @@ def units_that_came_back(state: StoreMachine, survives: int, call: int) -> None:
     state.crash_and_start(survives=NOTHING)
 
 
+def units_of_another_copy_that_came_back(state: StoreMachine, call: int) -> None:
+    """The same after a clean stop: the queue has units after its end, which the start clears, and dies in that.
+
+    For the next start the queue ends as the stop has noted.
+    """
+    state.first_start(flush=SYNC, pages=1, units=30)
+    state.put(("T", 0), 10, and_end=True)
+    state.stop()
+    state.queue_is_longer(("T", 0), 10, count=2)
+    state.start_and_die(call=call)
+    if not state.world.is_open:
+        state.start()
+    state.put(("T", 0), 10, and_end=True)
+    state.flush()
+    state.crash_and_start(survives=NOTHING)
+
+
 def a_recovery_that_found_some_files(state: StoreMachine) -> None:
     """What it has found is served, and so it must be durable: in each file."""
     state.first_start(flush=ASYNC, pages=1)
@@ -296,6 +313,9 @@ def a_record_that_names_another_queue_when_that_is_deleted(state: StoreMachine) 
 UNITS_THAT_CAME_BACK: list[Script] = [
     partial(units_that_came_back, survives=survives, call=call) for survives in range(2, 5) for call in range(4, 8)
 ]
+UNITS_OF_ANOTHER_COPY: list[Script] = [
+    partial(units_of_another_copy_that_came_back, call=call) for call in range(1, 11)
+]
 DEATHS_AFTER_A_FAILED_SYNC: list[Script] = [partial(a_death_after_a_failed_sync, call=call) for call in range(3, 9)]
 FILES_THAT_CAME_BACK: list[Script] = [
     partial(files_that_came_back, survives=survives, call=call) for survives in range(2) for call in range(13, 20, 2)
@@ -345,7 +365,9 @@ def test_kills_in_a_burst_of_the_index() -> None:
         play(StoreMachine, script)
 
 
-@pytest.mark.parametrize("scripts", [UNITS_THAT_CAME_BACK, DEATHS_AFTER_A_FAILED_SYNC, FILES_THAT_CAME_BACK])
+@pytest.mark.parametrize(
+    "scripts", [UNITS_THAT_CAME_BACK, UNITS_OF_ANOTHER_COPY, DEATHS_AFTER_A_FAILED_SYNC, FILES_THAT_CAME_BACK]
+)
 def test_deaths_in_a_recovery(scripts: Sequence[Script]) -> None:
     """In one order of tasks: a recovery has only one task."""
     for script in scripts:
@@ -431,6 +453,10 @@ SHOWN: Mapping[str, tuple[Sequence[Script], Sequence[Invariant]]] = {
     "sync again after a failed sync": ([syncs_that_fail], [ACKNOWLEDGED_IS_THERE]),
     "leave the tail unreserved": ([a_sparse_log_on_a_disk_that_fills_up], [FULL_DISK]),
     "trust what a dead recovery has cleared": (UNITS_THAT_CAME_BACK, [ACKNOWLEDGED_IS_THERE, NOTHING_INVENTED]),
+    "trust what a dead recovery has cleared after a stop": (
+        UNITS_OF_ANOTHER_COPY,
+        [ACKNOWLEDGED_IS_THERE, NOTHING_INVENTED],
+    ),
     "trust what a record names": (
         [a_record_that_names_another_queue_when_that_is_deleted],
         [ACKNOWLEDGED_IS_THERE, NO_HOLE, NOTHING_INVENTED],

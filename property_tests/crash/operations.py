@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from property_tests.crash.life import FLUSH_INTERVAL_MS, KEY, SMALL, Life
+from property_tests.crash.life import FLUSH_INTERVAL_MS, KEY, ROOT, SMALL, Life
 from rocketpy.protocol.stored_message import decode_messages
+from rocketpy.store.layout import ORDERLY_END_FILE, UNIT, UNIT_SIZE
 from rocketpy.store.message_store import MessageStore
+from rocketpy.store.recovery.marker_files import load_orderly_end
 
 LARGE = 6000  # the size of a body, as SMALL is; two large ones never fit into one file, and each touches several pages
 _INDEX_BUILDS_MS = 20
@@ -76,6 +78,27 @@ def _restart(life: Life) -> None:
     _open(life)
 
 
+def _restart_with_longer_queue(life: Life) -> None:
+    """Between stop and start a queue becomes that of a copy of the store: it has a unit more than the log has messages.
+
+    The log may soon have a message of the same size there, with other tags.
+    """
+    life.world.stop()
+    life.tell(life.model.written)
+    life.tell(life.model.stopped)
+    disk, directory = life.world.disk, f"{ROOT}/consumequeue/A/0"
+    for name in disk.list_directory(directory)[-1:] if disk.is_directory(directory) else []:
+        file = disk.open(f"{directory}/{name}")
+        units = [UNIT.unpack_from(file.read(at, UNIT_SIZE)) for at in range(0, file.size() - UNIT_SIZE, UNIT_SIZE)]
+        count = sum(size > 0 for _, size, _ in units)
+        note = load_orderly_end(disk, f"{ROOT}/{ORDERLY_END_FILE}")
+        if note is not None and 0 < count < len(units):
+            file.write(count * UNIT_SIZE, UNIT.pack(note.end_offset, units[count - 1][1], 7))
+        file.sync()
+        file.close()
+    _open(life)
+
+
 def _search(life: Life) -> None:
     """Look all messages up by their key."""
     world = life.world
@@ -114,6 +137,7 @@ OPERATIONS: Mapping[str, Callable[[Life], None]] = {
     "put meanwhile": _put_meanwhile,
     "put late": _put_late,
     "restart": _restart,
+    "restart with longer queue": _restart_with_longer_queue,
     "search": _search,
     "clock back": _clock_back,
     "sync fails": _sync_fails,

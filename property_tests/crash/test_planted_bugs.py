@@ -35,6 +35,18 @@ FOUND = {
         attrs.evolve(USUAL, operations_max=3),
         Invariant.ACKNOWLEDGED_IS_THERE,
     ),
+    "trust what a dead recovery has cleared after a stop": (
+        ("put", "restart with longer queue"),
+        Effort(
+            2,
+            samples=0,
+            again_each=DISKS_MAX,
+            goes_on_each=1,
+            later_lives=[("put", "acknowledge")],
+            is_killed_first=True,
+        ),
+        Invariant.ACKNOWLEDGED_IS_THERE,
+    ),
 }
 """What may happen, how much is tried, and which sentence is not true then."""
 

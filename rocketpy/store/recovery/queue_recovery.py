@@ -55,7 +55,9 @@ class QueueRecovery:
 
     # ---- what is there --------------------------------------------------------------------------------------------
 
-    def recover(self, *, is_clean: bool, file_size: int, was_only_killed: bool = False) -> None:
+    def recover(
+        self, *, is_clean: bool, file_size: int, was_only_killed: bool = False, trusts_clear: bool = True
+    ) -> None:
         """Find the end: after the last valid unit. ``file_size`` is what files of this store usually have.
 
         After a clean shutdown everything before the end is valid, so bisection finds it; after a kill too, but a part
@@ -69,14 +71,15 @@ class QueueRecovery:
             is_clear = is_clear and self._is_no_unit_begun(end)
         if files:
             # The last file may be short: a recovery was killed between the two truncates of _clear_from. After a
-            # clean shutdown no crash of ours can have cut it, so a short single file keeps its length.
+            # clean shutdown a short single file keeps its length, unless a recovery since then was killed.
             last = files[-1]
             if len(files) > 1:
                 file_size = files[-2].size
             elif end == last.end_offset:
                 file_size = queue.file_size
             odd = last.size % UNIT_SIZE
-            if (last.size < file_size and (not is_clean or len(files) > 1)) or odd:
+            may_be_cut = not is_clean or not trusts_clear or len(files) > 1
+            if (last.size < file_size and may_be_cut) or odd:
                 # Not clear: bytes past the short end may be on the disk still, and must be cleared with a sync.
                 last.size, is_clear = max(last.size - odd, file_size), False
         queue.set_end(end // UNIT_SIZE)

@@ -198,7 +198,12 @@ class StoreRecovery:
     def _recover_queues(self) -> Iterator[None]:
         file_size = self._queues.usual_file_size
         for count, recovery in enumerate(self._recoveries):
-            recovery.recover(is_clean=self.is_clean, file_size=file_size, was_only_killed=self._was_only_killed)
+            recovery.recover(
+                is_clean=self.is_clean,
+                file_size=file_size,
+                was_only_killed=self._was_only_killed,
+                trusts_clear=self._trusts_clear,
+            )
             if count % _QUEUES_PER_SLICE == 0:
                 yield
 

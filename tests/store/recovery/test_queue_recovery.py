@@ -54,6 +54,19 @@ def test_a_last_file_that_a_killed_recovery_has_cut_gets_its_length_back(place: 
     assert place.disk.file_size(path(place, 10)) == FILE_SIZE
 
 
+def test_a_single_file_that_a_killed_recovery_has_cut_gets_its_length_back_after_a_clean_shutdown(place: Place) -> None:
+    append(queue_at(place), 3)
+    file = place.disk.open(path(place, 0))
+    file.truncate(3 * UNIT_SIZE)
+    file.close()
+    recovery = recovered(place, is_clean=True)
+    assert recovery.queue.files[-1].size == 3 * UNIT_SIZE  # no recovery was killed: it is as its broker has made it
+    recovery.recover(is_clean=True, file_size=FILE_SIZE, trusts_clear=False)
+    assert (recovery.queue.max_offset, recovery.queue.files[-1].size) == (3, FILE_SIZE)
+    recovery.truncate(3, trusts_clear=False)
+    assert place.disk.file_size(path(place, 0)) == FILE_SIZE
+
+
 def test_where_the_record_of_the_last_unit_ends(place: Place) -> None:
     assert recovered(place).physical_end() == 0
     append(queue_at(place), 15)
