@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -40,6 +41,9 @@ class BrokerProcess:
     namesrv: str
     port: int = attrs.field(factory=broker_port)
     master_ha_address: str = ""
+    settings: Mapping[str, object] = attrs.field(factory=lambda: SETTINGS)
+    wrap: Sequence[str] = ()
+    """The command that runs it; none: it is forked from a process that has imported all it needs."""
     process: processes.Process | None = None
 
     @property
@@ -63,12 +67,12 @@ class BrokerProcess:
         self.directory.mkdir(exist_ok=True)
         settings = {
             **processes.broker_settings(self.directory, self.port, self.namesrv, name=self.name),
-            **SETTINGS,
+            **self.settings,
             "brokerRole": self.role,
             "brokerId": self.broker_id,
             **({"haMasterAddress": self.master_ha_address} if self.master_ha_address else {}),
         }
-        self.process = processes.start_broker(self.directory, settings)
+        self.process = processes.start_broker(self.directory, settings, wrap=self.wrap)
         deadline = time.monotonic() + WAIT_SECONDS
         while not self._serves():
             self.require_running()

@@ -21,7 +21,7 @@ from tests.patience import PATIENCE_SECONDS
 
 FORKS = multiprocessing.get_context("forkserver")
 IMPORTED = ("rocketpy.broker.__main__", "rocketpy.nameserver.__main__")
-IF_USED = ("bench.soak.member", "tests.cli.forked")
+IF_USED = ("bench.soak.member", "bench.soak.visitors", "tests.cli.forked")
 """They need more than brokers do, and are imported if this process has done so."""
 
 _READING = threading.Lock()
