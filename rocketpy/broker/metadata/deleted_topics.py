@@ -28,6 +28,7 @@ from collections.abc import Iterator
 
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.errors import RemoteProtocolError
+from rocketpy.protocol import fastjson
 from rocketpy.protocol.fastjson.file_notes import FileNotes
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
@@ -37,6 +38,7 @@ DELETED_TOPICS_MAX = 20_000
 """Bound of the deletions that are kept; all of them fit an answer."""
 
 _KEY = "deletedTopics"
+_HEAD, _TAIL = f'{{\n\t"{_KEY}":{{', "\n\t}\n}"
 
 
 class DeletedTopics:
@@ -44,13 +46,19 @@ class DeletedTopics:
 
     def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking) -> None:
         self._marks: dict[str, LogMark] = {}  # the oldest deletion first
+        # The entries of the file. It is written for each deletion, with all those before, and encoding thousands of
+        # them again takes a quarter of a second.
+        self._pieces: dict[str, str] = {}
         self.unfinished: set[str] = set()
         """Topics with records before their mark that have not arrived yet, on a slave."""
-        self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self.as_json)
+        self.stored = StoredTable(
+            path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot, joined=_joined
+        )
 
     def load(self) -> None:
         """Read the file into the empty table; StartError when file and backup are malformed."""
         self._marks = self.stored.load(_decode_file) or {}
+        self._pieces = {topic: _piece(topic, mark) for topic, mark in self._marks.items()}
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._marks
@@ -68,27 +76,41 @@ class DeletedTopics:
     def add(self, topic: str, mark: LogMark) -> None:
         """Note a deletion, in place of an earlier one of the topic."""
         self._marks.pop(topic, None)
+        self._pieces.pop(topic, None)
         self.unfinished.discard(topic)
         while len(self._marks) >= DELETED_TOPICS_MAX:
             self.drop(next(iter(self._marks)))
         self._marks[topic] = mark
+        self._pieces[topic] = _piece(topic, mark)
         self.stored.changed()
 
     def drop(self, topic: str) -> None:
         """Forget a deletion."""
         self.unfinished.discard(topic)
+        self._pieces.pop(topic, None)
         if self._marks.pop(topic, None) is not None:
             self.stored.changed()
 
     def forget_before(self, log_min_offset: int) -> None:
         """Forget deletions of records that the log has no more."""
-        for topic, mark in self:
-            if mark.offset <= log_min_offset:
-                self.drop(topic)
+        for topic in [topic for topic, mark in self._marks.items() if mark.offset <= log_min_offset]:
+            self.drop(topic)
 
     def as_json(self) -> object:
-        """Return the form of the file."""
+        """Return the content of the file."""
         return {_KEY: {topic: mark.as_json() for topic, mark in self._marks.items()}}
+
+    def _snapshot(self) -> list[str]:
+        return list(self._pieces.values())
+
+
+def _piece(topic: str, mark: LogMark) -> str:
+    """Return the entry of a deletion as it is in the file, from its line break on."""
+    return fastjson.dumps({_KEY: {topic: mark.as_json()}}, pretty=True)[len(_HEAD) : -len(_TAIL)]
+
+
+def _joined(pieces: list[str]) -> str:
+    return _HEAD + ",".join(pieces) + (_TAIL if pieces else "}\n}")
 
 
 def _decode_file(content: object, notes: FileNotes) -> dict[str, LogMark]:

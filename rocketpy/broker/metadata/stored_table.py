@@ -40,9 +40,20 @@ _log = logging.getLogger("rocketpy.broker")
 
 
 class StoredTable:
-    """One file. ``snapshot`` returns the content, a body or plain values, which must not change afterwards."""
+    """One file. ``snapshot`` returns the content, a body or plain values, which must not change afterwards.
 
-    def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking, snapshot: Callable[[], object]) -> None:
+    A table that keeps the text of its entries returns a list of pieces, which ``joined`` makes the text of the file.
+    """
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        disk: Disk,
+        run_blocking: RunBlocking,
+        snapshot: Callable[[], object],
+        joined: Callable[[list[str]], str] | None = None,
+    ) -> None:
         self.path = path
         self.change_count = 0
         """Number of changes so far, for :meth:`wait_changed`."""
@@ -51,6 +62,7 @@ class StoredTable:
         self._disk = disk
         self._run_blocking = run_blocking
         self._snapshot = snapshot
+        self._joined = joined
         self._persisted_count = 0
         self._is_damaged = False  # the file is malformed, so the next write must not copy it over the .bak
         self._waiting = trio.lowlevel.ParkingLot()
@@ -111,10 +123,15 @@ class StoredTable:
 
     def _write(self, snapshot: object) -> None:
         self._disk.make_directories(os.path.dirname(self.path))
-        value = encode_value(snapshot) if attrs.has(type(snapshot)) else snapshot
-        text = fastjson.dumps(value, pretty=True)
-        persist_text(self._disk, self.path, text, keeps_backup=self._is_damaged)
+        persist_text(self._disk, self.path, self._text(snapshot), keeps_backup=self._is_damaged)
         self._is_damaged = False
+
+    def _text(self, snapshot: object) -> str:
+        if self._joined is not None:
+            assert isinstance(snapshot, list), "pieces of text"
+            return self._joined(snapshot)
+        value = encode_value(snapshot) if attrs.has(type(snapshot)) else snapshot
+        return fastjson.dumps(value, pretty=True)
 
 
 def _decoded(text: str, path: str, decode: Callable[[object, FileNotes], T]) -> T:

@@ -8,6 +8,7 @@ import pytest
 
 from rocketpy.broker.metadata import deleted_topics
 from rocketpy.errors import StartError
+from rocketpy.protocol import fastjson
 from rocketpy.store.ha.log_mark import LogMark
 from tests.broker.tables_of_a_broker import make_tables
 
@@ -38,6 +39,45 @@ def test_beyond_the_bound_the_oldest_deletion_is_forgotten(tmp_path: Path, monke
     deleted.forget_before(103)
     assert [topic for topic, _ in deleted] == ["T1"]
     assert deleted.unfinished == set()
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+async def test_the_file_is_the_text_of_its_content(tmp_path: Path, count: int) -> None:
+    deleted = make_tables(tmp_path).deleted_topics
+    for number in range(count + 1):
+        deleted.add(f'T{number} "\u00e9\\', LogMark(100 + number, 100, DIGEST))
+    deleted.drop('T0 "\u00e9\\')
+    await deleted.stored.persist()
+    for _ in range(2):
+        written = (tmp_path / "deletedTopics.json").read_text()
+        assert written == fastjson.dumps(deleted.as_json(), pretty=True)
+        deleted = make_tables(tmp_path).deleted_topics
+        deleted.load()
+        deleted.stored.changed()
+        await deleted.stored.persist()
+    assert len(deleted) == count
+
+
+async def test_a_deletion_does_not_encode_those_before_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each deletion writes the table: with all of them encoded, deleting is slower with each topic that has gone."""
+    encoded: list[str] = []
+
+    def noting(value: object, *, pretty: bool = False) -> str:
+        encoded.append(dumps(value, pretty=pretty))
+        return encoded[-1]
+
+    dumps = fastjson.dumps
+    deleted = make_tables(tmp_path).deleted_topics
+    for number in range(100):
+        deleted.add(f"T{number}", LogMark(100 + number, 100, DIGEST))
+    await deleted.stored.persist()
+    monkeypatch.setattr(fastjson, "dumps", noting)
+    deleted.add("another", LogMark(300, 100, DIGEST))
+    await deleted.stored.persist()
+    assert "T99" in (tmp_path / "deletedTopics.json").read_text()
+    assert "T99" not in "".join(encoded)
 
 
 @pytest.mark.parametrize("text", ["{}", '{"deletedTopics":[]}', '{"deletedTopics":{"T":{"offset":1}}}', "x"])
