@@ -34,7 +34,7 @@ from bench.soak.flatness import EXACT, MEASUREMENTS_MIN, Allowance, Verdict, com
 from bench.soak.journal import JournalReader
 from bench.soak.probes import PROBE_TOPIC, Probe, probe_servers
 from bench.soak.usage import Usage, bytes_below, processor_ns, usage_of
-from bench.soak.visits import PREFIX, QUEUES, RESIDENT_TOPIC
+from bench.soak.visits import PREFIX, RESIDENT_QUEUES, RESIDENT_TOPIC
 from tests.blackbox import processes
 from tests.blackbox.forked import Forked
 from tests.blackbox.ports import free_ports
@@ -185,7 +185,9 @@ class ComeAndGo:
         """Start the brokers, measure them before anyone has come, and let visitors come."""
         for broker in self.brokers.values():
             broker.start()
-        create_topics({MASTER: self.brokers[MASTER]}, self.namesrv, [RESIDENT_TOPIC, PROBE_TOPIC], QUEUES)
+        master = {MASTER: self.brokers[MASTER]}
+        create_topics(master, self.namesrv, [RESIDENT_TOPIC], RESIDENT_QUEUES)
+        create_topics(master, self.namesrv, [PROBE_TOPIC], 1)
         self._probe(0)  # what is imported and opened with the first request of a kind is there from now on
         time.sleep(THREADS_END_SECONDS)
         self._before = self._usages(SERVERS)

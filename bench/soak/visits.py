@@ -38,6 +38,8 @@ from rocketpy.remoting.network import SocketNetwork
 
 CLUSTER = "DefaultCluster"
 RESIDENT_TOPIC, RESIDENT_GROUP = "resident", "resident_group"
+RESIDENT_QUEUES = 16
+"""More than the group ever has members: each gets some."""
 PREFIX = "visit-"
 """Of every name that a visit brings."""
 SENDS, BATCH = 6, 8
