@@ -321,7 +321,8 @@ def test_what_runs_off_the_loop_does() -> None:
     for place, reason in REASONS.items():
         if reason.startswith(WORKER):
             source = sources[place.split()[0]]
-            assert any(word in source for word in (".decoded(", ".unpacked(", "run_decoder(", ".in_worker(", "self._table(")), place
+            leaves = (".decoded(", ".unpacked(", "run_decoder(", ".in_worker(", "self._table(")
+            assert any(word in source for word in leaves), place
 
 
 def test_every_function_that_decodes_is_in_the_table() -> None:
