@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="of the faults (default: the time)")
     parser.add_argument("--keep", action="store_true", help="keep the directory")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what runs is ended then, too
     directory = Path(tempfile.mkdtemp(prefix="rocketpy-soak-"))
     try:
         if options.come_and_go:

@@ -21,7 +21,7 @@ import os
 import signal
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
@@ -34,7 +34,7 @@ from bench.soak.flatness import EXACT, MEASUREMENTS_MIN, Allowance, Verdict, com
 from bench.soak.journal import JournalReader
 from bench.soak.probes import PROBE_TOPIC, Probe, probe_servers
 from bench.soak.usage import Usage, bytes_below, processor_ns, usage_of
-from bench.soak.visits import PREFIX, RESIDENT_QUEUES, RESIDENT_TOPIC
+from bench.soak.visits import PREFIX, RESIDENT_QUEUES, RESIDENT_TOPIC, VISITS
 from tests.blackbox import processes
 from tests.blackbox.forked import Forked
 from tests.blackbox.ports import free_ports
@@ -75,7 +75,7 @@ KEPT_HOURS = 72
 
 MIB = 1 << 20
 MEMORY = Allowance(amount=2.0, share=0.03)
-FILES = Allowance(amount=6.0, share=0.1)
+FILES = Allowance(amount=12.0, share=0.25)
 THREADS = Allowance(amount=4.0)
 PROCESSOR = Allowance(share=0.3)
 VISIT = Allowance(share=0.3)
@@ -108,6 +108,8 @@ class Report:
     waits: dict[str, tuple[float, float, float, float]]
     """For each operation the median of p50 and p99 in the first and the last settled third, in microseconds."""
     violations: list[str]
+    visits_between: float
+    """Between the middle of the first and that of the last settled third."""
 
     @property
     def is_good(self) -> bool:
@@ -119,6 +121,8 @@ class Report:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.visits.items()))
         yield f"{self.seconds:.0f} s, {self.visits.total()} visits: {kinds}"
         yield from table(self.verdicts)
+        least = MEMORY.amount * MIB / self.visits_between
+        yield f"found would be what leaves {least:.0f} bytes or more of memory for each visit"
         yield f"{'what callers waited, us':<28} {'p50':>10} {'p99':>10} {'p50, end':>10} {'p99, end':>10}"
         for title, figures in self.waits.items():
             yield f"{title:<28} " + " ".join(f"{each:>10.0f}" for each in figures)
@@ -132,12 +136,18 @@ def round_seconds(seconds: float) -> float:
 
 
 @contextmanager
-def open_run(directory: Path, *, pause_s: float, round_s: float) -> Iterator[ComeAndGo]:
-    """Start the servers; whatever runs at the end of the block is killed."""
+def open_run(
+    directory: Path, *, pause_s: float, round_s: float, idle_s: float = THREADS_END_SECONDS
+) -> Iterator[ComeAndGo]:
+    """Start the servers; whatever runs at the end of the block is killed.
+
+    ``pause_s`` is between the visits of one task, ``round_s`` how long visits go on in a round, ``idle_s`` how long
+    servers without a client wait before they are measured.
+    """
     port = free_ports(1)
     wrap = ("env", f"PYTHONPATH={processes.REPOSITORY}")
     nameserver = processes.start_nameserver(directory / NAMESERVER, port, wrap=wrap)
-    run = ComeAndGo(directory, f"127.0.0.1:{port}", nameserver, pause_s, round_s, wrap)
+    run = ComeAndGo(directory, f"127.0.0.1:{port}", nameserver, pause_s, round_s, idle_s, wrap)
     try:
         run.start()
         yield run
@@ -155,6 +165,7 @@ class ComeAndGo:
         nameserver: processes.Process,
         pause_s: float,
         round_s: float,
+        idle_s: float,
         wrap: tuple[str, ...],
     ) -> None:
         self.namesrv = namesrv
@@ -162,6 +173,7 @@ class ComeAndGo:
         self._nameserver = nameserver
         self._pause_s = pause_s
         self._round_s = round_s
+        self._idle_s = idle_s
         master = BrokerProcess(MASTER, "broker-a", "ASYNC_MASTER", directory / MASTER, namesrv)
         slave = BrokerProcess(SLAVE, "broker-a", "SLAVE", directory / SLAVE, namesrv)
         slave.master_ha_address = f"127.0.0.1:{master.port + 1}"
@@ -170,7 +182,7 @@ class ComeAndGo:
             each.settings, each.wrap = FLOWING, wrap
         self._visitors: dict[str, processes.Process] = {}
         self._journals = {name: JournalReader(directory / name) for name in VISITORS}
-        self._visits: Counter[str] = Counter()
+        self.visits: Counter[str] = Counter()  # that could do all they came for
         self._failed: Counter[str] = Counter()
         self._rests = 0
         self._before: dict[str, Usage] = {}
@@ -189,14 +201,14 @@ class ComeAndGo:
         create_topics(master, self.namesrv, [RESIDENT_TOPIC], RESIDENT_QUEUES)
         create_topics(master, self.namesrv, [PROBE_TOPIC], 1)
         self._probe(0)  # what is imported and opened with the first request of a kind is there from now on
-        time.sleep(THREADS_END_SECONDS)
+        time.sleep(self._idle_s)
         self._before = self._usages(SERVERS)
-        for name in VISITORS:
+        for first, name in zip((0, visitors.TASKS), VISITORS, strict=True):
             address = self.brokers[MASTER].address
-            arguments = (name, self.namesrv, address, str(self._directory), str(self._pause_s))
+            arguments = (name, str(first), self.namesrv, address, str(self._directory), str(self._pause_s))
             log_path = self._directory / f"{name}.log"
             self._visitors[name] = processes.Process(Forked(visitors.__name__, arguments, log_path), log_path)
-        self._wait(lambda: self._visits.total() > 0, "the first visit ends")
+        self._wait(lambda: self.visits.total() > 0, "the first visit ends")
         self._begun = time.monotonic()
 
     def rounds(self, seconds: float) -> None:
@@ -204,25 +216,31 @@ class ComeAndGo:
         number = 0
         while time.monotonic() < self._begun + seconds or number < MEASUREMENTS_MIN:
             number += 1
-            self._round(number)
+            self.round(number)
 
     def finish(self) -> Report:
-        """End the visitors, measure the servers when all have gone, and judge."""
+        """End everything, and judge the rounds and what is there when all have gone."""
         seconds = time.monotonic() - self._begun
+        comparisons, violations = self.leave()
+        verdicts = [*self._verdicts(), *comparisons]
+        return Report(seconds, self.visits, verdicts, self._waits(), violations, self._visits_between())
+
+    def leave(self) -> tuple[list[Verdict], list[str]]:
+        """End the visitors, measure the servers, and end these; return what is held, and what must not have been."""
         for name, process in self._visitors.items():
             status = process.terminate()
             assert status == 0, f"{name} ended with {status}:\n{process.log()}"
         self._visitors.clear()
         named = self._wait_until_nothing_is_named()
-        time.sleep(THREADS_END_SECONDS)
+        time.sleep(self._idle_s)
         after = self._usages(SERVERS)
-        verdicts = [*self._verdicts(), *self._comparisons(after)]
+        comparisons = list(self._comparisons(after))
         for broker in reversed(self.brokers.values()):
             broker.stop()
         assert self._nameserver.terminate() == 0, self._nameserver.log()
         violations = [f"{count} visits failed: {kind}" for kind, count in self._failed.items()]
         violations += named + self._failures_logged()
-        return Report(seconds, self._visits, verdicts, self._waits(), violations)
+        return comparisons, violations
 
     def kill(self) -> None:
         """End whatever runs."""
@@ -236,18 +254,24 @@ class ComeAndGo:
 
     # ---- rounds ---------------------------------------------------------------------------------------------------
 
-    def _round(self, number: int) -> None:
+    def round(self, number: int) -> None:
+        """Let visitors come for a while, and each kind of visit at least once; let them rest, and measure."""
         begin_ns = {name: processor_ns(pid) for name, pid in self._pids().items()}
-        begun, visits = time.monotonic(), self._visits.total()
+        begun, before = time.monotonic(), self.visits.copy()
         while time.monotonic() < begun + self._round_s:
             time.sleep(min(SAMPLE_SECONDS, self._round_s))
             self._read_on()
             self._note("load", number, self._usages(self._pids()))
+        self._wait(lambda: all(self.visits[kind] > before[kind] for kind in VISITS), "each kind of visit ends")
         self._rest()
-        count = self._visits.total() - visits
-        assert count, "nobody has come in a whole round"
+        count = self.visits.total() - before.total()
         for name, pid in self._pids().items():
             self._add(f"{name}: processor time of a visit", (processor_ns(pid) - begin_ns[name]) / count / 1e6)
+        self._measure(number)
+        self._probe(number)
+        self._signal(signal.SIGUSR2)
+
+    def _measure(self, number: int) -> None:
         usages = self._usages(self._pids())
         self._note("rest", number, usages)
         for name, usage in usages.items():
@@ -260,9 +284,7 @@ class ComeAndGo:
             for name, size in self._tables(title).items():
                 self._add(f"{title}: {name}", size / 1024)
             self._add(f"{title}: disk", bytes_below(self._store(title)) / MIB)
-        self._add("visits so far", self._visits.total())
-        self._probe(number)
-        self._signal(signal.SIGUSR2)
+        self._add("visits so far", self.visits.total())
 
     def _rest(self) -> None:
         """Let the visits end, and the servers notice."""
@@ -311,9 +333,7 @@ class ComeAndGo:
             **dict.fromkeys(TABLE_FILES, ("KiB", TABLES)),
             DELETIONS_FILE: ("KiB", DELETIONS),
         }
-        before, after = settled_thirds(self._series["visits so far"])
-        resets = RESETS_KIB_PER_VISIT * (median(after) - median(before))
-        allowances[RESETS_FILE] = "KiB", Allowance(amount=resets)
+        allowances[RESETS_FILE] = "KiB", Allowance(amount=RESETS_KIB_PER_VISIT * self._visits_between())
         for title, values in self._series.items():
             found = allowances.get(title.partition(": ")[2])
             if found is not None:
@@ -321,11 +341,16 @@ class ComeAndGo:
         for title, probes in self._probes.items():
             yield judge(f"processor time of: {title}", "us", [each.processor_us for each in probes], PROCESSOR)
 
+    def _visits_between(self) -> float:
+        before, after = settled_thirds(self._series["visits so far"])
+        return median(after) - median(before)
+
     def _comparisons(self, after: Mapping[str, Usage]) -> Iterator[Verdict]:
         for name, before in self._before.items():
             for title, get in COMPARED.items():
                 yield compare(f"{name}: {title}, all gone", "", get(before), get(after[name]))
             yield compare(f"{name}: removed files, all gone", "", 0, after[name].removed_files)
+            yield compare(f"{name}: open files, all gone", "", before.files, after[name].files, FILES)
 
     def _waits(self) -> dict[str, tuple[float, float, float, float]]:
         found = {}
@@ -372,8 +397,7 @@ class ComeAndGo:
         found[NAMESERVER] = self._nameserver.pid
         return {**found, **{name: process.pid for name, process in self._visitors.items()}}
 
-    def _usages(self, names: object) -> dict[str, Usage]:
-        assert hasattr(names, "__contains__")
+    def _usages(self, names: Collection[str]) -> dict[str, Usage]:
         return {name: usage_of(pid) for name, pid in self._pids().items() if name in names}
 
     def _store(self, title: str) -> Path:
@@ -391,7 +415,7 @@ class ComeAndGo:
             for event, *fields in journal.read_on():
                 count += 1
                 if event == "visit":
-                    self._visits[fields[0]] += 1
+                    self.visits[fields[0]] += 1
                 elif event == "failed":
                     self._failed[" ".join(fields)] += 1
                 else:

@@ -1,9 +1,9 @@
 """A process of a run in which all come and go: visits one after the other from several tasks, until SIGTERM.
 
-Arguments: name, nameserver, broker, directory, seconds between visits. Its journal is ``DIRECTORY/NAME``: ``visit
-KIND MS`` for each visit that has ended, ``failed KIND ERROR`` for one that could not do what it came for, ``rest`` when
-after SIGUSR1 the last visit has ended. With SIGUSR2 they go on. One client with one member of a
-group stays all the time.
+Arguments: name, number of the first visit, nameserver, broker, directory, seconds between visits. Its journal is
+``DIRECTORY/NAME``: ``visit KIND MS`` for each visit that has ended, ``failed KIND ERROR`` for one that could not do
+what it came for, ``rest`` when after SIGUSR1 the last visit has ended. With SIGUSR2 they go on. One client with one
+member of a group stays all the time.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ async def visit(host: Host, name: str, number: int, journal: Journal) -> None:
 
 async def run(*arguments: str) -> None:
     """Let visitors come and go until SIGTERM."""
-    name, namesrv, broker, directory, pause_s = arguments
-    door, numbers = Door(float(pause_s)), itertools.count()
+    name, first, namesrv, broker, directory, pause_s = arguments
+    door, numbers = Door(float(pause_s)), itertools.count(int(first))
     journal = Journal(Path(directory) / name)
 
     async def visit_again_and_again(first_pause_s: float) -> None:

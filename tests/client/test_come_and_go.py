@@ -23,6 +23,8 @@ QUICK = ClientConfig(poll_name_server_interval=100)
 ON_PURPOSE = {
     "ConsumeQueueTable.deleted_before",  # until the log has no record of the topic any more
     "DeletedTopics._marks",  # the same, and 20,000 at most: slaves have to hear of them
+    "DeletedTopics._pieces",  # the same, as they are in the file
+    "DelayProgress.offsets",  # one for each level that was used, as it was written last
     "OffsetResets._revoked",  # 100,000 pairs; of gone topics and groups until broker.metadata.gone_groups has looked
     "OffsetResets._revoked[]",
     "OsDisk._unsynced_directories",  # of topics in deleted_before, until the directory is synced or removed
@@ -35,13 +37,24 @@ ON_PURPOSE = {
 """Tables that keep names for a time or up to a bound, each for its reason."""
 
 
+async def wait_until_nothing_is_delayed(cluster: RealCluster, client: Client) -> None:
+    """Wait until the progress of the first level is at the end of its queue."""
+    progress, end = "", "0"
+    with trio.fail_after(PATIENCE_SECONDS):
+        while progress != end:
+            await trio.sleep(0.1)
+            rows = await client.admin().brokers.runtime_info(cluster.broker_address)
+            progress, end = rows.get("scheduleMessageOffset_1", ",0").split(",")
+
+
 async def cycle(cluster: RealCluster, stays: Client, number: int) -> None:
     """Let a topic, a group and a client come and go, as a test suite on a shared broker does."""
-    admin, topic, group = stays.admin(), f"Topic{number}", f"group{number}"
+    admin, topic, group = stays.admin(), f"Topic{number:02}", f"group{number:02}"  # records of one size
     await admin.topics.create_like("DefaultCluster", topic, queue_nums=2)
     await admin.groups.update(cluster.broker_address, SubscriptionGroupConfig(group))
     async with stays.producer(f"p{number}") as producer:
         await producer.send(Message.create(topic, b"body", keys="key"))
+        await producer.send(Message.create(topic, b"late", delay_level=1))  # due when the topic has gone
     async with open_client(cluster.address) as comes, comes.pull_consumer(group) as consumer:
         queues = await consumer.queues(topic)
         for queue in queues:
@@ -63,9 +76,11 @@ async def test_names_that_come_and_go_leave_nothing(tmp_path: Path, monkeypatch:
     async with open_real_cluster(tmp_path) as cluster, open_client(cluster.address, config=QUICK) as stays:
         for number in range(CYCLES):
             await cycle(cluster, stays, number)
+        await wait_until_nothing_is_delayed(cluster, stays)
         sizes = sizes_within(*programs())
         for number in range(CYCLES, 3 * CYCLES):
             await cycle(cluster, stays, number)
+        await wait_until_nothing_is_delayed(cluster, stays)
         found = {"": (0, 0)}
         with trio.move_on_after(PATIENCE_SECONDS):  # until ended connections and refreshed routes have been noticed
             while found:

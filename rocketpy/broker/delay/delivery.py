@@ -72,10 +72,15 @@ class ScheduleMessageStatistics:
     lost_count: int  # their records are deleted or damaged
     refused_count: int  # attempts that the store refused temporarily
     dead_letter_count: int  # stored as dead letters, because they can never be delivered
+    deleted_count: int  # deleted with their topics
 
 
 def _as_sent(topic: str, queue_id: int) -> int:
     return queue_id
+
+
+def _never(topic: str, physical_offset: int) -> bool:
+    return False
 
 
 class ScheduleMessageService:
@@ -93,11 +98,14 @@ class ScheduleMessageService:
         dead_letters: DelayDeadLetters,
         stats: BrokerStatsManager | None,
         queue_to_deliver: Callable[[str, int], int] = _as_sent,
+        is_deleted: Callable[[str, int], bool] = _never,
     ) -> None:
         """``serve_woken`` serves pulls woken by deliveries; ``stats`` counts deliveries, None for no counting.
 
         ``queue_to_deliver`` returns the queue for a message, of its topic and the queue that it was sent to.
+        ``is_deleted`` says whether a topic was deleted after the record at an offset was stored.
         """
+        self._is_deleted = is_deleted
         self._queue_to_deliver = queue_to_deliver
         self._store = store
         self._levels = levels
@@ -114,6 +122,7 @@ class ScheduleMessageService:
         self._already_delivered_count = 0
         self._lost_count = 0
         self._refused_count = 0
+        self._deleted_count = 0
 
     # ---- interface ------------------------------------------------------------------------------------------------
 
@@ -138,6 +147,7 @@ class ScheduleMessageService:
             self._lost_count,
             self._refused_count,
             self._dead_letters.count,
+            self._deleted_count,
         )
 
     def runtime_info(self) -> dict[str, str]:
@@ -284,13 +294,20 @@ class ScheduleMessageService:
         self._store.flush_soon()
 
     def _deliver_one(self, queue: LevelQueue, unit: DelayedUnit, record: bytes | None) -> bool:
-        """Deliver a message, make it a dead letter or count it as lost; False when it must be retried."""
+        """Deliver a message, make it a dead letter, or count it as deleted or lost; False when it must be retried.
+
+        Compatibility: RocketMQ (4.9.8) delivers messages of deleted topics, into queues that stay until an operator has
+        unused topics cleaned.
+        """
         message = read_delayed_message(record)
         if isinstance(message, str):
             self._count_lost(queue, unit, message)
             return True
         if message.fault is not None:
             return self._keep(queue, unit, message, message.fault)
+        if self._is_deleted(message.topic, unit.physical_offset):
+            self._deleted_count += 1
+            return True
         status, physical_offset, _ = self._store.put(
             message.topic,
             self._queue_to_deliver(message.topic, message.queue_id),

@@ -37,6 +37,7 @@ class DelayFeature(Feature):
             ),
             stats=tables.stats if store_config.enable_schedule_message_stats else None,
             queue_to_deliver=tables.topics.queue_to_deliver,
+            is_deleted=tables.deleted_topics.has_record,
         )
         self.message_put = MessagePut(store=context.store, levels=tables.levels, delivery=self.schedule)
         self._admin = AdminDelayProcessor(delay_offset_manager=tables.delay_offsets)

@@ -16,6 +16,9 @@ deleted records of the topic only. A topic may be made again; a new deletion the
 Deletions are forgotten with the last file of the log that has such records, and beyond ``DELETED_TOPICS_MAX`` those
 come first that were made first: a slave that has not heard of one would bring its topic back.
 
+Delayed messages and half messages are records of their topics, too: what a deletion means is not delivered later, where
+it would bring a queue back that nothing ever removes.
+
 While a deletion is known, late commits of the topic's old consumers are not taken: any while the topic does not exist,
 and when it was made again those past the end of their queue, which none of its consumers can have reached.
 
@@ -72,6 +75,11 @@ class DeletedTopics:
     def mark_of(self, topic: str) -> LogMark | None:
         """Return the mark of a topic's deletion; None if none is known."""
         return self._marks.get(topic)
+
+    def has_record(self, topic: str, physical_offset: int) -> bool:
+        """Whether a topic was deleted with a record of this offset, also while that is being done."""
+        mark = self._marks.get(topic)
+        return mark is not None and (mark.is_beginning or physical_offset < mark.offset)
 
     def add(self, topic: str, mark: LogMark) -> None:
         """Note a deletion, in place of an earlier one of the topic."""

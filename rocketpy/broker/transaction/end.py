@@ -148,11 +148,16 @@ class EndTransactionProcessor:
             self._log_late(connection, header, why)
             raise RequestError(ResponseCode.SYSTEM_ERROR, why)
         try:
+            deleted = self._service.deleted_topic(half) if is_commit else None
+            is_commit = is_commit and deleted is None
             result = self._service.commit(half) if is_commit else self._service.roll_back(half)
         except ValueError as failure:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{_NOT_FOUND}: {failure}") from failure
         if not result.is_ok:
             raise self._refusal(result)
+        if deleted is not None:
+            self._store.flush_soon()
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{_NOT_FOUND}: topic[{_shown(deleted)}] was deleted")
         if header.from_transaction_check:
             _log.info("transaction %d of %s ended after a check: %s", header.tran_state_table_offset,
                       _shown(header.producer_group), "committed" if is_commit else "rolled back")  # fmt: skip

@@ -5,9 +5,13 @@ Composition only; no logic.
 
 from __future__ import annotations
 
+from functools import partial
+
 from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.feature import Feature
+from rocketpy.broker.metadata.deleted_topics import DeletedTopics
+from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.broker.send.put import MessagePut
 from rocketpy.broker.transaction.check import TransactionalMessageCheckService
 from rocketpy.broker.transaction.end import EndTransactionProcessor
@@ -30,6 +34,7 @@ class TransactionFeature(Feature):
             clock=context.clock,
             store_host=context.store_host,
             queue_to_deliver=tables.topics.queue_to_deliver,
+            is_deleted=partial(_is_deleted, tables.deleted_topics, tables.topics),
         )
         self.check_service = TransactionalMessageCheckService(
             config=context.config,
@@ -60,3 +65,8 @@ class TransactionFeature(Feature):
             is_slave=self._context.is_slave,
             accounts=self._accounts,
         ).register(dispatcher)
+
+
+def _is_deleted(deleted: DeletedTopics, topics: TopicConfigManager, topic: str, physical_offset: int) -> bool:
+    """Whether a half message, or the copy of one at this offset, was deleted with its topic."""
+    return topic in deleted and (deleted.has_record(topic, physical_offset) or not topics.is_known(topic))

@@ -60,8 +60,13 @@ class TransactionalMessageService:
         clock: Clock,
         store_host: bytes,
         queue_to_deliver: Callable[[str, int], int],
+        is_deleted: Callable[[str, int], bool],
     ) -> None:
-        """``queue_to_deliver`` returns the queue for a message, of its topic and the queue that it was sent to."""
+        """``queue_to_deliver`` returns the queue for a message, of its topic and the queue that it was sent to.
+
+        ``is_deleted`` says whether a topic was deleted after the record at an offset was stored.
+        """
+        self._is_deleted = is_deleted
         self._queue_to_deliver = queue_to_deliver
         self._store = store
         self._message_put = message_put
@@ -99,6 +104,14 @@ class TransactionalMessageService:
     def end_of(self, half: MessageExt) -> TransactionEnd | None:
         """Return how a transaction has ended, None when its outcome is not kept any more."""
         return self._ends.get(origin_of(half))
+
+    def deleted_topic(self, half: MessageExt) -> str | None:
+        """Return the topic of a half message that was deleted with its topic; ValueError when it has no valid target.
+
+        A copy, which a check has made, may be later than the deletion: such a message is delivered if its topic exists.
+        """
+        topic = restored(half).topic
+        return topic if self._is_deleted(topic, half.physical_offset) else None
 
     def commit(self, half: MessageExt) -> PutMessageResult:
         """Deliver an open transaction, named by any of its records, and end it.

@@ -138,6 +138,7 @@ async def open_delayed(
     clock: TrioWallClock | None = None,
     orderly: bool = True,
     may_be_named: Callable[[str], bool] | None = None,
+    is_deleted: Callable[[str, int], bool] = lambda topic, physical_offset: False,
     **settings: object,
 ) -> AsyncIterator[DelayedMessages]:
     """Open a store and deliver; at the end stop in order, or only stop delivering and note nothing."""
@@ -164,6 +165,7 @@ async def open_delayed(
             serve_woken=serve_woken,
             dead_letters=DelayDeadLetters(store=store, make_topic=lambda: made_topics.append(DELAY_DEAD_LETTER_TOPIC)),
             stats=stats if config.enable_schedule_message_stats else None,
+            is_deleted=is_deleted,
         )
         put = MessagePut(store=store, levels=delay_levels, delivery=service)
         delayed = DelayedMessages(store, service, offsets, stats, clock, put, made_topics)

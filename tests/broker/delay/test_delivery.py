@@ -202,6 +202,27 @@ async def test_an_offset_outside_of_its_queue_is_corrected(autojump_clock: Jumpi
         }
 
 
+async def test_what_was_deleted_with_its_topic_is_not_delivered(autojump_clock: Jumping) -> None:
+    """It would bring back a queue of the topic, which nothing ever removes."""
+    deleted_before = {"T": 1 << 40}
+
+    def is_deleted(topic: str, physical_offset: int) -> bool:
+        return physical_offset < deleted_before.get(topic, 0)
+
+    async with open_delayed(is_deleted=is_deleted) as delayed:
+        delayed.send(1, b"deleted")
+        delayed.send(1, b"of another topic", topic="U")
+        deleted_before["T"] = delayed.store.wrote_offset
+        await trio.sleep(1.5)
+        assert delayed.bodies("U") == [b"of another topic"]
+        assert ("T", 0) not in delayed.store.queues()
+        assert (delayed.service.statistics().deleted_count, delayed.service.statistics().delivered_count) == (1, 1)
+        delayed.send(1, b"of the topic that was made again")
+        await trio.sleep(1.5)
+        assert delayed.bodies("T") == [b"of the topic that was made again"]
+        assert delayed.service.statistics().dead_letter_count == 0
+
+
 async def test_levels_that_are_not_set_any_more_are_delivered_too(autojump_clock: Jumping) -> None:
     disk = SimDisk()
     async with open_delayed(disk, levels="1s 5s 10s 3m") as delayed:

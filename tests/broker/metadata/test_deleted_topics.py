@@ -41,6 +41,16 @@ def test_beyond_the_bound_the_oldest_deletion_is_forgotten(tmp_path: Path, monke
     assert deleted.unfinished == set()
 
 
+def test_records_before_the_mark_were_deleted(tmp_path: Path) -> None:
+    deleted = make_tables(tmp_path).deleted_topics
+    assert not deleted.has_record("T", 0)
+    deleted.add("T", LogMark())  # it is being deleted
+    assert deleted.has_record("T", 186)
+    deleted.add("T", LogMark(374, 187, DIGEST))
+    assert [deleted.has_record("T", offset) for offset in (0, 187, 373, 374, 561)] == [True, True, True, False, False]
+    assert not deleted.has_record("U", 0)
+
+
 @pytest.mark.parametrize("count", [0, 1, 3])
 async def test_the_file_is_the_text_of_its_content(tmp_path: Path, count: int) -> None:
     deleted = make_tables(tmp_path).deleted_topics

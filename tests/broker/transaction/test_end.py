@@ -7,6 +7,7 @@ import logging
 import pytest
 import trio.testing
 
+from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import make_request
 from rocketpy.protocol.frame import encode_frame
@@ -22,6 +23,7 @@ from rocketpy.protocol.sysflag import (
 from rocketpy.protocol.topic_name import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from rocketpy.remoting.config import ConnectionLimits
 from rocketpy.store.config import BrokerRole, FlushDiskType
+from rocketpy.store.ha.log_mark import LogMark
 from rocketpy.store.results import PutMessageStatus
 from rocketpy.testing.sim.disk import SimDisk
 from tests.broker.broker_on_bytes import received
@@ -87,6 +89,26 @@ async def test_a_producer_that_ends_at_once_need_not_wait_for_the_transient_pool
             answer = await broker.end(half)
             assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, None)
         assert broker.open_count == 0
+
+
+async def test_a_commit_after_the_topic_was_deleted_rolls_back(broker: TransactionBroker) -> None:
+    """The message would come to a queue of a topic that does not exist, and nothing ever removes that."""
+    half, renewed = broker.half(b"deleted"), broker.half(b"renewed")
+    broker.tables.deleted_topics.add(TOPIC, LogMark(renewed.physical_offset, 1, "00"))
+    broker.tables.topics.delete_topic_config(TOPIC)
+    for each in (half, renewed):
+        answer = await broker.end(each)
+        assert (answer.code, answer.remark) == (
+            ResponseCode.SYSTEM_ERROR,
+            f"Find prepared transaction message failed: topic[{TOPIC}] was deleted",
+        )
+    assert broker.open_count == 0
+    assert (TOPIC, QUEUE_ID) not in broker.store.queues()
+    broker.tables.topics.update_topic_config(TopicConfig(TOPIC))
+    for each in (half, renewed):
+        assert "it was rolled back" in await refusal(broker, each)
+    assert (await broker.end(broker.half(b"made again"))).code == ResponseCode.SUCCESS
+    assert await broker.delivered() == [b"made again"]
 
 
 async def test_a_rollback_delivers_nothing(broker: TransactionBroker) -> None:
