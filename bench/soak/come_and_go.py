@@ -28,7 +28,7 @@ from statistics import median
 
 import attrs
 
-from bench.soak import visitors
+from bench.soak import collecting, visitors
 from bench.soak.cluster import SETTINGS, BrokerProcess, create_topics
 from bench.soak.flatness import EXACT, MEASUREMENTS_MIN, Allowance, Verdict, compare, judge, settled_thirds, table
 from bench.soak.journal import JournalReader
@@ -145,7 +145,7 @@ def open_run(
     servers without a client wait before they are measured.
     """
     port = free_ports(1)
-    wrap = ("env", f"PYTHONPATH={processes.REPOSITORY}")
+    wrap = ("env", f"PYTHONPATH={processes.REPOSITORY}", *processes.python_command(collecting.__name__))
     nameserver = processes.start_nameserver(directory / NAMESERVER, port, wrap=wrap)
     run = ComeAndGo(directory, f"127.0.0.1:{port}", nameserver, pause_s, round_s, idle_s, wrap)
     try:

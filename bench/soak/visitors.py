@@ -62,14 +62,13 @@ class Door:
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2) as signals:
                 task_status.started()
                 async for number in signals:
-                    if number == signal.SIGUSR2:
-                        self._open.set()
+                    if number == signal.SIGUSR1:
+                        self._open = trio.Event()
+                        nursery.start_soon(self._report_rest, journal)
                         continue
-                    self._open = trio.Event()
-                    nursery.start_soon(self._report_rest, journal)
                     if number == signal.SIGTERM:
                         self.end.set()
-                        self._open.set()
+                    self._open.set()  # the same event that tasks wait for: signals may come in another order
 
     async def _report_rest(self, journal: Journal) -> None:
         while self.visitor_count:
