@@ -280,16 +280,16 @@ def _decode_file(content: object, notes: FileNotes) -> dict[str, dict[int, int]]
     assert isinstance(content, dict)
     notes.unknown_keys(content, _FILE_KEYS)
     for key, offsets in list(table.items()):
-        path = path_in(_TABLE, key)
-        if not all(split_key(key)):
-            notes.value(path, key, "topic@group", "it is left out")
+        topic, _, group = key.partition(_SEPARATOR)
+        if not topic or not group:
+            notes.value(path_in(_TABLE, key), key, "topic@group", "it is left out")
             del table[key]
             continue
         if offsets and min(offsets) < 0:
-            notes.value(path, min(offsets), "the numbers of queues", "negative ones are left out")
+            notes.value(path_in(_TABLE, key), min(offsets), "the numbers of queues", "negative ones are left out")
             table[key] = {queue_id: offset for queue_id, offset in offsets.items() if queue_id >= 0}
         if offsets and min(offsets.values()) < 0:
-            notes.value(path, min(offsets.values()), "offsets of 0 or more", "it counts as no offset")
+            notes.value(path_in(_TABLE, key), min(offsets.values()), "offsets of 0 or more", "it counts as no offset")
     return table
 
 
@@ -297,7 +297,7 @@ def _integer(value: object, bounds: range, where: str, key: str) -> int:
     """Return an integer; a quoted one is accepted, as fastjson does."""
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and value in bounds:
+    if type(value) is int and value in bounds:
         return value
     raise RemoteProtocolError(
         f"{path_in(where, key)[:200]}: expected an integer of {bounds.stop.bit_length()} bits, found {value!r:.100}"

@@ -201,25 +201,13 @@ def _loose(key: str) -> str:
     return key.replace("_", "").replace("-", "").lower()
 
 
-def _finder(body_class: type) -> Callable[[object], _Member | None]:
-    """Return the function that finds the member of a key as it may be written."""
-    by_name: dict[object, _Member] = {member.name: member for member in _members(body_class)}
-    by_loose_name = {_loose(member.name): member for member in _members(body_class)}
-
-    def find(key: object) -> _Member | None:
-        member = by_name.get(key)
-        return by_loose_name.get(_loose(key)) if member is None and isinstance(key, str) else member
-
-    return find
-
-
 # Reading.
 
 
 def _bean_reader(body_class: type) -> _Reader:
     members = _members(body_class)
-    readers = {member.name: _converter().get_structure_hook(member.annotation) for member in members}
-    find = _finder(body_class)
+    by_name = {member.name: (member, _converter().get_structure_hook(member.annotation)) for member in members}
+    by_loose_name = {_loose(name): entry for name, entry in by_name.items()}
     required = [member for member in members if member.is_required]
 
     def read(value: Any, _: Any) -> Any:
@@ -229,11 +217,12 @@ def _bean_reader(body_class: type) -> _Reader:
             raise _UnexpectedValueError("an object", value)
         arguments: dict[str, Any] = {}
         for key, item in value.items():
-            member = find(key)
-            if member is None or item is None:
+            entry = by_name.get(key) or (by_loose_name.get(_loose(key)) if isinstance(key, str) else None)
+            if entry is None or item is None:
                 continue
+            member, read_member = entry
             try:
-                result = readers[member.name](item, member.annotation)
+                result = read_member(item, member.annotation)
             except _UnexpectedValueError as unexpected:
                 raise RemoteProtocolError(f"{body_class.__name__}.{member.name}: {unexpected}") from None
             if result is not _ABSENT:
@@ -379,30 +368,44 @@ def _noter(annotation: Any) -> _Noter:
 
 
 def _bean_noter(body_class: type) -> _Noter:
-    noters = {member.name: _noter(member.annotation) for member in _members(body_class)}
-    find = _finder(body_class)
+    # A scalar of its own type needs no look, and no path: a table may have hundreds of thousands.
+    by_name = {
+        member.name: (member.name, _usual_type(member.annotation), _noter(member.annotation))
+        for member in _members(body_class)
+    }
+    by_loose_name = {_loose(name): entry for name, entry in by_name.items()}
     later_keys = LATER_KEYS.get(body_class.__name__, {})
 
     def note(value: Any, notes: FileNotes, path: str) -> None:
         if isinstance(value, str):
             value = loads_nested(value)
-        seen: set[str] = set()
+        respelled: set[str] = set()
         for key, item in value.items():
-            member = find(key)
-            if member is not None:
-                if member.name in seen:
-                    notes.repeated_key(key)
-                seen.add(member.name)
+            entry = by_name.get(key)
+            if entry is None and isinstance(key, str):
+                entry = by_loose_name.get(_loose(key))
+                if entry is not None:
+                    if entry[0] in value or entry[0] in respelled:
+                        notes.repeated_key(key)
+                    respelled.add(entry[0])
+            if entry is not None:
+                _, usual_type, note_member = entry
                 if item is None:
                     notes.value(path_in(path, key), None, "a value", "it counts as left out")
-                else:
-                    noters[member.name](item, notes, path_in(path, key))
+                elif type(item) is not usual_type:
+                    note_member(item, notes, path_in(path, key))
             elif key not in later_keys:
                 notes.unknown_key(path_in(path, key))
             elif item is not None and item != later_keys[key]:
                 notes.later_key(path_in(path, key))
 
     return note
+
+
+def _usual_type(annotation: Any) -> type | None:
+    if annotation in (str, bool):
+        return typing.cast("type", annotation)
+    return int if _is_integer(annotation) else None
 
 
 def path_in(path: str, key: object) -> str:

@@ -30,13 +30,12 @@ def loads_file(text: str, notes: FileNotes) -> object:
     Raises :class:`~rocketpy.errors.RemoteProtocolError` for a text that is malformed.
     """
     # The halves of a pair that are written as escapes are joined by the other reader alone.
-    if len(text) <= _LOOKED_AT_MAX and text.strip() and not _SURROGATE.search(text):
+    if text.strip() and not _SURROGATE.search(text):
         for candidate in (text, _INTEGER_KEY.sub(r'\1"\2"', text)):
             repeated: dict[str, None] = {}
+            hook = partial(_object, repeated) if len(text) <= _LOOKED_AT_MAX else None
             try:
-                value = json.loads(
-                    candidate, strict=False, object_pairs_hook=partial(_object, repeated), parse_constant=_refuse
-                )
+                value = json.loads(candidate, strict=False, object_pairs_hook=hook, parse_constant=_refuse)
             except (ValueError, RecursionError):
                 continue
             if is_deeper(value, DEPTH_MAX):
