@@ -12,9 +12,11 @@ from rocketpy.broker.replication.comparison import LogComparison
 from rocketpy.errors import ShortageError, StoreError
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.ha.client import HAClient
+from rocketpy.store.ha.connection import HAConnection
 from rocketpy.store.ha.following_log import FollowingCommitLog
 from rocketpy.store.ha.group_transfer import GroupTransferService
 from rocketpy.store.ha.log_source import CommitLogSource
+from rocketpy.store.ha.protocol import encode_frame_header
 from rocketpy.store.ha.service import HAService
 from rocketpy.store.ha.slave_progress import SlaveProgress
 from rocketpy.store.ha.tail_cut import TailCut
@@ -94,6 +96,17 @@ def _with_zeros(read_nowait: Function) -> Function:
         return None if found is None else found.ljust(min(size, 8), b"\0")
 
     return read
+
+
+def _notes_what_was_sent(send_frame: Function) -> Function:
+    async def send(self: Any, size: int) -> None:
+        progress, log = self.progress, self._log
+        offset = progress.sent_offset
+        data = log.read_nowait(offset, size) or await log.read(offset, size)
+        await self._send(encode_frame_header(offset, len(data)) + data)
+        progress.note_sent(offset + len(data))
+
+    return send
 
 
 # ---- the slave ------------------------------------------------------------------------------------------------------
@@ -210,6 +223,10 @@ PLANTED: Mapping[str, PlantedBug] = {
     "believe any report": PlantedBug(
         "a report above what was sent is an acknowledgement",
         [(SlaveProgress, "report", _believes_any_report)],
+    ),
+    "note what was sent": PlantedBug(
+        "the master notes a frame when the call that sends it has returned",
+        [(HAConnection, "_send_frame", _notes_what_was_sent)],
     ),
     "remember slaves": PlantedBug(
         "what a connection has acknowledged counts after its end",

@@ -345,6 +345,12 @@ class ReplicationMachine(RuleBasedStateMachine):
             source, target = (name, self.master) if way == "to the master" else (self.master, name)
             self.world.slow_down(source, target, Link(delay_s=0.05, jitter_s=0.1, bytes_per_s=bytes_per_s))
 
+    @rule(name=names, way=ways)
+    def sends_return_late(self, name: str, way: str) -> None:
+        if name != self.master:
+            source, target = (name, self.master) if way == "to the master" else (self.master, name)
+            self.world.return_late(source, target)
+
     # ---- disks ----------------------------------------------------------------------------------------------------
 
     @rule(name=names, pages=st.integers(0, 6))

@@ -241,7 +241,19 @@ def a_master_that_loses_what_its_slave_has(state: ReplicationMachine) -> None:
     state.time_passes(6.0)
 
 
+def a_slave_that_acknowledges_before_the_call_that_sends_returns(state: ReplicationMachine) -> None:
+    """The end of the burst sends four frames, a task the next one, which ends a record."""
+    state.first_start(sync=True, flush=SYNC, batch=300)
+    state.sends_return_late("b", way="to the slave")
+    state.time_passes(1.5)
+    for _ in range(8):
+        state.put(("T", 0), 100, and_end=False)
+    state.end_burst()
+    state.time_passes(1.5)
+
+
 SCRIPTS: Sequence[Script] = [
+    a_slave_that_acknowledges_before_the_call_that_sends_returns,
     a_record_that_a_master_sends_as_it_stops,
     a_promotion_of_a_slave_that_began_with_the_last_file,
     a_file_that_was_just_begun_when_an_empty_slave_came,
@@ -276,6 +288,7 @@ def test_scripts(script: Script) -> None:
 ON_A_SLAVE, STATUS_IS_TRUE = Invariant.ACKNOWLEDGED_IS_ON_A_SLAVE, Invariant.STATUS_IS_TRUE
 NO_CLAIM_ABOVE_SENT, SLAVE_IS_A_PIECE = Invariant.NO_CLAIM_ABOVE_SENT, Invariant.SLAVE_IS_A_PIECE
 EQUAL_OR_ALARM, PROGRESS_OR_ALARM = Invariant.EQUAL_OR_ALARM, Invariant.PROGRESS_OR_ALARM
+CONNECTION_STAYS = Invariant.CONNECTION_STAYS
 
 
 the_slave, the_master = {"name": st.just("b")}, {"name": st.just("a")}
@@ -297,6 +310,15 @@ HUNTS: Mapping[str, Hunt] = {
         [NO_CLAIM_ABOVE_SENT, ON_A_SLAVE],
         {"put": put, "time_passes": a_moment, "forge": {"report": st.sampled_from(["huge", "back", "beyond"])}},
     ),
+    "note what was sent": Hunt(
+        [CONNECTION_STAYS, PROGRESS_OR_ALARM, STATUS_IS_TRUE],
+        {
+            "put": {"queue": st.just(("T", 0)), "size": st.just(100), "and_end": st.booleans()},
+            "sends_return_late": the_slave | {"way": st.just("to the slave")},
+            "time_passes": {"seconds": st.just(1.5)},
+        },
+        {"batch": st.just(300)},
+    ),
     "remember slaves": Hunt(
         [STATUS_IS_TRUE, ON_A_SLAVE],
         {"put": put, "wait_again": {}, "time_passes": a_while, "kill": the_slave, "wipe": the_slave},
@@ -307,7 +329,9 @@ HUNTS: Mapping[str, Hunt] = {
     "see no slave": Hunt([STATUS_IS_TRUE], {"put": put, "time_passes": a_while, "kill": kill}),
     "answer too late": Hunt([STATUS_IS_TRUE], {"put": put, "time_passes": a_while, "cut": the_slave}),
     "give up too early": Hunt([STATUS_IS_TRUE], {"put": put, "time_passes": a_while, "cut": the_slave}),
-    "send what is not written": Hunt([NO_CLAIM_ABOVE_SENT, PROGRESS_OR_ALARM], {"put": put, "time_passes": a_moment}),
+    "send what is not written": Hunt(
+        [NO_CLAIM_ABOVE_SENT, PROGRESS_OR_ALARM, CONNECTION_STAYS], {"put": put, "time_passes": a_moment}
+    ),
     "acknowledge before storing": Hunt([ON_A_SLAVE], {"put": put, "time_passes": a_moment}),
     "go on after a failed write": Hunt(
         [Invariant.ENDS_WITH_A_RECORD, PROGRESS_OR_ALARM, ON_A_SLAVE, SLAVE_IS_A_PIECE, Invariant.UNITS_ARE_EQUAL],
@@ -326,7 +350,7 @@ HUNTS: Mapping[str, Hunt] = {
         {"put": put | {"key": st.just("k")}, "time_passes": a_moment, "search": {"topic": st.just("T")}},
     ),
     "close files a byte short": Hunt(
-        [SLAVE_IS_A_PIECE, Invariant.ENDS_WITH_A_RECORD],
+        [SLAVE_IS_A_PIECE, Invariant.ENDS_WITH_A_RECORD, CONNECTION_STAYS],
         {"put": put | {"size": st.just(1000)}, "fill_file": {"left": st.just(20)}, "time_passes": a_moment},
     ),
     "compare nothing": Hunt(
@@ -344,7 +368,13 @@ HUNTS: Mapping[str, Hunt] = {
         {"put": put, "time_passes": a_moment, "lie": {"which": st.just(0), "lie": st.just("physical offset")}},
     ),
     "store what is not whole": Hunt(
-        [Invariant.ENDS_WITH_A_RECORD, SLAVE_IS_A_PIECE, Invariant.UNITS_ARE_EQUAL, PROGRESS_OR_ALARM],
+        [
+            Invariant.ENDS_WITH_A_RECORD,
+            SLAVE_IS_A_PIECE,
+            Invariant.UNITS_ARE_EQUAL,
+            PROGRESS_OR_ALARM,
+            CONNECTION_STAYS,
+        ],
         {"put": put, "time_passes": a_moment},
         {"batch": st.just(60)},
     ),
@@ -366,6 +396,7 @@ SHOWN: Mapping[str, Script] = {
     "acknowledge what was sent": a_slave_that_hears_nothing_more,
     "believe the first report": a_peer_that_reports_what_it_was_never_sent,
     "believe any report": a_peer_that_reports_what_it_was_never_sent,
+    "note what was sent": a_slave_that_acknowledges_before_the_call_that_sends_returns,
     "remember slaves": a_slave_that_is_gone,
     "override the status": a_slave_that_hears_nothing_more,
     "see no slave": messages_that_a_slave_gets,

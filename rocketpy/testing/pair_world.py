@@ -43,6 +43,9 @@ from rocketpy.testing.sim.network import Link
 CALM_SECONDS = 30.0
 """Longer than a slave needs for its next attempts, a comparison, and a cut."""
 
+_RETURNS_AFTER_SECONDS = 0.01
+"""Longer than an answer takes on the usual link, and far less than any timeout."""
+
 
 class PairWorld:
     """Two or more machines, the network between them, and the model that they are held against.
@@ -174,6 +177,14 @@ class PairWorld:
         """Set one direction of the link between two machines."""
         self.machines.disturb()
         self.machines.is_cut = True
+        self.machines.network.set_link(self.machines[source].address, self.machines[target].address, link)
+
+    def return_late(self, source: str, target: str) -> None:
+        """Let calls that send from one machine to another return when the other has long answered.
+
+        That disturbs nothing: a program is only busy. Whatever was promised holds as without it.
+        """
+        link = Link(returns_after_s=_RETURNS_AFTER_SECONDS)
         self.machines.network.set_link(self.machines[source].address, self.machines[target].address, link)
 
     def heal(self) -> None:

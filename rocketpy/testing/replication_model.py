@@ -53,6 +53,7 @@ class Invariant(enum.Enum):
     EQUAL_OR_ALARM = "the logs of a slave that follows and of its master are equal up to the shorter end"
     PROGRESS_OR_ALARM = "without faults a slave catches up, or shows an alarm because the logs differ"
     CUT_STAYS_CUT = "what was cut never comes back"
+    CONNECTION_STAYS = "without faults no connection between a master and a slave ends"
 
 
 class ReplicationBroken(AssertionError):
@@ -230,6 +231,10 @@ class ReplicationModel:
         if different:
             what = f"its record at {different[0]} is not that of {master}, and it shows no alarm"
             raise _broken(Invariant.EQUAL_OR_ALARM, slave, what)
+
+    def connects_again(self, slave: str) -> None:
+        """Raise: a slave that followed its master has connected again, and nothing has disturbed them."""
+        raise _broken(Invariant.CONNECTION_STAYS, slave, "its connection has ended, and it has a new one")
 
     def calm(self, slave: str, master: str, *, alarm: str, file_size: int) -> None:
         """No fault has been there for long enough. An empty slave gets the master's last file, which may be empty."""

@@ -361,3 +361,7 @@ def test_an_empty_slave_of_a_master_with_an_empty_last_file_has_nothing_to_get()
     pair("abcdefghij", "").calm("s", "m", alarm="", file_size=FILE_SIZE)
     behind = pair("abcdefghijk", "")
     assert broken(lambda: behind.calm("s", "m", alarm="", file_size=FILE_SIZE)) is Invariant.PROGRESS_OR_ALARM
+
+
+def test_without_faults_no_connection_ends() -> None:
+    assert broken(lambda: pair().connects_again("s")) is Invariant.CONNECTION_STAYS

@@ -29,6 +29,8 @@ class Observer:
         self._model = model
         self._ended = ended
         self._shown: dict[str, tuple[int, int]] = {}  # of each open store: its life, and the end of its log
+        self._connections: dict[str, tuple[float, int]] = {}
+        """Of each slave that surely followed: when something was last disturbed then, and its number of connections."""
         self._failure: ReplicationBroken | None = None
 
     def look(self) -> None:
@@ -37,6 +39,7 @@ class Observer:
             for name, replica in sorted(self._machines.replicas.items(), key=lambda each: each[1].is_slave):
                 self._look_at(name, replica)  # masters first: a slave may have what they have just written
             for slave in self._machines.slaves():
+                self._look_at_connection(slave)
                 master = self._machines.master_of(slave)
                 if master is not None and self._machines.surely_follows(slave, master):
                     self._model.follows(slave, master)
@@ -118,6 +121,19 @@ class Observer:
             self._machines.failing.discard(name)
             self._model.left(name, replica.left())
             self._ended(name)
+
+    def _look_at_connection(self, slave: str) -> None:
+        machines, client = self._machines, self._machines[slave].client
+        if client is None or machines.is_cut or machines.faulty:
+            self._connections.pop(slave, None)
+            return
+        count = client.statistics().connect_count
+        disturbed_at, count_before = self._connections.get(slave, (-1.0, count))
+        if disturbed_at == machines.disturbed_at and count != count_before:
+            self._model.connects_again(slave)
+        master = machines.master_of(slave)
+        if master is not None and machines.surely_follows(slave, master):
+            self._connections[slave] = machines.disturbed_at, count
 
     def _report_claims(self, master: str) -> None:
         store = self._machines[master].store

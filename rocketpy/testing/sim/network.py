@@ -7,7 +7,8 @@ time, and one seed replays every delay. The fault model:
 - A connection delivers each direction's bytes in order and unchanged, or not at all. Connections do not wait for each
   other: with jitter a later one may overtake an earlier one.
 - :class:`Link` sets delay, jitter and bandwidth of one direction between two hosts. A sender that is faster than link
-  or reader waits once ``BUFFER_SIZE`` bytes are under way: a slow reader slows its sender down.
+  or reader waits once ``BUFFER_SIZE`` bytes are under way: a slow reader slows its sender down. It may also find out
+  late that its bytes were taken, when the reader has long answered.
 - :meth:`SimNetwork.cut` holds bytes back in one or both directions, and lets connection attempts wait; nothing is
   lost, and after :meth:`SimNetwork.heal` it goes on, as TCP does by sending again. No program is notified.
 - :meth:`SimNetwork.reset` breaks the connections between two hosts: both sides find them broken at their next call, and
@@ -50,6 +51,8 @@ class Link:
     delay_s: float = 0.0005
     jitter_s: float = 0.0
     bytes_per_s: float = math.inf
+    returns_after_s: float = 0.0
+    """How long a sender still waits in ``send_all`` when the link has its bytes, as one that gets no turn."""
 
 
 class SimListener:
@@ -298,6 +301,10 @@ class SimNetwork:
         pipe.size += len(segment)
         if not self.is_cut(pipe.source, pipe.target):  # healing it wakes the reader
             pipe.arrives_next(pipe.segments[0][0])
+
+    def returns_after(self, pipe: Pipe) -> float:
+        """Return how many seconds a sender still waits when its bytes are under way."""
+        return self._links.get((pipe.source, pipe.target), _USUAL).returns_after_s
 
     def put_end(self, pipe: Pipe) -> None:
         """Put the end of the stream under way."""

@@ -89,6 +89,10 @@ class Carrier(Protocol):
         """Put bytes under way."""
         ...
 
+    def returns_after(self, pipe: Pipe) -> float:
+        """Return how many seconds a sender still waits when its bytes are under way."""
+        ...
+
     def put_end(self, pipe: Pipe) -> None:
         """Put the end of the stream under way."""
         ...
@@ -119,6 +123,9 @@ class SimStream(NowaitStream, trio.abc.HalfCloseableStream):
                 await self._wait_writable()
                 if content:
                     self._network.put(self.outgoing, content[position : position + _SEGMENT_SIZE])
+            returns_after_s = self._network.returns_after(self.outgoing)
+            if returns_after_s:
+                await trio.sleep(returns_after_s)
 
     def send_nowait(self, data: bytes | memoryview) -> int:
         """Send what there is room for; nothing on a connection that has ended."""

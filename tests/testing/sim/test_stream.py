@@ -137,3 +137,25 @@ async def test_a_slow_reader_slows_its_sender_down(network: SimNetwork, autojump
         await ours.send_all(bytes(BUFFER_SIZE + (128 << 10)))
     assert scope.cancelled_caught
     assert len(await theirs.receive_some(10)) == 10
+
+
+async def test_a_sender_may_find_out_late_that_its_bytes_were_taken(
+    network: SimNetwork, autojump_clock: trio.testing.MockClock
+) -> None:
+    ours, theirs = await a_pair(network)
+    network.set_link(A, B, Link(returns_after_s=2.0))
+    began, answered_at, returned_at = trio.current_time(), 0.0, 0.0
+
+    async def ask() -> None:
+        nonlocal returned_at
+        await ours.send_all(b"question")
+        returned_at = trio.current_time() - began
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        assert await theirs.receive_some() == b"question"
+        await theirs.send_all(b"answer")
+        assert await ours.receive_some() == b"answer"
+        answered_at = trio.current_time() - began
+    assert answered_at < 0.1
+    assert 2.0 <= returned_at < 2.1
