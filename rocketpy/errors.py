@@ -73,6 +73,13 @@ class DescriptorShortageError(ShortageError):
         super().__init__(f"{action}: no file descriptor is left ({reason})", path=path)
 
 
+class TableWriteError(ShortageError):
+    """A table's file cannot be written: its directory is gone or read-only, or the disk has failed there.
+
+    The table is in memory and its file is the old one, so no program ends for that: the write is tried again.
+    """
+
+
 class DamagedStoreError(StoreError):
     """A store is damaged in a way that no crash causes: opening it would silently lose the records after the damage.
 

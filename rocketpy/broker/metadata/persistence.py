@@ -1,8 +1,9 @@
 """Persistence of the broker's tables: most soon after each change, consumer offsets periodically, and at once for an
 administrator's request.
 
-A shortage (a full disk, no free descriptor) does not end the broker: the tables are in memory, reads continue, and the
-next round retries. Any other disk failure ends it.
+A write that fails does not end the broker, whether for a shortage (a full disk, no free descriptor) or because the
+directory is gone or read-only: the tables are in memory, reads continue, and the next round retries. Only a sync that
+has failed ends it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from typing import TypeVar
 import attrs
 import trio
 
-from rocketpy.errors import RemoteProtocolError, StartError
+from rocketpy.errors import RemoteProtocolError, ShortageError, StartError, StoreError, TableWriteError
 from rocketpy.protocol import fastjson
 from rocketpy.protocol.bodies.codec import encode_value
 from rocketpy.protocol.fastjson.file_notes import FileNotes
@@ -110,7 +110,8 @@ class StoredTable:
     async def persist(self) -> None:
         """Write the table if it has changed; durable on return.
 
-        StoreError when the write fails; the changes stay pending, and the next call retries.
+        ShortageError when the write fails; the changes stay pending, and the next call retries. StoreError, which ends
+        the broker, only for a sync that has failed.
         """
         async with self._writing:
             change_count = self.change_count
@@ -122,8 +123,17 @@ class StoredTable:
                 self._persisted_count = change_count
 
     def _write(self, snapshot: object) -> None:
-        self._disk.make_directories(os.path.dirname(self.path))
-        persist_text(self._disk, self.path, self._text(snapshot), keeps_backup=self._is_damaged)
+        text = self._text(snapshot)
+        try:
+            self._disk.make_directories(os.path.dirname(self.path))
+            persist_text(self._disk, self.path, text, keeps_backup=self._is_damaged)
+        except ShortageError:
+            raise
+        except (StartError, StoreError) as failure:
+            if self._disk.has_failed_sync:
+                raise  # final wherever it was: what the page cache has may not be on the disk
+            message = f"the table is not in its file yet: {failure}"
+            raise TableWriteError(message, path=self.path) from failure
         self._is_damaged = False
 
     def _text(self, snapshot: object) -> str:

@@ -12,8 +12,16 @@ import trio.testing
 
 from rocketpy.broker.metadata.persistence import RETRY_SECONDS, TablePersistService, persist_change
 from rocketpy.broker.metadata.stored_table import StoredTable
-from rocketpy.errors import DescriptorShortageError, DiskFullError, RequestError, ShortageError, StoreError
+from rocketpy.errors import (
+    DescriptorShortageError,
+    DiskFullError,
+    RequestError,
+    ShortageError,
+    StoreError,
+    TableWriteError,
+)
 from rocketpy.store.disk.os_disk import OsDisk
+from rocketpy.testing.sim.disk import SimDisk
 
 T = TypeVar("T")
 
@@ -119,6 +127,53 @@ async def test_after_a_shortage_it_tries_again(
     disks.failure = None
     await trio.sleep(RETRY_SECONDS)
     assert not table.has_changes
+
+
+async def test_a_directory_that_cannot_be_made_ends_nothing(
+    tmp_path: Path,
+    disks: Disks,
+    nursery: trio.Nursery,
+    autojump_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The disk says that no program may start here; the broker has long been running."""
+    directory = tmp_path / "config"
+    directory.write_text("a file has the name")
+    table = StoredTable(
+        path=str(directory / "topics.json"), disk=OsDisk(), run_blocking=disks, snapshot=lambda: {"n": 1}
+    )
+    service = TablePersistService(at_once=[table], periodic=[], period_seconds=lambda: 5)
+    await nursery.start(service.run)
+    table.changed()
+    await trio.sleep(2 * RETRY_SECONDS + 0.1)
+    assert "cannot make directory" in caplog.text
+    with pytest.raises(RequestError, match="the change counts"):
+        await persist_change(table)
+    directory.unlink()
+    await trio.sleep(RETRY_SECONDS)
+    assert not table.has_changes
+    assert (directory / "topics.json").exists()
+
+
+async def test_a_failed_write_of_a_table_ends_nothing(make_table: Callable[[str], StoredTable], tmp_path: Path) -> None:
+    (tmp_path / "a.tmp").mkdir()
+    table = make_table("a")
+    table.changed()
+    with pytest.raises(TableWriteError):
+        await table.persist()
+    (tmp_path / "a.tmp").rmdir()
+    await table.persist()
+    assert not table.has_changes
+
+
+async def test_a_failed_sync_of_a_table_is_final(disks: Disks) -> None:
+    disk = SimDisk()
+    table = StoredTable(path="/config/a", disk=disk, run_blocking=disks, snapshot=lambda: {"n": 1})
+    table.changed()
+    disk.fail_call("sync")
+    with pytest.raises(StoreError) as failure:
+        await table.persist()
+    assert not isinstance(failure.value, ShortageError)
 
 
 async def test_a_broken_disk_ends_the_service(make_table: Callable[[str], StoredTable], disks: Disks) -> None:
