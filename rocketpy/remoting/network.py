@@ -135,14 +135,14 @@ class SocketNetwork:
         """
         try:
             if host:
-                return [
-                    SocketListener(_listening(socket.AF_INET6 if ":" in host else socket.AF_INET, host, port, backlog))
-                ]
+                return [SocketListener(_listening(*_family_and_address(host), port, backlog))]
             return [SocketListener(_listening_on_every_address(port, backlog))]
         except OSError as failure:
             if failure.errno == errno.EADDRINUSE:
                 raise address_in_use(host, port) from failure
             raise StartError(f"cannot listen on {_place(host, port)}: {failure.strerror}") from failure
+        except UnicodeError as failure:
+            raise StartError(f"cannot listen on {_place(host, port)}: no name of a host: {failure}") from failure
         except OverflowError as failure:
             raise StartError(f"cannot listen on port {port}: expected a port from 0 to {HIGHEST_PORT}") from failure
 
@@ -210,6 +210,15 @@ def _listening_on_every_address(port: int, backlog: int) -> socket.socket:
             "port %d listens on IPv4 only, this system has no IPv6: %s", listening.getsockname()[1], failure.strerror
         )
         return listening
+
+
+def _family_and_address(host: str) -> tuple[socket.AddressFamily, str]:
+    """Return family and numeric address of a host to listen on: of a name with several, the first IPv4 address."""
+    if ":" in host:
+        return socket.AF_INET6, host
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    family, address = min(((each[0], str(each[4][0])) for each in found), key=lambda each: each[0] != socket.AF_INET)
+    return family, address
 
 
 def _listening(family: socket.AddressFamily, host: str, port: int, backlog: int) -> socket.socket:

@@ -63,6 +63,32 @@ async def test_an_address_that_is_named_is_the_only_one(host: str, refusing: str
     listener.close()
 
 
+@needs_ipv6
+@pytest.mark.parametrize(
+    ("addresses", "expected"), [(["::1"], "::1"), (["::1", "127.0.0.1"], "127.0.0.1"), (["127.0.0.1"], "127.0.0.1")]
+)
+async def test_a_name_may_be_that_of_an_ipv6_address(
+    monkeypatch: pytest.MonkeyPatch, addresses: list[str], expected: str
+) -> None:
+    def of_the_name(host: str, *_: object, **__: object) -> list[tuple[object, ...]]:
+        assert host == "broker.example"
+        families = [socket.AF_INET6 if ":" in each else socket.AF_INET for each in addresses]
+        return [
+            (family, socket.SOCK_STREAM, 6, "", (each, 0)) for family, each in zip(families, addresses, strict=True)
+        ]
+
+    monkeypatch.setattr("rocketpy.remoting.network.socket.getaddrinfo", of_the_name)
+    (listener,) = await SocketNetwork().listen("broker.example", 0)
+    assert listener.sock.getsockname()[0] == expected
+    listener.close()
+
+
+@pytest.mark.parametrize("name", ["no-such-host.invalid", "a" * 64 + ".invalid"])
+async def test_a_name_that_is_not_known_is_named(name: str) -> None:
+    with pytest.raises(StartError, match=f"cannot listen on {name}, port 0: "):
+        await SocketNetwork().listen(name, 0)
+
+
 @pytest.mark.parametrize(
     ("failing", "failure"),
     [
