@@ -313,7 +313,7 @@ HUNTS: Mapping[str, Hunt] = {
     "note what was sent": Hunt(
         [CONNECTION_STAYS, PROGRESS_OR_ALARM, STATUS_IS_TRUE],
         {
-            "put": {"queue": st.just(("T", 0)), "size": st.just(100), "and_end": st.booleans()},
+            "put_batch": {"queue": st.just(("T", 0)), "some": st.just([10] * 12)},  # five frames of the batch below
             "sends_return_late": the_slave | {"way": st.just("to the slave")},
             "time_passes": {"seconds": st.just(1.5)},
         },
