@@ -21,6 +21,7 @@ from rocketpy.errors import DamagedStoreError, RocketpyError, StartError, StoreE
 from rocketpy.store.disk.interface import DiskFile
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.disk.os_file import store_error
+from rocketpy.store.layout import UNIT_SIZE
 from rocketpy.testing.sim.disk import SimDisk
 from tests.store.damaged import (
     LOG_FILE_SIZE,
@@ -114,6 +115,24 @@ def test_what_was_durable_is_missed_when_the_last_log_file_is_cut(place: Place, 
     snapshot = stopped_store()
     outcome = opened(place, {**snapshot.files, LOG_NAMES[3]: snapshot.files[LOG_NAMES[3]][:size]})
     assert_log_error(outcome, place, LOG_NAMES[3 if size else 2])  # where the records end
+
+
+def test_a_start_that_is_refused_changes_no_log_checkpoint_or_index_and_no_unit(place: Place) -> None:
+    """A queue has units of nothing after its end, which a start clears; its own units lead to what a repair needs."""
+    name = max(each for each in stopped_store().files if each.startswith("consumequeue/Orders/1/"))
+    units = stopped_store().files[name].rstrip(b"\0")
+    units += bytes(-len(units) % UNIT_SIZE)
+    assert len(units) + UNIT_SIZE <= QUEUE_FILE_SIZE
+    garbage = b"\xff" * UNIT_SIZE
+    files = {
+        **stopped_store().files,
+        LOG_NAMES[3]: stopped_store().files[LOG_NAMES[3]][:100],
+        name: (units + garbage).ljust(QUEUE_FILE_SIZE, b"\0"),
+    }
+    assert_log_error(opened(place, files), place, LOG_NAMES[3])
+    left = {path: content for path, content in place.files(place.root).items() if path in files}
+    assert left.pop(name)[: len(units)] == units
+    assert left == {path: content for path, content in files.items() if path != name}
 
 
 @pytest.mark.parametrize("how", ["gone", "empty", "cut", "cut within a unit"])
