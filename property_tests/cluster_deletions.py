@@ -1,7 +1,7 @@
 """Topics of histories that are deleted, and what is left of them in the end.
 
-A deletion holds on every broker whose log has come as far as the master's had when it answered: also after a change of
-roles. What a loss of power may have taken is not looked at.
+A deletion holds on every broker whose log has what the master's had when it answered: also after a change of roles, if
+the slave knew of it or must have. What a loss of power may have taken is not looked at.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import trio
 
 from property_tests.cluster_exemptions import is_flushed
 from property_tests.cluster_nemesis import Nemesis
-from property_tests.cluster_plan import Operation
-from property_tests.cluster_record import Deletion, History
+from property_tests.cluster_plan import Operation, is_fault
+from property_tests.cluster_record import Deletion, History, RoleChange
+from property_tests.cluster_status_checks import RECOVERY_SECONDS
 from property_tests.group_clients import send
 from rocketpy.errors import RemotingError
 from rocketpy.protocol.bodies.codec import decode_body
@@ -29,6 +30,8 @@ from rocketpy.testing.sim.host import SimProcess
 
 MESSAGES = 3
 GROUP = "deleters"
+TAKEN_SECONDS = 14.0
+"""Slaves take the tables of their masters every 10 s."""
 _PATIENCE_SECONDS = 3.0
 
 
@@ -62,8 +65,8 @@ class Deletions:
                 self._history.note(f"{topic} is not deleted: {failure}")
                 return
         if answer.code == ResponseCode.SUCCESS and master == self._nemesis.roles(name)[0]:
-            end_offset = self._nemesis.brokers[master].log.end_offset
-            self._history.deletions.append(Deletion(topic, name, asked_at, trio.current_time(), end_offset))
+            log = self._nemesis.brokers[master].log
+            self._history.deletions.append(Deletion(topic, name, asked_at, trio.current_time(), log))
             self._history.note(f"{topic} was deleted on {master}")
 
     async def look(self, process: SimProcess) -> None:
@@ -91,9 +94,9 @@ class Deletions:
             yield f"{GROUP} has {table[f'{deletion.topic}@{GROUP}']}"
 
     def _may_be_undone(self, deletion: Deletion) -> bool:
-        """Whether a new master's log had not come as far, or a loss of power may have taken it."""
+        """Whether a new master had not taken it, or a loss of power may have taken it."""
         changes = [each for each in self._history.changes if each.name == deletion.name]
-        if any(each.at >= deletion.asked_at and each.log.end_offset < deletion.log_end for each in changes):
+        if not all(self._is_taken(deletion, each) for each in changes if each.at >= deletion.asked_at):
             return True
         hosts = self._history.plan.hosts_of(deletion.name)
         return any(
@@ -101,6 +104,24 @@ class Deletions:
             and not (loss.is_power and is_flushed(self._history, loss.broker, deletion.answered_at, loss.at))
             for loss in self._history.losses
             if loss.broker in hosts
+        )
+
+    def _is_taken(self, deletion: Deletion, change: RoleChange) -> bool:
+        """Whether a new master had the log of a deletion, and knew of it, or must have known."""
+        if change.log.end_offset < deletion.log.end_offset or change.log.parts_from(deletion.log) is not None:
+            return False
+        return deletion.topic in change.deletions or self._is_calm(deletion, change.at)
+
+    def _is_calm(self, deletion: Deletion, until: float) -> bool:
+        """Whether nothing kept slaves from the master's tables for as long as they need for them."""
+        if until - deletion.answered_at < TAKEN_SECONDS:
+            return False
+        return not any(
+            is_fault(each)
+            and (deletion.name in each.target or "nameserver" in each.target)
+            and self._history.began_at + each.at_s < until
+            and self._history.began_at + each.at_s + each.seconds + RECOVERY_SECONDS > deletion.answered_at
+            for each in self._history.plan.operations
         )
 
     async def _ask(self, client: RemotingClient, name: str, request: RemotingCommand) -> RemotingCommand:

@@ -6,6 +6,8 @@ The promise is that of the answer to each message, and counts until something ha
   ``FLUSHED_SECONDS`` since, has stopped in order, or, under SYNC_FLUSH, was started again: recovery syncs what it has.
 - SEND_OK of a SYNC_MASTER: in the log of a slave too. Of other answers the new master has after a change of roles
   what its log had at that moment, no more.
+- Files of the log that were deleted, because the disk was nearly full, have what they had; a group that has not read
+  it by then goes on from where the log begins.
 - With ``haTruncateDivergedLog`` slaves lose what their master has lost, and an old master what the new one never had.
 """
 
@@ -24,37 +26,60 @@ FLUSHED_SECONDS = 12.0
 COMMITTED_SECONDS = 1.0
 """``commitIntervalCommitLog`` is 200 ms."""
 
+FAILOVER_SECONDS = 35.0
+"""Brokers register every 30 s, and clients go back to a master that they know."""
+
 _DISK_CALLS = 20
 _HINDERS_FLUSHING = ("slow disk", "pause", "fill disk", "fail sync", "fail write")
 
 DELIVERED = "delivered, or must be"
 MAY_BE_LOST = "may be lost"
 GOT_BEFORE_DURABLE = "got another message there before a loss of power"
+EXPIRED = "was deleted with its file"
+READ_TAIL = "read the tail of an old master while the new one was away"
 READS_ON = "reads on from its place in memory after a change of roles"
 
 
 def may_lose(history: History, sent: Sent) -> bool:
     """Whether an acknowledged message may be gone from the queues of its broker in the end."""
     assert sent.answered_at is not None
-    return not _Fate(history, sent).is_kept()
+    return is_expired(history, sent) or not _Fate(history, sent).is_kept()
+
+
+def is_expired(history: History, sent: Sent) -> bool:
+    """Whether the file of a message is deleted in the end."""
+    assert sent.broker is not None
+    return 0 <= sent.physical_offset < history.begin_offsets.get(sent.broker, 0)
+
+
+def may_be_skipped(history: History, sent: Sent) -> bool:
+    """Whether some master of a message has deleted its file, though another one may have it still."""
+    assert sent.broker is not None
+    return 0 <= sent.physical_offset < history.skipped_before.get(sent.broker, 0)
 
 
 def why_not_delivered(history: History, group: str, sent: Sent) -> str | None:
     """Return what excuses that a group never got a message that is there, None for nothing.
 
-    In both cases it had got another message at the same offset of the queue. Either a loss of power has taken that
-    one; in RocketMQ the group does not see the next one either. Or it was in the tail of an old master, which the new
-    one never had, and a consumer has lived through the change of roles: it goes on from its place in memory, where its
-    group had come before. This is a fault of the client, which does not ask again for its offset.
+    Its file may have been deleted before. In all other cases it had got another message at the same offset of the
+    queue. Either a loss of power has taken that one; in RocketMQ the group does not see the next one either. Or it was
+    in the tail of an old master, which the new one never had, and a consumer has lived through the change of roles: it
+    goes on from its place in memory, where its group had come before. This is a fault of the client, which does not
+    ask again for its offset. Or a consumer has read that tail later: a slave serves what it has while there is no
+    master, also one that stands with its alarm.
     """
     assert sent.queue is not None
     assert sent.answered_at is not None
+    if may_be_skipped(history, sent):
+        return EXPIRED
     others: list[Got] = []
     begins, ends = history.life_begins[group], history.life_ends[group]
     for life, began_at, ended_at in zip(history.got[group], begins, ends, strict=True):
         others += [got for got in life if (got.queue, got.queue_offset) == (sent.queue, sent.queue_offset)]
         if any(_has_lost_since(history, got, sent) for got in others):
             return GOT_BEFORE_DURABLE
+        if any(_is_of_tail(history, got, sent) for got in others):
+            return READ_TAIL
         for change in history.changes:
             # The new master gets the message later, or brings it back from a log that had parted from the last one's.
             is_lived_through = began_at <= change.at <= ended_at and (
@@ -71,6 +96,9 @@ def exempt_count(history: History) -> Counter[str]:
     got = {group: _numbers(lives) for group, lives in history.got.items()}
     for sent in history.sent:
         if sent.broker is None:
+            continue
+        if is_expired(history, sent):
+            count[EXPIRED] += 1
             continue
         if may_lose(history, sent):
             count[MAY_BE_LOST] += 1
@@ -104,6 +132,23 @@ def _has_lost_since(history: History, got: Got, sent: Sent) -> bool:
         and other.asked_at <= loss.at <= sent.answered_at
         and loss.broker == _master(history, got.queue[0], loss.at)
         for loss in history.losses
+    )
+
+
+def _is_of_tail(history: History, got: Got, sent: Sent) -> bool:
+    """Whether a group may have got another message from an old master, while the new one was away or just back."""
+    name = got.queue[0]
+    return (
+        got.number != sent.number
+        and any(change.name == name and change.at < got.at for change in history.changes)
+        and any(
+            end.broker.partition("/")[0] == name and end.at <= got.at <= end.at + FAILOVER_SECONDS
+            for end in history.ends
+        )
+        and not any(
+            (each.queue_offset, each.number) == (got.queue_offset, got.number)
+            for each in history.final.get(got.queue, ())
+        )
     )
 
 

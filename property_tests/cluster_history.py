@@ -25,6 +25,8 @@ What must hold is in ``cluster_checker.py``.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import trio
@@ -59,6 +61,7 @@ from rocketpy.protocol.properties import PROPERTY_DELAY_TIME_LEVEL
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.store import layout
 from rocketpy.store.config import BrokerRole, FlushDiskType
+from rocketpy.store.services import clean_commit_log, clean_consume_queue
 from rocketpy.testing.cluster_world import ClusterWorld, environment_of, simulate
 from rocketpy.testing.sim.host import Program, SimProcess
 
@@ -78,8 +81,23 @@ KEYS = 8
 def run_history(plan: Plan) -> History:
     """Carry out a plan."""
     history = History(plan)
-    history.trace_hash = simulate(partial(_scene, history), seed=plan.seed).trace_hash
+    with _early_cleaning() if plan.expires else nullcontext():
+        history.trace_hash = simulate(partial(_scene, history), seed=plan.seed).trace_hash
     return history
+
+
+@contextmanager
+def _early_cleaning() -> Iterator[None]:
+    """Let brokers look for old files a second after they start, and not only a minute later."""
+    modules = (clean_commit_log, clean_consume_queue)
+    before = [module.FIRST_RUN_SECONDS for module in modules]
+    for module in modules:
+        module.FIRST_RUN_SECONDS = 1.0
+    try:
+        yield
+    finally:
+        for module, seconds in zip(modules, before, strict=True):
+            module.FIRST_RUN_SECONDS = seconds
 
 
 async def _scene(history: History, world: ClusterWorld) -> None:
@@ -141,6 +159,12 @@ class Cluster:
             "transient_store_pool_enable": plan.has_pool,
             "store_path_commit_log": ",".join(plan.log_directories) or None,
         }
+        if plan.expires:
+            store |= {
+                "clean_file_forcibly_enable": True,
+                "clean_resource_interval": 1_000,
+                "mapped_file_size_commit_log": 1 << 14,
+            }
         checks = {"transaction_check_interval": 5_000, "transaction_time_out": 2_000, "transaction_check_max": 1_000}
         role = BrokerRole.SYNC_MASTER if plan.is_sync_master else BrokerRole.ASYNC_MASTER
         for name in plan.masters:
@@ -318,7 +342,9 @@ class Cluster:
         for orders in self._orders.values():
             orders.close()
         for name in self.history.plan.masters:
-            self.history.masters[name] = self.nemesis.roles(name)[0]
+            self.history.masters[name] = master = self.nemesis.roles(name)[0]
+            self.history.begin_offsets[name] = self.nemesis.brokers[master].log.begin_offset
+        self.nemesis.note_begins()
         await self._wait_late_messages()
         await self.world.run_client(self._read_all)
         await self.world.run_client(partial(self.backs.read_retries, self.world))

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from property_tests.cluster_exemptions import may_lose
+from property_tests.cluster_exemptions import may_be_skipped, may_lose
 from property_tests.cluster_plan import Decision
 from property_tests.cluster_record import Got, History, Sent
 
@@ -44,6 +44,8 @@ def is_due(history: History, sent: Sent) -> bool:
     """Whether a message must have been delivered in the end, as delayed or as that of a transaction."""
     if sent.broker is None or not (sent.delay_level or sent.transaction) or may_lose(history, sent):
         return False
+    if may_be_skipped(history, sent):
+        return False
     if sent.transaction is None:
         return True
     return sent.transaction.decision is Decision.COMMIT
@@ -66,7 +68,7 @@ def _end_was_forgotten(history: History, sent: Sent) -> bool:
     full_since = [
         history.began_at + each.at_s
         for each in history.plan.operations
-        if each.kind == "fill disk"
+        if each.kind in ("fill disk", "delete old files")
         and each.target == sent.broker
         and history.began_at + each.at_s + each.seconds >= sent.asked_at
     ]

@@ -5,6 +5,7 @@ Rule: a broker is down by one fault at a time. A fault that finds it down, or ke
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -45,6 +46,7 @@ class Nemesis:
             "fail sync": self._fail_sync,
             "fail write": self._fail_write,
             "fill disk": self._fill_disk,
+            "delete old files": self._delete_old_files,
             "slow disk": self._slow_disk,
             "step clock": self._step_clock,
             "run clock": self._run_clock,
@@ -121,6 +123,7 @@ class Nemesis:
             return
         self._held.add(name)
         at = began_at = trio.current_time()
+        self.note_begins()
         await end(host)
         is_stop = end is SimHost.stop  # which still answers what had come before
         is_clean = is_stop and host.failure is None
@@ -157,7 +160,7 @@ class Nemesis:
     async def _change_roles(self, operation: Operation) -> None:
         """End master and slaves; the slave comes back as the master, and the old master as its slave.
 
-        Of several slaves that is the one with the longest log, as operators are told.
+        Of several slaves that is the one with the longest log, of those without an alarm, as operators are told.
         A slave that was wiped is not promoted: it began with the last file of its master's log.
         """
         name = operation.target
@@ -165,12 +168,21 @@ class Nemesis:
         if not all(self.hosts[each].is_running for each in pair) or self._held & set(pair) or name in self._wiped:
             return
         self._held |= set(pair)
+        self.note_begins()
         for each in pair:
             self._note_end(End(trio.current_time(), each))
             await self.hosts[each].kill()  # which waits for calls of a slow disk; the other one serves meanwhile
         old, *slaves = self.roles(name)
-        slave = max(slaves, key=lambda each: self.brokers[each].log.end_offset)
-        self.history.changes.append(RoleChange(trio.current_time(), name, slave, self.brokers[slave].log))
+        ours = self.brokers[old].log
+        # One whose log has parted from its master's stands with an alarm: it is taken only if there is no other one.
+        slave = max(
+            slaves,
+            key=lambda each: (self.brokers[each].log.parts_from(ours) is None, self.brokers[each].log.end_offset),
+        )
+        now = trio.current_time()
+        self.history.changes.append(
+            RoleChange(now, name, slave, self.brokers[slave].log, _deletions_on(self.brokers[slave]))
+        )
         first, second = self.brokers[old], self.brokers[slave]
         roles = [(each.settings.broker.broker_id, each.settings.store.broker_role) for each in (second, first)]
         for broker, (broker_id, role) in zip((first, second), roles, strict=True):
@@ -207,6 +219,22 @@ class Nemesis:
         unlimited, disk.capacity_bytes = disk.capacity_bytes, disk.used_bytes("/") + int(operation.value)
         await trio.sleep(operation.seconds)
         disk.capacity_bytes = max(unlimited, disk.capacity_bytes)
+        self.note_begins()
+
+    async def _delete_old_files(self, operation: Operation) -> None:
+        """Let the disk be so full for a while that old files of the log go, as ``diskSpaceCleanForciblyRatio`` says."""
+        disk = self.hosts[operation.target].disk
+        unlimited, disk.capacity_bytes = disk.capacity_bytes, int(disk.used_bytes("/") / operation.value)
+        await trio.sleep(operation.seconds)
+        disk.capacity_bytes = max(unlimited, disk.capacity_bytes)
+        self.note_begins()
+
+    def note_begins(self) -> None:
+        """Note where the logs of the masters begin: groups may have been sent on to there."""
+        skipped = self.history.skipped_before
+        for name in self.history.plan.masters:
+            begin_offset = self.brokers[self.roles(name)[0]].log.begin_offset
+            skipped[name] = max(skipped.get(name, 0), begin_offset)
 
     async def _slow_disk(self, operation: Operation) -> None:
         host = self.hosts[operation.target]
@@ -288,6 +316,12 @@ class Nemesis:
     def _ends(self, operation: Operation) -> tuple[str, str]:
         first, second = operation.target.split(">")
         return self.hosts[first].address, self.hosts[second].address
+
+
+def _deletions_on(broker: SimBroker) -> frozenset[str]:
+    """Return the topics that are noted as deleted on the disk of a broker."""
+    file = broker.host.disk.peek(f"{broker.settings.store.store_path_root_dir}/config").get("deletedTopics.json", b"{}")
+    return frozenset(json.loads(file or b"{}").get("deletedTopics", {}))
 
 
 async def _kill_and_wipe(host: SimHost) -> None:

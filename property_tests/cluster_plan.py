@@ -92,6 +92,9 @@ class Plan:
     sends_back: bool = False
     """Whether consumers send some messages back."""
 
+    expires: bool = False
+    """Whether the log has small files, and brokers delete the oldest ones of a disk that is nearly full."""
+
     @property
     def brokers(self) -> list[str]:
         """The masters, and then their slaves by the masters' names with ``/1``, ``/2``."""
@@ -113,6 +116,7 @@ class Plan:
             f"{'slaves cut their tails, ' if self.cuts_tails else ''}"
             f"{'transient pool, ' if self.has_pool else ''}"
             f"{', '.join(self.log_directories)}{' that move, ' if self.moves_directories else ''}"
+            f"{'old files are deleted, ' if self.expires else ''}"
             f"a disk call takes {self.disk_delay_s:g} s, {len(self.operations)} operations"
         ]
         return "\n".join([*lines, *map(str, self.operations)])
@@ -131,6 +135,7 @@ def plan_of(
     wide: bool = False,
     deletes: bool = False,
     pools: bool = False,
+    expires: bool = False,
     seconds: float = 60.0,
     count: int = 200,
     faults: int = 12,
@@ -142,6 +147,7 @@ def plan_of(
     one hardly ever meet: ``aimed`` plans have fewer of them, and a sequence: the port for slaves is closed, roles
     change meanwhile, and perhaps back once more. ``wide`` plans differ in more settings, and have batches and
     messages that are sent back. With ``deletes`` topics are deleted too; with ``pools`` some have the transient pool.
+    With ``expires`` brokers delete old files of their logs.
     """
     random = Random(f"plan {seed}{' aimed' if aimed else ''}")
     plan = Plan(
@@ -177,6 +183,9 @@ def plan_of(
     if pairs and aimed:
         around = _around_a_change_of_roles(random, plan)
         drawn = [*drawn[: faults // 3], *(_wide_sequence(more, plan) if wide else around)]
+    if expires:
+        plan = attrs.evolve(plan, expires=True)
+        drawn += _expirations(Random(f"expires {seed}"), plan)
     return attrs.evolve(plan, operations=tuple(sorted([*sends, *drawn], key=lambda each: each.at_s)))
 
 
@@ -208,6 +217,25 @@ def _deletion(random: Random, plan: Plan) -> Operation:
     """Return when a topic of its own is made, gets messages, and is deleted some seconds later."""
     at_s = random.uniform(0, plan.seconds * 0.5)
     return Operation(round(at_s, 4), "delete topic", random.choice(plan.masters), round(random.uniform(0.0, 5.0), 3))
+
+
+def _expirations(random: Random, plan: Plan) -> list[Operation]:
+    """Return when disks are so full that old files are deleted, once while a consumer is away that has not read them.
+
+    The value is how full the disk is. Above 85 % files are deleted until it is not, above 90 % no message is taken.
+    """
+    kind, lasts = "delete old files", 3.5
+    sequence = [
+        (random.uniform(0.25, 0.85) * plan.seconds, kind, random.choice((*plan.masters, *plan.brokers)), lasts, 0.86)
+        for _ in range(2)
+    ]
+    away_s = random.uniform(0.05, 0.3) * plan.seconds
+    back_s = away_s + random.uniform(0.3, 0.5) * plan.seconds
+    sequence += [
+        (away_s, "restart consumer", _consumer(random, plan), back_s - away_s, 0.0),
+        (back_s - random.uniform(0.1, lasts), kind, random.choice(plan.brokers), lasts, random.choice((0.9, 0.97))),
+    ]
+    return [Operation(round(at, 4), name, of, round(seconds, 3), value) for at, name, of, seconds, value in sequence]
 
 
 def _work(random: Random, plan: Plan, sizes: Sequence[int], *, often: float) -> list[Operation]:

@@ -108,6 +108,8 @@ class RoleChange:
     new_master: str
     log: SimLog
     """What the new master had at that moment."""
+    deletions: frozenset[str] = frozenset()
+    """Topics of which it knew that they were deleted."""
 
 
 @attrs.frozen
@@ -118,8 +120,8 @@ class Deletion:
     name: str
     asked_at: float
     answered_at: float
-    log_end: int
-    """Where the master's log ended when it had answered."""
+    log: SimLog
+    """What the master had when it had answered."""
 
 
 @attrs.define
@@ -217,6 +219,10 @@ class History:
     """What was there in the end of a topic that was deleted: messages, offsets of groups."""
     lies: list[str] = attrs.Factory(list)
     """Lies that were believed."""
+    begin_offsets: dict[str, int] = attrs.Factory(dict)
+    """Of each name where its master's log begins in the end: older files were deleted."""
+    skipped_before: dict[str, int] = attrs.Factory(dict)
+    """Of each name up to which physical offset some master of it has deleted messages."""
     masters: dict[str, str] = attrs.Factory(dict)
     """The host of each name that is its master in the end."""
     logs: dict[str, SimLog] = attrs.Factory(dict)

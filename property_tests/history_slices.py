@@ -22,8 +22,13 @@ from property_tests.cluster_plan import Plan, plan_of
 
 
 def plan_of_slice(seed: int) -> Plan:
-    """Return the plan of a seed: three of four have pairs, and two of them sequences that aim at changes of roles."""
-    return plan_of(seed, pairs=seed % 4 > 0, aimed=seed % 4 > 1, wide=True, deletes=True, pools=True)
+    """Return the plan of a seed: three of four have pairs, and two of them sequences that aim at changes of roles.
+
+    In one of three old files of logs are deleted.
+    """
+    return plan_of(
+        seed, pairs=seed % 4 > 0, aimed=seed % 4 > 1, wide=True, deletes=True, pools=True, expires=seed % 3 == 0
+    )
 
 
 def version() -> str:

@@ -19,7 +19,15 @@ import attrs
 import pytest
 
 from property_tests.cluster_checker import broken_promises
-from property_tests.cluster_exemptions import DELIVERED, GOT_BEFORE_DURABLE, MAY_BE_LOST, READS_ON, exempt_count
+from property_tests.cluster_exemptions import (
+    DELIVERED,
+    EXPIRED,
+    GOT_BEFORE_DURABLE,
+    MAY_BE_LOST,
+    READ_TAIL,
+    READS_ON,
+    exempt_count,
+)
 from property_tests.cluster_history import run_history
 from property_tests.cluster_plan import Decision, Operation, Plan, plan_of
 from property_tests.cluster_record import Sent
@@ -38,9 +46,10 @@ SHORT: Mapping[str, Any] = {"seconds": 25.0, "count": 60, "faults": 6}
 
 def drawn(seed: int) -> Plan:
     """Return the plan of a seed: every second one has pairs, and only ``deep`` has long ones."""
+    given: Mapping[str, Any] = {"wide": True, "deletes": True, "pools": True, "expires": seed % 3 == 0}
     if TIER == "deep":
-        return plan_of(seed, pairs=seed % 2 == 1, aimed=seed % 4 == 3, wide=True, deletes=True, pools=True)
-    return plan_of(seed, pairs=seed % 2 == 1, wide=True, deletes=True, pools=True, **SHORT)
+        return plan_of(seed, pairs=seed % 2 == 1, aimed=seed % 4 == 3, **given)
+    return plan_of(seed, pairs=seed % 2 == 1, **given, **SHORT)
 
 
 def short_plan(seed: int, *, pairs: bool) -> Plan:
@@ -89,6 +98,18 @@ def test_a_deleted_topic_stays_deleted(seed: int) -> None:
     check(plan_of(seed, pairs=True, wide=True, deletes=True), runs_max=1)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [4, 10])
+def test_old_files_are_deleted_while_a_history_runs(seed: int) -> None:
+    """Of two masters (4), and of one that its slave does not reach meanwhile (10): what remains is whole."""
+    given = {"pairs": seed % 4 > 0, "aimed": seed % 4 > 1, "deletes": True, "pools": True}
+    history = run_history(plan_of(seed, **given, wide=True, expires=True))
+    assert broken_promises(history) == []
+    assert any(history.begin_offsets.values())
+    exempt = exempt_count(history)
+    assert 0 < exempt[EXPIRED] < exempt[DELIVERED]
+
+
 @pytest.mark.parametrize("pairs", [False, True])
 def test_a_history_without_faults_answers_and_delivers_everything(pairs: bool) -> None:
     history = run_history(plan_of(1, pairs=pairs, faults=0))
@@ -118,7 +139,7 @@ def test_a_history_with_faults_is_no_idle_one(pairs: bool) -> None:
     exempt = exempt_count(history)
     acknowledged = sum(sent.broker is not None for sent in history.sent)
     assert exempt[MAY_BE_LOST] < acknowledged / 2
-    assert exempt[READS_ON] + exempt[GOT_BEFORE_DURABLE] < exempt[DELIVERED] / 4
+    assert exempt[READS_ON] + exempt[READ_TAIL] + exempt[GOT_BEFORE_DURABLE] < exempt[DELIVERED] / 4
 
 
 @pytest.mark.slow
