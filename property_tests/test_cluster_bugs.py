@@ -18,17 +18,21 @@ from property_tests.cluster_checker import broken_promises
 from property_tests.cluster_history import run_history
 from property_tests.cluster_plan import plan_of
 from property_tests.hunts import Change, Function, PlantedBug
+from property_tests.planted_bugs import PLANTED as STORE_BUGS
 from property_tests.replication_bugs import PLANTED
+from rocketpy.broker import store_opening
 from rocketpy.broker.delay.delivery import ScheduleMessageService
 from rocketpy.broker.delay.level_queue import LevelQueue
 from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.metadata.offset_resets import OffsetResets
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.persistence import TablePersistService
+from rocketpy.broker.metadata.topic_deletions import TopicDeletions
 from rocketpy.broker.replication.common_log import CommonLog
 from rocketpy.broker.replication.feature import ReplicationFeature
 from rocketpy.broker.replication.slave_synchronize import SlaveSynchronize
 from rocketpy.broker.send.send_back import SendBackProcessor
+from rocketpy.broker.tables import Tables
 from rocketpy.broker.transaction import check
 from rocketpy.broker.transaction.replay import LeftOpen
 from rocketpy.broker.transaction.transactional_message import TransactionalMessageService
@@ -40,7 +44,10 @@ from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.topic_name import SCHEDULE_TOPIC
 from rocketpy.store.ha.group_transfer import GroupTransferService
 from rocketpy.store.ha.slave_progress import SlaveProgress
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.queue.consume_queue import ConsumeQueue
 from rocketpy.store.read.message_reader import MessageReader
+from rocketpy.store.services.clean_consume_queue import CleanConsumeQueueService
 from rocketpy.store.services.flush_real_time import FlushRealTimeService
 from rocketpy.store.services.group_commit import GroupCommitService
 from rocketpy.testing.sim.file import SimFile
@@ -128,6 +135,31 @@ def _rounds_down(commit_offset: Function) -> Function:
     return commit
 
 
+# ---- deletions ------------------------------------------------------------------------------------------------------
+
+
+def _nothing(function: Function) -> Function:
+    return lambda *given: None
+
+
+def _takes_no_deletion(take: Function) -> Function:
+    async def taken(self: TopicDeletions, deletions: object) -> int:
+        await trio.lowlevel.checkpoint()
+        return 0
+
+    return taken
+
+
+def _begins_too_late(min_offset_of: Function) -> Function:
+    """A queue of which messages were deleted begins three messages after the first one that is there."""
+
+    async def found(self: CleanConsumeQueueService, queue: ConsumeQueue, log_min_offset: int) -> tuple[int, int]:
+        min_offset, tags_code = await min_offset_of(self, queue, log_min_offset)
+        return min(min_offset + 3, queue.next_offset) if min_offset else 0, tags_code
+
+    return found
+
+
 # ---- lies -----------------------------------------------------------------------------------------------------------
 
 
@@ -212,6 +244,15 @@ def _no_difference(difference: Function) -> Function:
     return none
 
 
+async def _leave_tables(tables: Tables, store: MessageStore) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+def _cuts_no_tables(cut_tables: Function) -> Function:
+    """Offsets and delay progress stay what they were when the log is cut."""
+    return _leave_tables
+
+
 def _always(is_following: Function) -> Function:
     return lambda self: True
 
@@ -289,6 +330,16 @@ BUGS = {
     "a wait is for an earlier offset": ClusterBug(
         [(GroupCommitService, "wait_durable", _waits_for_an_earlier_offset)], "kept", "lose power", 1, LONGER
     ),
+    "a send is acknowledged before the sync": ClusterBug(
+        STORE_BUGS["acknowledge before sync"].changes, "kept", "lose power", 1, LONGER
+    ),
+    "the name of a new log file is not durable": ClusterBug(
+        STORE_BUGS["skip a directory sync"].changes,
+        "kept",
+        "lose power",
+        0,
+        {"wide": True, "expires": True, "seconds": 25.0, "count": 100, "faults": 8},
+    ),
     "the log is flushed page by page only": ClusterBug(
         [(FlushRealTimeService, "flush", _only_full_pages)],
         "kept",
@@ -321,6 +372,28 @@ BUGS = {
         AIMED,
         is_sync_flush=False,
     ),
+    "a cut leaves the tables": ClusterBug(
+        [(store_opening, "_cut_tables", _cuts_no_tables)], "delivered", "", 7, SEQUENCE, is_sync_flush=False
+    ),
+    "a deletion leaves the offsets of groups": ClusterBug(
+        [(ConsumerOffsetManager, "remove_topic", _nothing)], "deleted", "", 0, {"wide": True, "deletes": True}
+    ),
+    "a slave takes no deletion of topics": ClusterBug(
+        [(TopicDeletions, "take", _takes_no_deletion)],
+        "deleted",
+        "change roles",
+        5,
+        {"pairs": True, "wide": True, "deletes": True, "seconds": 45.0, "count": 60, "faults": 5},
+        is_sync_flush=False,
+    ),
+    "a queue begins too late": ClusterBug(
+        [(CleanConsumeQueueService, "_min_offset_of", _begins_too_late)],
+        "kept",
+        "",
+        0,
+        {"wide": True, "expires": True, "seconds": 30.0, "count": 100, "faults": 3},
+        is_sync_flush=False,
+    ),
     "offsets of another log are taken": ClusterBug(
         [(CommonLog, "difference", _no_difference)], "delivered", "", 6, SEQUENCE, is_sync_flush=False
     ),
@@ -348,6 +421,8 @@ BUGS_OF_REPLICATION = {
         ("see no slave", "status", "restart consumer", 0, UNDISTURBED),
         ("forget the keys", "keys", "restart consumer", 0, {"pairs": True}),
         ("compare nothing", "logs", "change roles", 2, {"pairs": True}),
+        ("stay silent", "logs", "", 6, {**SEQUENCE, "seconds": 30.0, "count": 80}),
+        ("keep the tail", "logs", "", 1, SEQUENCE),
     )
 }
 """One of ``replication_bugs.py`` for each promise about pairs: ``replication_machine.py`` finds all of them."""
