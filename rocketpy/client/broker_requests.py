@@ -31,7 +31,7 @@ from rocketpy.protocol.properties import PROPERTY_PRODUCER_GROUP
 from rocketpy.protocol.stored_message import decode_message
 from rocketpy.remoting.client import RemotingClient
 from rocketpy.remoting.connection import Connection
-from rocketpy.remoting.limits.bytes_at_work import BytesAtWork
+from rocketpy.remoting.limits.work_limit import WorkLimit
 
 Handler = Callable[[Connection, RemotingCommand], Awaitable[RemotingCommand | None]]
 
@@ -50,7 +50,7 @@ class BrokerRequests:
         self._remoting = remoting
         self._served: set[int] = set()
         self._handlers: dict[tuple[int, str], Handler] = {}
-        self._at_work = BytesAtWork("requests of brokers", BYTES_AT_WORK_MAX)
+        self._at_work = WorkLimit("bytes of requests of brokers", BYTES_AT_WORK_MAX)
 
     @contextmanager
     def handling(self, group: str, handlers: Mapping[RequestCode, Handler]) -> Iterator[None]:

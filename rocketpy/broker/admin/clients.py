@@ -44,7 +44,7 @@ from rocketpy.protocol.mq_version import V3_0_7_SNAPSHOT, V3_1_8_SNAPSHOT, versi
 from rocketpy.protocol.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.remoting.limits.bytes_at_work import BytesAtWork
+from rocketpy.remoting.limits.work_limit import WorkLimit
 from rocketpy.remoting.whole_answer import WholeAnswers
 from rocketpy.runner import RunBlocking, run_decoder
 from rocketpy.store.message_store import MessageStore
@@ -62,6 +62,9 @@ RELAYS_OF_CONNECTION_MAX = 10
 DIRECT_BYTES_MAX = 64 << 20
 """Bytes of the messages that relayed requests have for consumers."""
 
+QUESTIONS_MAX = 10_000
+"""Members that are asked for their status at a time, each by a task; or all those of one request."""
+
 STATUS_BYTES_MAX = 262_144
 """Size of a consumer's status, about 3,000 queues. A larger one is omitted."""
 STATUSES_BYTES_MAX = 1_048_576
@@ -73,6 +76,34 @@ _QUEUES_PER_TURN = 500
 _SECRETS = (ACCESS_KEY, SIGNATURE, SECURITY_TOKEN)
 
 _log = logging.getLogger("rocketpy.broker")
+
+
+@attrs.define(eq=False)
+class _Statuses:
+    """What the members of a group have answered, as far as the bound on all of it allows."""
+
+    group: str
+    found: dict[str, bytes] = attrs.field(factory=dict)  # by client id
+    _bytes_left: int = attrs.field(init=False, factory=lambda: STATUSES_BYTES_MAX)
+    _omitted_count: int = attrs.field(init=False, default=0)
+
+    def take(self, client_id: str, body: bytes) -> None:
+        """Keep an answer, or count it as omitted."""
+        if len(body) > self._bytes_left:
+            self._omitted_count += 1
+            return
+        self._bytes_left -= len(body)
+        self.found[client_id] = body
+
+    def log_omitted(self) -> None:
+        """Say how many answers there was no room for."""
+        if self._omitted_count:
+            _log.warning(
+                "statuses of %d consumers of group %s omitted: those of a group may have %d bytes",
+                self._omitted_count,
+                self.group,
+                STATUSES_BYTES_MAX,
+            )
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -87,7 +118,8 @@ class AdminClientProcessor:
     _whole_answers: WholeAnswers
     _run_blocking: RunBlocking
     _relays: WaitingRequests = attrs.field(init=False)
-    _records: BytesAtWork = attrs.field(init=False)
+    _records: WorkLimit = attrs.field(init=False)
+    _questions: WorkLimit = attrs.field(init=False)
     _decoding: trio.Lock = attrs.field(init=False, factory=trio.Lock)
 
     @_relays.default
@@ -97,8 +129,12 @@ class AdminClientProcessor:
         )
 
     @_records.default
-    def _(self) -> BytesAtWork:
-        return BytesAtWork("messages that consumers are to consume at once", DIRECT_BYTES_MAX)
+    def _(self) -> WorkLimit:
+        return WorkLimit("bytes of messages that consumers are to consume at once", DIRECT_BYTES_MAX)
+
+    @_questions.default
+    def _(self) -> WorkLimit:
+        return WorkLimit("questions to members of groups", QUESTIONS_MAX)
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the request codes."""
@@ -160,11 +196,13 @@ class AdminClientProcessor:
         _check_versions(members)
         wanted = (header.client_addr or "").strip()
         asked = [member for member in members if not wanted or member.client_id == wanted]
-        found: dict[str, bytes] = {}
-        with self._relays.counted(connection):
+        statuses = _Statuses(header.group)
+        with self._relays.counted(connection), self._questions.counted(len(asked)):
             async with trio.open_nursery() as nursery:
                 for member in asked:
-                    nursery.start_soon(_ask_status, member, header, found)
+                    nursery.start_soon(_ask_status, member, header, statuses)
+            statuses.log_omitted()
+            found = statuses.found
             in_order = {member.client_id: found[member.client_id] for member in asked if member.client_id in found}
             body = GetConsumerStatusBody(consumer_table=await self._decoded(header.group, in_order))
             return make_response(
@@ -204,18 +242,7 @@ class AdminClientProcessor:
     async def _decoded(self, group: str, bodies: Mapping[str, bytes]) -> dict[str, dict[MessageQueue, int]]:
         """Return what consumers have answered, read one at a time, with other requests served in between."""
         decoded: dict[str, dict[MessageQueue, int]] = {}
-        bytes_left = STATUSES_BYTES_MAX
         for client_id, body in bodies.items():
-            if len(body) > bytes_left:
-                _log.warning(
-                    "status of consumer %s of group %s omitted: %d bytes, where the statuses of a group may have %d",
-                    client_id,
-                    group,
-                    len(body),
-                    STATUSES_BYTES_MAX,
-                )
-                continue
-            bytes_left -= len(body)
             async with self._decoding:
                 await trio.lowlevel.checkpoint()
                 try:
@@ -306,10 +333,8 @@ def _check_versions(members: Sequence[ClientChannelInfo]) -> None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{remark}, client {member.client_id}")
 
 
-async def _ask_status(
-    member: ClientChannelInfo, header: GetConsumerStatusRequestHeader, found: dict[str, bytes]
-) -> None:
-    """Add the body of a member's answer to ``found``; a failure is only logged."""
+async def _ask_status(member: ClientChannelInfo, header: GetConsumerStatusRequestHeader, statuses: _Statuses) -> None:
+    """Add the body of a member's answer to the statuses; a failure is only logged."""
     question_header = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
     question = make_request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, question_header)
     try:
@@ -319,7 +344,7 @@ async def _ask_status(
         return
     if answer.code == ResponseCode.SUCCESS and answer.body is not None:
         if len(answer.body) <= STATUS_BYTES_MAX:
-            found[member.client_id] = answer.body
+            statuses.take(member.client_id, answer.body)
         else:
             expected = f"expected at most {STATUS_BYTES_MAX} bytes, found {len(answer.body)}"
             _log_no_status(member.client_id, header.group, RemoteProtocolError(expected))

@@ -54,7 +54,7 @@ from rocketpy.protocol.properties import (
 )
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.remoting.limits.bytes_at_work import BytesAtWork
+from rocketpy.remoting.limits.work_limit import WorkLimit
 
 PUSH_TIMEOUT_SECONDS = 10.0
 """Time in which the requester must acknowledge the reply."""
@@ -113,7 +113,7 @@ class ReplyMessageProcessor:
             "replies wait for those who asked", total_max=WAITING_MAX, of_connection_max=WAITING_FOR_ONE_MAX
         )
 
-        self._at_work = BytesAtWork("replies", REPLY_BYTES_MAX)
+        self._at_work = WorkLimit("bytes of replies", REPLY_BYTES_MAX)
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register for both reply codes."""

@@ -237,13 +237,39 @@ async def test_a_status_beyond_its_size_is_left_out_unread(
 async def test_statuses_of_a_group_have_a_size_together(
     broker: BrokerOnBytes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What does not fit is dropped when it comes, not when all thousand members have answered."""
     body = queues_of_java(100)
     monkeypatch.setattr("rocketpy.broker.admin.clients.STATUSES_BYTES_MAX", 2 * len(body))
     answer, _ = await asked(
-        broker, status(), {join(broker, f"c{n}"): lambda question: make_response(question, body=body) for n in range(4)}
+        broker, status(), {join(broker, f"c{n}"): lambda question: make_response(question, body=body) for n in range(5)}
     )
-    assert list(decode_body(answer.body, GetConsumerStatusBody).consumer_table) == ["c0", "c1"]
-    assert f"status of consumer c3 of group group omitted: {len(body)} bytes" in caplog.text
+    assert len(decode_body(answer.body, GetConsumerStatusBody).consumer_table) == 2
+    assert f"statuses of 3 consumers of group group omitted: those of a group may have {2 * len(body)} bytes" in (
+        caplog.text
+    )
+
+
+async def test_members_that_are_asked_at_a_time_are_bounded(
+    broker_with: Callable[..., BrokerOnBytes], monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A hundred requests to a group of ten thousand silent members would be a million tasks."""
+    monkeypatch.setattr("rocketpy.broker.admin.clients.QUESTIONS_MAX", 5)
+    broker = broker_with()
+    for number in range(3):
+        join(broker, f"c{number}")
+    operator = broker.connect()
+    for _ in range(2):
+        operator.receive(encode_frame(status()))
+    operator.serve(2)
+    tasks, broker.transport.tasks = broker.transport.tasks, []
+    async with trio.open_nursery() as nursery:
+        for function, arguments in tasks:
+            nursery.start_soon(function, *arguments)
+        await trio.testing.wait_all_tasks_blocked()
+        (refusal,) = received(operator)
+        assert refusal.code == ResponseCode.SYSTEM_BUSY
+        assert "3 questions to members of groups wait, this one has 3, the limit is 5" in (refusal.remark or "")
+    assert [answer.code for answer in received(operator)] == [ResponseCode.SUCCESS]
 
 
 async def test_status_of_a_group_that_is_not_online(broker: BrokerOnBytes) -> None:

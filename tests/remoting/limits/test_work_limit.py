@@ -8,11 +8,11 @@ import pytest
 
 from rocketpy.errors import RequestError
 from rocketpy.protocol.codes import ResponseCode
-from rocketpy.remoting.limits.bytes_at_work import BytesAtWork
+from rocketpy.remoting.limits.work_limit import WorkLimit
 
 
 def test_beyond_the_limit_a_request_is_refused_until_others_have_ended() -> None:
-    at_work = BytesAtWork("things", 100)
+    at_work = WorkLimit("bytes of things", 100)
     with ExitStack() as others:
         for size in (60, 0, 40):
             others.enter_context(at_work.counted(size))
@@ -30,7 +30,7 @@ def test_beyond_the_limit_a_request_is_refused_until_others_have_ended() -> None
 
 
 def test_one_that_is_alone_is_served_however_long_it_is() -> None:
-    at_work = BytesAtWork("things", 100)
+    at_work = WorkLimit("things", 100)
     for _ in range(2):
         with at_work.counted(1000), pytest.raises(RequestError):
             at_work.counted(1).__enter__()
