@@ -622,7 +622,9 @@ class StreamListener:
 
 
 @contextlib.asynccontextmanager
-async def streaming(mode: TlsMode = TlsMode.PERMISSIVE) -> AsyncIterator[tuple[RemotingServer, StreamListener]]:
+async def streaming(
+    mode: TlsMode = TlsMode.PERMISSIVE, budget: ConnectionBudget | None = None
+) -> AsyncIterator[tuple[RemotingServer, StreamListener]]:
     """A server on a network without sockets, for one connection at a time."""
     listener = StreamListener()
     server = RemotingServer(
@@ -630,6 +632,7 @@ async def streaming(mode: TlsMode = TlsMode.PERMISSIVE) -> AsyncIterator[tuple[R
         dispatcher=Program().dispatcher,
         config=NettyServerConfig(connections_max=1),
         tls=ServerTls(TlsServerConfig(server_mode=mode.value)),
+        budget=budget or ConnectionBudget(1, 1),
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(server.run)
@@ -638,14 +641,15 @@ async def streaming(mode: TlsMode = TlsMode.PERMISSIVE) -> AsyncIterator[tuple[R
 
 
 async def test_without_sockets_the_stream_driver_serves_within_the_same_bounds() -> None:
-    async with streaming() as (server, listener):
+    budget = ConnectionBudget(1, 1)
+    async with streaming(budget=budget) as (server, listener):
         for _ in range(2):
             ours, second = await listener.connect("10.0.0.1"), await listener.connect("10.0.0.2")
             await ours.send(ask(ECHO, 7))
             assert (await ours.answer()).opaque == 7
             assert await second.receive() is None
             await ours.stream.aclose()
-            await until(lambda: not server.connections)
+            await until(lambda: not budget.count)  # released when the tasks of the connection have ended
         statistics = server.statistics()
     assert (statistics.accepted_count, statistics.refused_count) == (2, 2)
 
