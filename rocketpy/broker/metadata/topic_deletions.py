@@ -12,12 +12,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Set
 
+import trio
+
 from rocketpy.broker.metadata.deleted_topics import DeletedTopics
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.log_files import event_fields
 from rocketpy.store.ha.log_mark import LogMark
 from rocketpy.store.message_store import MessageStore
+
+TOPICS_PER_TURN = 500
+"""Deletions of a master's answer that are taken before other requests are served."""
+
+_LINES_MAX = 100
+"""Lines of the log about one answer; then their number."""
 
 _log = logging.getLogger("rocketpy.broker")
 
@@ -75,12 +83,19 @@ class TopicDeletions:
             for topic, mark in deletions.items()
             if (known := self.deleted.mark_of(topic)) is None or known.offset < mark.offset
         ]
-        for topic, mark in new:
+        for number, (topic, mark) in enumerate(new, 1):
             self._offsets.remove_topic(topic)
             self.deleted.add(topic, mark)
-            _log.info("topic deleted as on the master", extra=event_fields(topic=topic, offset=mark.offset))
-        self.deleted.unfinished.update(topic for topic, _ in new)
-        for topic in sorted(self.deleted.unfinished):
+            self.deleted.unfinished.add(topic)
+            if number <= _LINES_MAX:
+                _log.info("topic deleted as on the master", extra=event_fields(topic=topic, offset=mark.offset))
+            if number % TOPICS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+        if len(new) > _LINES_MAX:
+            _log.info("topics deleted as on the master", extra=event_fields(topics=len(new)))
+        for number, topic in enumerate(sorted(self.deleted.unfinished), 1):
+            if number % TOPICS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
             mark_of_topic = self.deleted.mark_of(topic)
             end = self._store.max_physical_offset
             if mark_of_topic is not None:

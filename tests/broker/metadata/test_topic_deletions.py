@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import logging
+from functools import partial
+from pathlib import Path
+
 import attrs
 import pytest
 import trio
 
+from rocketpy.broker.metadata.deleted_topics import DELETED_TOPICS_MAX
 from rocketpy.broker.metadata.topic_deletions import TopicDeletions
 from rocketpy.client.client import open_admin_client, open_pull_consumer
 from rocketpy.store.config import BrokerRole
+from rocketpy.store.ha.log_mark import LogMark
 from rocketpy.testing.cluster_world import ClusterWorld, environment_of, simulate
 from rocketpy.testing.sim.disk import SimDisk
 from rocketpy.testing.sim.host import SimProcess
 from tests.broker.message_broker import MessageBroker, open_message_broker
 from tests.broker.replication.test_failover import QUEUES, QUICK, Pair, noted_tables, started
 from tests.broker.replication.test_promotion import commit_all
-from tests.broker.tables_of_a_broker import STORE_HOST
+from tests.broker.tables_of_a_broker import STORE_HOST, make_tables
+from tests.worst_answers import Workers, in_a_task
+from tests.worst_requests import SLICE_SECONDS_MAX, longest_slice
 
 __all__ = ["noted_tables"]  # a fixture
 
@@ -208,3 +216,24 @@ async def test_a_deletion_of_another_log_deletes_nothing() -> None:
 @pytest.fixture
 def disk() -> SimDisk:
     return SimDisk()
+
+
+async def test_as_many_deletions_as_a_master_may_have_keep_neither_the_loop_nor_fill_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="rocketpy")
+    async with open_message_broker() as broker:
+        tables = make_tables(tmp_path, run_blocking=Workers())
+        deletions = TopicDeletions(deleted=tables.deleted_topics, offsets=tables.offsets, store=broker.store)
+        marks = {f"topic{number}": LogMark(1, 1, "0" * 64) for number in range(DELETED_TOPICS_MAX)}
+
+        async def take_all() -> None:
+            for topic in marks:
+                tables.deleted_topics.drop(topic)
+            caplog.clear()
+            await in_a_task(partial(deletions.take, marks))
+
+        assert await longest_slice(take_all) < SLICE_SECONDS_MAX
+        assert len(tables.deleted_topics) == len(tables.deleted_topics.unfinished) == len(marks)
+    assert [each.getMessage() for each in caplog.records].count("topic deleted as on the master") == 100
+    assert len(caplog.records) < 110
