@@ -142,13 +142,11 @@ class Replies:
                 return make_response(request)  # its body, which may be large, is not even unpacked
             waiting.is_answered = True
             try:
-                reply = await self._reply_of(header, properties, request.body or b"")
-            except BaseException:
-                waiting.is_answered = False
-                raise
+                waiting.reply = await self._reply_of(header, properties, request.body or b"")
+            finally:
+                waiting.is_answered = waiting.reply is not None
         except (RequestError, RemoteProtocolError, LocalProtocolError) as failure:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"process reply message fail: {failure}") from failure
-        waiting.reply = reply
         waiting.arrived.set()
         return make_response(request)
 
