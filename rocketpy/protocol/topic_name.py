@@ -61,6 +61,15 @@ _ILLEGAL = re.compile(r"[^%|a-zA-Z0-9_-]")
 _SHOWN_MAX = 160
 
 
+def may_be_in_table(topic: str) -> bool:
+    """Whether a broker's table of topics may have a name: a legal one, or one that brokers and clusters may have.
+
+    A broker has a topic named after itself and one after its cluster, which RocketMQ does not check; the name of a
+    machine has a dot. No request can create such a topic or send to it.
+    """
+    return topic.isprintable() and "/" not in topic and topic == topic.strip() != ""
+
+
 def topic_name_fault(topic: str) -> str | None:
     """Return what is wrong with a name, None when nothing is. A legal name costs a single match."""
     if _LEGAL.match(topic) and len(topic) <= TOPIC_LENGTH_MAX:

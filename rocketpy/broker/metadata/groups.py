@@ -189,8 +189,12 @@ class SubscriptionGroupManager:
 def _decode_file(content: object, notes: FileNotes) -> SubscriptionGroupWrapper:
     wrapper = decode_value(content, SubscriptionGroupWrapper, notes)
     table = wrapper.subscription_group_table
-    for name, group_config in table.items():
-        if group_config.group_name != name or not _is_in_range(group_config):
+    for name, group_config in list(table.items()):
+        if not name.strip():
+            # No client can be of it, and a slave refuses a table that has it.
+            notes.value(path_in("subscriptionGroupTable", name), name, "the name of a group", "it is left out")
+            del table[name]
+        elif group_config.group_name != name or not _is_in_range(group_config):
             table[name] = _fitted(group_config, name, path_in("subscriptionGroupTable", name), notes)
     return wrapper
 

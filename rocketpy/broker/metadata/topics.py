@@ -45,6 +45,7 @@ from rocketpy.protocol.topic_name import (
     SELF_TEST_TOPIC,
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
+    may_be_in_table,
 )
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
@@ -347,8 +348,12 @@ class TopicConfigManager:
 def _decode_file(content: object, notes: FileNotes) -> TopicConfigSerializeWrapper:
     wrapper = decode_value(content, TopicConfigSerializeWrapper, notes)
     table = wrapper.topic_config_table
-    for name, topic_config in table.items():
-        if topic_config.topic_name != name or not _is_in_range(topic_config):
+    for name, topic_config in list(table.items()):
+        if not may_be_in_table(name):
+            # Its queues could have no directory, and a slave refuses a table that has it.
+            notes.value(path_in("topicConfigTable", name), name, "the name of a topic", "it is left out")
+            del table[name]
+        elif topic_config.topic_name != name or not _is_in_range(topic_config):
             table[name] = _fitted(topic_config, name, notes)
     return wrapper
 

@@ -35,7 +35,7 @@ from rocketpy.protocol.headers.offset import (
     UpdateConsumerOffsetRequestHeader,
 )
 from rocketpy.protocol.headers.queue_bounds import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
-from rocketpy.protocol.topic_name import topic_name_fault
+from rocketpy.protocol.topic_name import may_be_in_table, topic_name_fault
 from rocketpy.runner import ON_LOOP_BYTES_MAX, RunBlocking, run_decoder
 from rocketpy.store.ha.log_mark import LogMark
 
@@ -165,9 +165,8 @@ def _decode_topics(body: bytes) -> ReplicatedTopics:
             raise RemoteProtocolError(f"deletedTopics: {name[:64]!r}: {fault}")
     marks_of(wrapper)
     for name, topic in wrapper.topic_config_table.items():
-        fault = topic_name_fault(name)
-        if fault is not None or name != topic.topic_name:
-            raise RemoteProtocolError(f"topic {name[:64]!r}: {fault or f'expected its settings, found {topic}'}")
+        if not may_be_in_table(name) or name != topic.topic_name:
+            raise RemoteProtocolError(f"topic {name[:64]!r}: expected a name and its settings, found {topic}")
         _check(topic.read_queue_nums, QUEUE_NUMS_MAX, f"topic {name}: readQueueNums")
         _check(topic.write_queue_nums, QUEUE_NUMS_MAX, f"topic {name}: writeQueueNums")
         _check(topic.perm, PERM_BITS, f"topic {name}: perm")

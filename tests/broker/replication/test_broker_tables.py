@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 import trio
 
+from rocketpy.broker.config import BrokerConfig
+from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.broker.replication.broker_tables import BrokerTables, MasterState
+from rocketpy.clock import ManualClock
 from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingError
+from rocketpy.protocol import fastjson
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketpy.protocol.bodies.topic import (
@@ -21,7 +26,9 @@ from rocketpy.protocol.bodies.topic import (
 )
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.runner import run_inline
+from rocketpy.store.disk.os_disk import OsDisk
 from tests.broker.replication.scripted_broker import MASTER, ScriptedBroker, body_answer
+from tests.broker.tables_of_a_broker import Tables, make_tables
 from tests.broker.test_golden_frames import exchanges_by_code
 from tests.worst_requests import processor_seconds
 
@@ -84,12 +91,82 @@ def test_javas_offsets_are_numbers() -> None:
     assert b"{0:" in (exchange.java.body or b""), "the recording has bare integer keys"
 
 
+@pytest.mark.parametrize("name", ["broker-1.example.com", "the broker", "größe", "b" * 200])
+async def test_the_topic_that_is_named_after_a_broker_is_taken(
+    master: ScriptedBroker, tables: BrokerTables, name: str, tmp_path: Path
+) -> None:
+    """RocketMQ checks neither brokerName nor brokerClusterName: a machine's name has dots, and no other topic has."""
+    config = BrokerConfig(broker_name=name, broker_cluster_name=f"{name}.")
+    manager = TopicConfigManager(
+        config=config, path=str(tmp_path / "topics.json"), disk=OsDisk(), run_blocking=run_inline, clock=ManualClock()
+    )
+    master.topics = manager.wrapper()
+    assert {name, f"{name}."} <= (await tables.topics(MASTER)).topic_config_table.keys()
+
+
+@pytest.mark.parametrize(
+    ("file", "code"),
+    [
+        ('{"topicConfigTable":{"T":{"topicName":"U","perm":77,"readQueueNums":-1,"writeQueueNums":-1}}}', TOPICS),
+        *(
+            ('{"topicConfigTable":{"NAME":{"topicName":"NAME"}}}'.replace("NAME", name), TOPICS)
+            for name in ("", " a", "a/b", "\\n")
+        ),
+        ('{"subscriptionGroupTable":{"G":{"groupName":"H","retryQueueNums":-1,"brokerId":-1}}}', GROUPS),
+        ('{"subscriptionGroupTable":{"G":{"groupName":"G","whichBrokerWhenConsumeSlowly":-1}}}', GROUPS),
+        *(
+            ('{"subscriptionGroupTable":{"NAME":{"groupName":"NAME"}}}'.replace("NAME", name), GROUPS)
+            for name in ("", " ", "\\n")
+        ),
+        ('{"offsetTable":{"T@G":{0:-1,-1:5},"T":{0:1},"@G":{0:1},"T@":{0:1}}}', OFFSETS),
+    ],
+)
+async def test_slaves_take_whatever_a_master_keeps_of_a_file(
+    master: ScriptedBroker,
+    tables: BrokerTables,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    file: str,
+    code: RequestCode,
+) -> None:
+    """A master that kept what its slaves refuse would have slaves without any topic, group or offset, for ever."""
+    name, load, encode = FILES[code]
+    (tmp_path / name).write_text(file)
+    of_master = make_tables(tmp_path)
+    load(of_master)
+    assert name in caplog.text, "what is not taken as it stands has a line"
+    master.scripts[code] = body_answer(encode(of_master))
+    await ask(tables, code)
+
+
+FILES: dict[RequestCode, tuple[str, Callable[[Tables], object], Callable[[Tables], bytes]]] = {
+    TOPICS: (
+        "topics.json",
+        lambda tables: tables.topics.load(),
+        lambda tables: encode_body(tables.topics.wrapper()),
+    ),
+    GROUPS: (
+        "subscriptionGroup.json",
+        lambda tables: tables.groups.load(),
+        lambda tables: encode_body(tables.groups.wrapper()),
+    ),
+    OFFSETS: (
+        "consumerOffset.json",
+        lambda tables: tables.offsets.load(),
+        lambda tables: fastjson.dumps({"offsetTable": tables.offsets.offset_table}).encode(),
+    ),
+}
+
 BAD = {
     TOPICS: [
         b"{}x",
         b'{"topicConfigTable":7}',
         b'{"topicConfigTable":{"T":{"topicName":"U"}}}',
-        b'{"topicConfigTable":{"a b":{"topicName":"a b"}}}',
+        b'{"topicConfigTable":{"a/b":{"topicName":"a/b"}}}',
+        b'{"topicConfigTable":{"":{"topicName":""}}}',
+        b'{"topicConfigTable":{" a":{"topicName":" a"}}}',
+        b'{"topicConfigTable":{"a\\nb":{"topicName":"a\\nb"}}}',
+        b'{"deletedTopics":{"a b":{"offset":9,"size":5,"digest":""}}}',
         b'{"topicConfigTable":{"T":{"topicName":"T","readQueueNums":65536}}}',
         b'{"topicConfigTable":{"T":{"topicName":"T","writeQueueNums":-1}}}',
         b'{"topicConfigTable":{"T":{"topicName":"T","perm":16}}}',
