@@ -107,7 +107,8 @@ def test_old_files_are_deleted_while_a_history_runs(seed: int) -> None:
     assert broken_promises(history) == []
     assert any(history.begin_offsets.values())
     exempt = exempt_count(history)
-    assert 0 < exempt[EXPIRED] < exempt[DELIVERED]
+    assert exempt[EXPIRED] > 20
+    assert exempt[DELIVERED] > 50, "what is not deleted reaches the groups"
 
 
 @pytest.mark.parametrize("pairs", [False, True])
