@@ -2,7 +2,9 @@
 
 The nameservers are independent of each other; an unreachable one is logged once when it fails and once when it answers
 again. Rule: no registration ever ends the broker. Failures caused by a nameserver or by the table's size are logged and
-retried in the next round; an unexpected failure is contained in the round with that nameserver.
+retried in the next round; an unexpected failure is contained in the round with that nameserver. A nameserver gets one
+registration at a time, which the periodic one and those of administrative changes share: one that waits for its turn
+has been made by the one before it, if that had the same topics or newer ones.
 
 Compatibility: ``BrokerOuterAPI.registerBrokerAll`` (4.9.8). A change always sends the whole table, and
 concurrent changes are coalesced; Java sends only the topic of an administrative change, which has the same effect. A
@@ -74,6 +76,14 @@ class MasterSearch(Protocol):
         ...
 
 
+@attrs.define(eq=False)
+class _Turns:
+    """The registrations with one nameserver, one after the other."""
+
+    lock: trio.Lock = attrs.field(factory=trio.Lock)  # a registration awaits its answers
+    sent_number: int = 0  # of the newest table that was sent
+
+
 class RegistrationService:
     """One loop. ``broker_addr`` is the address for clients, ``ha_server_addr`` the address for slaves."""
 
@@ -100,6 +110,11 @@ class RegistrationService:
         self._is_slave = config.broker_id != MASTER_ID
         self._json_body = RegistrationBody()
         self._compressed_body = CompressedRegistrationBody()
+        # Tables are numbered as they are read: a newer one has every change that an older one has.
+        self._table_count = 0
+        self._newest_number = 0
+        self._newest_parts: Sequence[RemotingCommand] = ()
+        self._turns = {address: _Turns() for address in self._namesrv_addresses}
         self._unreachable: set[str] = set()
         self._registered_count = 0
         self._failed_count = 0
@@ -125,10 +140,15 @@ class RegistrationService:
         topics = self._topic_config_manager
         change_count = topics.stored.change_count
         with Contained(_log, "a registration with the nameservers"):
-            requests = await self._registration()
+            number = self._table_count = self._table_count + 1
+            parts = await self._registration()
+            if number > self._newest_number:
+                self._newest_number, self._newest_parts = number, parts
             async with trio.open_nursery() as nursery:
                 for address in self._namesrv_addresses:
-                    nursery.start_soon(self._register, address, requests, force)
+                    nursery.start_soon(self._register, address, number, force)
+            if number == self._newest_number:
+                self._newest_parts = ()  # every nameserver has been sent them: what still waits sends nothing
         topics.new.registered(change_count)
 
     async def unregister_all(self) -> None:
@@ -180,7 +200,16 @@ class RegistrationService:
         )
         return make_request(RequestCode.REGISTER_BROKER, header, body)
 
-    async def _register(self, address: str, parts: Sequence[RemotingCommand], force: bool) -> None:
+    async def _register(self, address: str, number: int, force: bool) -> None:
+        """Send the table with a number, or a newer one, when it is its turn, unless one of these has been sent."""
+        turns = self._turns[address]
+        async with turns.lock:
+            if turns.sent_number < number:
+                newest_number = self._newest_number
+                await self._send_parts(address, self._newest_parts, force)
+                turns.sent_number = newest_number  # not when it was cancelled: others may count on it
+
+    async def _send_parts(self, address: str, parts: Sequence[RemotingCommand], force: bool) -> None:
         """Send the parts one after the other; after a failure the next round sends all of them again."""
         with Contained(_log, "a registration with nameserver %s", address):
             if not force or len(parts) > 1:

@@ -292,6 +292,77 @@ async def test_a_change_of_a_topic_is_registered_at_once_and_several_together(
     assert trio.current_time() == 0
 
 
+class OneAtATime(Gated):
+    """Nameservers that refuse a registration while another one of the broker is under way, as ours do for long ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.under_way: set[str] = set()
+
+    async def request(self, address: str, request: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
+        assert address not in self.under_way
+        self.under_way.add(address)
+        try:
+            return await super().request(address, request, timeout_s)
+        finally:
+            self.under_way.discard(address)
+
+
+async def test_a_nameserver_gets_one_registration_at_a_time_and_the_last_one_has_all_changes(
+    tables: Tables, nursery: trio.Nursery
+) -> None:
+    """An operator's script creates topics while the broker registers the one before: nothing of it may be refused."""
+    nameservers = OneAtATime()
+    service = service_of(tables, nameservers, at=BOTH)
+    await nursery.start(service.run)
+    nameservers.gate = trio.Event()
+    answered: list[str] = []
+
+    async def create(topic: str) -> None:
+        tables.topics.update_topic_config(TopicConfig(topic))
+        await service.register_all()
+        for address in BOTH:
+            last = [request for asked, request in nameservers.asked if asked == address][-1]
+            assert topic in topics_of(last).topic_config_table
+        answered.append(topic)
+
+    for topic in "abcde":
+        nursery.start_soon(create, topic)
+        await trio.testing.wait_all_tasks_blocked()
+    assert answered == []
+    nameservers.gate.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert sorted(answered) == list("abcde")
+    assert nameservers.codes(NS1) == nameservers.codes(NS2)
+    assert len(nameservers.codes(NS1)) <= 4, "the first, a, the others together, and what the loop saw of them"
+    assert service.statistics().failed_count == 0
+
+
+async def test_a_registration_that_was_cancelled_is_not_taken_for_one_by_those_that_wait(
+    tables: Tables, nursery: trio.Nursery
+) -> None:
+    """The operator's connection may end meanwhile."""
+    nameservers = OneAtATime()
+    nameservers.gate = trio.Event()
+    service = service_of(tables, nameservers)
+    scope = trio.CancelScope()
+
+    async def ends_early() -> None:
+        with scope:
+            await service.register_all()
+
+    nursery.start_soon(ends_early)
+    await trio.testing.wait_all_tasks_blocked()
+    nursery.start_soon(service.register_all)
+    await trio.testing.wait_all_tasks_blocked()
+    scope.cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    nameservers.gate.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert nameservers.codes(NS1) == [REGISTER]
+    assert topics_of(nameservers.asked[0][1]) == tables.topics.wrapper()
+
+
 async def test_without_force_only_outdated_nameservers_are_registered_with(
     tables_with: Callable[..., Tables], nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
