@@ -42,6 +42,7 @@ def test_every_number_that_counts_has_a_range() -> None:
         ("outgoing_bytes_max", 0),
         ("server_channel_max_idle_time_seconds", 0),
         ("server_socket_rcv_buf_size", 1 << 31),
+        ("server_socket_backlog", 1 << 31),
     ],
 )
 def test_what_would_leave_the_next_start_deaf_is_refused(field: str, value: int) -> None:

@@ -54,7 +54,7 @@ class NettyServerConfig:
         "", expected="an address to listen on; empty: every address", important=True, fixed=True
     )
     server_channel_max_idle_time_seconds: int = setting(120, unit="s", validator=Between(1))
-    server_socket_backlog: int = setting(1024, unit="connections", validator=Between(1))
+    server_socket_backlog: int = setting(1024, unit="connections", validator=Between(1, (1 << 31) - 1))
     server_socket_snd_buf_size: int = setting(0, unit="bytes", validator=Between(0, (1 << 31) - 1))
     server_socket_rcv_buf_size: int = setting(0, unit="bytes", validator=Between(0, (1 << 31) - 1))
     server_oneway_semaphore_value: int = setting(256, ignored="the outgoing buffer of a connection is bounded instead")
