@@ -215,7 +215,11 @@ FILES = [
         '{"lmqOffsetTable":{"%LMQ%a@%LMQ%g":4},"offsetTable":{}}',
         damage('"offsetTable"', '"offsetTabel":{},"offsetTable"', "unknown keys", "'offsetTabel'"),
         damage(":4", ":true", "lmqOffsetTable.%LMQ%a@%LMQ%g: expected an integer of 64 bits, found True"),
-        (damage(":4", f":{INT64}", "lmqOffsetTable.%LMQ%a@%LMQ%g: expected an integer of 64 bits", str(INT64)),),
+        (
+            damage(":4", f":{INT64}", "lmqOffsetTable.%LMQ%a@%LMQ%g: expected an integer of 64 bits", str(INT64)),
+            damage(":4", ":-4", "lmqOffsetTable.%LMQ%a@%LMQ%g: expected offsets of 0 or more, found -4"),
+            damage("%LMQ%a@%LMQ%g", "%LMQ%a", "lmqOffsetTable.%LMQ%a: expected topic@group, found '%LMQ%a'"),
+        ),
     ),
     File(
         "delayOffset.json",

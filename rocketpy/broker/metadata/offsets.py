@@ -279,17 +279,19 @@ def _decode_file(content: object, notes: FileNotes) -> dict[str, dict[int, int]]
     table = decode_offset_table(content)
     assert isinstance(content, dict)
     notes.unknown_keys(content, _FILE_KEYS)
+    light = content.get(_LIGHT_TABLE, {})
     for key, offsets in list(table.items()):
+        name = _LIGHT_TABLE if key in light else _TABLE
         topic, _, group = key.partition(_SEPARATOR)
         if not topic or not group:
-            notes.value(path_in(_TABLE, key), key, "topic@group", "it is left out")
+            notes.value(path_in(name, key), key, "topic@group", "it is left out")
             del table[key]
             continue
         if offsets and min(offsets) < 0:
-            notes.value(path_in(_TABLE, key), min(offsets), "the numbers of queues", "negative ones are left out")
+            notes.value(path_in(name, key), min(offsets), "the numbers of queues", "negative ones are left out")
             table[key] = {queue_id: offset for queue_id, offset in offsets.items() if queue_id >= 0}
         if offsets and min(offsets.values()) < 0:
-            notes.value(path_in(_TABLE, key), min(offsets.values()), "offsets of 0 or more", "it counts as no offset")
+            notes.value(path_in(name, key), min(offsets.values()), "offsets of 0 or more", "it counts as no offset")
     return table
 
 
