@@ -72,8 +72,8 @@ class CompressedRegistrationBody:
 
     async def encode(self, wrapper: TopicConfigSerializeWrapper) -> list[bytes]:
         """Return the bodies that register these topics, in the order in which they have to be sent."""
-        pieces = self._pieces = await _renewed(self._pieces, wrapper, compressed_topic)
-        parts = list(_parts([encoded for _, encoded in pieces.values()]))
+        pieces = self._pieces = await _renewed(self._pieces, wrapper, _compressed_topic)
+        parts = list(_parts([encoded for _, encoded in pieces.values() if encoded]))
         bodies = []
         for number, part in enumerate(parts, 1):
             version = _version_of_part(wrapper.data_version, number, len(parts))
@@ -105,6 +105,15 @@ async def _renewed(
 
 def _json_topic(config: TopicConfig) -> bytes:
     return dumps(config.topic_name).encode() + b":" + encode_body(config)
+
+
+def _compressed_topic(config: TopicConfig) -> bytes:
+    """Return the piece of a topic, none of one whose name has a space.
+
+    That is the topic of a broker or cluster with such a name, to which nothing can be sent. The form has words with
+    spaces between them, so a nameserver would refuse all topics because of this one.
+    """
+    return b"" if " " in config.topic_name else compressed_topic(config)
 
 
 def _parts(pieces: list[bytes]) -> Iterator[list[bytes]]:
