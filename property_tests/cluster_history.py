@@ -59,7 +59,6 @@ from rocketpy.protocol.message import Message, MessageExt
 from rocketpy.protocol.message_id import decode_offset_msg_id
 from rocketpy.protocol.properties import PROPERTY_DELAY_TIME_LEVEL
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
-from rocketpy.store import layout
 from rocketpy.store.config import BrokerRole, FlushDiskType
 from rocketpy.store.services import clean_commit_log, clean_consume_queue
 from rocketpy.testing.cluster_world import ClusterWorld, environment_of, simulate
@@ -352,9 +351,7 @@ class Cluster:
         await self._wait_equal_logs()
         for name, broker in self.nemesis.brokers.items():
             self.history.logs[name] = broker.log  # all in one moment
-            root = broker.settings.store.store_path_root_dir
-            if broker.host.disk.list_directory(f"{root}/{layout.DIVERGED_DIRECTORY}"):
-                self.history.cut_tails.add(name)
+        self.nemesis.note_cut_tails()
         for name in filter(self._has_masters_log, self.nemesis.brokers):
             self.history.found_by_key[name] = await self.world.run_client(partial(self._find_by_key, name))
         for name in self.history.plan.masters:

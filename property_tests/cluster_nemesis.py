@@ -15,11 +15,13 @@ import trio
 from property_tests.cluster_offsets import set_back
 from property_tests.cluster_plan import Operation
 from property_tests.cluster_record import UNCOMMITTED, End, History, RoleChange, TailLoss
+from rocketpy.store import layout
 from rocketpy.store.config import BrokerRole
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, SimNameserver
 from rocketpy.testing.sim.host import Program, SimHost, SimProcess
 from rocketpy.testing.sim.network import Link
 
+_LATER_DIRECTORY = "/store/log-9"
 RESTART_SECONDS = 1.0
 
 
@@ -105,14 +107,15 @@ class Nemesis:
     def _move_directories(self, broker: SimBroker) -> None:
         """Let the first directory of a log be one that gets no new files."""
         first, *others = self.history.plan.log_directories
-        if not broker.host.disk.peek(first):
+        disk = broker.host.disk
+        if not any(disk.peek(path) for path in (first, *others, _LATER_DIRECTORY)):
             # Its disk was wiped: as at its first start.
             directories = ",".join(self.history.plan.log_directories)
             broker.change(store={"store_path_commit_log": directories, "read_only_commit_log_store_paths": None})
             return
         broker.change(
             store={
-                "store_path_commit_log": ",".join([*others, "/store/log-9"]),
+                "store_path_commit_log": ",".join([*others, _LATER_DIRECTORY]),
                 "read_only_commit_log_store_paths": first,
             }
         )
@@ -149,6 +152,7 @@ class Nemesis:
     async def _wipe(self, operation: Operation) -> None:
         """Wipe the slave, whichever host that is by now: without a slave that has it, a wiped log is lost."""
         _, slave, *_ = self.roles(operation.target.partition("/")[0])
+        self.note_cut_tails()
         self._wiped.add(operation.target.partition("/")[0])
         self._note_loss(slave, operation.kind)
         await self._down(attrs.evolve(operation, target=slave), end=_kill_and_wipe)
@@ -228,6 +232,13 @@ class Nemesis:
         await trio.sleep(operation.seconds)
         disk.capacity_bytes = max(unlimited, disk.capacity_bytes)
         self.note_begins()
+
+    def note_cut_tails(self) -> None:
+        """Note which brokers have cut their tails: a copy is on the disk until that is wiped."""
+        for name, broker in self.brokers.items():
+            root = broker.settings.store.store_path_root_dir
+            if broker.host.disk.list_directory(f"{root}/{layout.DIVERGED_DIRECTORY}"):
+                self.history.cut_tails.add(name)
 
     def note_begins(self) -> None:
         """Note where the logs of the masters begin: groups may have been sent on to there."""
