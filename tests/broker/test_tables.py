@@ -13,6 +13,7 @@ from rocketpy.broker.tables import Tables
 from rocketpy.clock import ManualClock
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.bodies.topic import TopicConfig
+from rocketpy.protocol.topic_name import may_be_in_table
 from rocketpy.runner import run_inline
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.inspection.verify.inventory import read_inventory
@@ -105,7 +106,7 @@ async def test_no_name_that_a_peer_chooses_keeps_the_broker_from_starting(tmp_pa
     again = load(settings)
     written = [name for name in NAMES_OF_PEERS if not (enable_lmq and name.startswith("%LMQ%"))]
     known = [name.replace("\ud83d", "?") for name in written]  # as Java encodes it
-    assert set(known) <= again.topics.topic_config_table.keys()
+    assert {name for name in known if may_be_in_table(name)} == again.topics.topic_config_table.keys() & set(known)
     assert set(known) <= again.groups.subscription_group_table.keys()
     assert len(again.filters) == len(tables.filters) == len(NAMES_OF_PEERS) ** 2
     assert again.delay_offsets.noted == tables.delay_offsets.noted
@@ -115,7 +116,8 @@ async def test_no_name_that_a_peer_chooses_keeps_the_broker_from_starting(tmp_pa
         assert found is not None
         assert found.expression == "a = '$ref'"
         for topic, group in ((loaded_name, "g"), ("t", loaded_name), (loaded_name, loaded_name)):
-            assert again.offsets.query_offset(group, topic, 0) == number
+            is_of_a_group = topic and group and not topic.startswith("@")  # else it is left out, with a line
+            assert again.offsets.query_offset(group, topic, 0) == (number if is_of_a_group else -1)
 
     opened = ReadOnlyFiles(OsDisk())
     inventory = read_inventory(OsDisk(), settings.store.root)

@@ -17,7 +17,7 @@ import attrs
 
 from rocketpy.broker.delay.offsets import DelayProgress, decode_delay_progress
 from rocketpy.broker.metadata.deleted_topics import DELETED_TOPICS_MAX
-from rocketpy.broker.metadata.offsets import decode_offset_table
+from rocketpy.broker.metadata.offsets import decode_offset_table, split_key
 from rocketpy.broker.metadata.topics import PERM_BITS, QUEUE_NUMS_MAX
 from rocketpy.broker.replication.signed_requests import Requests
 from rocketpy.errors import BrokerError, RemoteProtocolError, RequestError
@@ -77,7 +77,8 @@ class BrokerTables:
         return await self._table(address, RequestCode.GET_ALL_TOPIC_CONFIG, _decode_topics)
 
     async def consumer_offsets(self, address: str) -> dict[str, dict[int, int]]:
-        """Return all consumer offsets (43) by ``topic@group`` and queue id; negative ones, which are none, left out."""
+        """Return all consumer offsets (43) by ``topic@group`` and queue id, less negative ones, which are none,
+        and those that are no group's."""
         return await self._table(address, RequestCode.GET_ALL_CONSUMER_OFFSET, _decode_offsets)
 
     async def delay_offsets(self, address: str) -> DelayProgress:
@@ -175,10 +176,10 @@ def _decode_topics(body: bytes) -> ReplicatedTopics:
 
 def _decode_offsets(body: bytes) -> dict[str, dict[int, int]]:
     table = decode_offset_table(fastjson.loads_integer_keys(body))
-    for key, offsets in table.items():
-        topic, separator, _ = key.partition("@")
-        if not topic or not separator:
-            raise RemoteProtocolError(f"offsetTable: expected topic@group, found {key[:64]!r}")
+    for key, offsets in list(table.items()):
+        if not all(split_key(key)):  # any client may commit that; it is no group's, and not a reason to take nothing
+            del table[key]
+            continue
         if not all(queue_id in _INT32 and offset in _INT64 for queue_id, offset in offsets.items()):
             raise RemoteProtocolError(f"offsetTable: expected queue ids and offsets of {key[:64]!r}, found others")
         if min(offsets.values(), default=0) < 0:
