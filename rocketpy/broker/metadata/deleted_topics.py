@@ -27,7 +27,8 @@ Compatibility: RocketMQ (4.9.8) has no such file, and ignores it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.errors import RemoteProtocolError
@@ -54,6 +55,7 @@ class DeletedTopics:
         self._pieces: dict[str, str] = {}
         self.unfinished: set[str] = set()
         """Topics with records before their mark that have not arrived yet, on a slave."""
+        self._begun: set[str] = set()  # their marks are being made
         self.stored = StoredTable(
             path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot, joined=_joined
         )
@@ -81,6 +83,17 @@ class DeletedTopics:
         mark = self._marks.get(topic)
         return mark is not None and (mark.is_beginning or physical_offset < mark.offset)
 
+    @contextmanager
+    def begun(self, topics: Collection[str]) -> Iterator[None]:
+        """Note deletions whose marks are made in the block: none of them is forgotten before its mark is added."""
+        for topic in topics:
+            self.add(topic, LogMark())
+        self._begun.update(topics)
+        try:
+            yield
+        finally:
+            self._begun.difference_update(topics)
+
     def add(self, topic: str, mark: LogMark) -> None:
         """Note a deletion, in place of an earlier one of the topic."""
         self._marks.pop(topic, None)
@@ -102,7 +115,8 @@ class DeletedTopics:
     def forget_before(self, log_min_offset: int) -> None:
         """Forget deletions of records that the log has no more."""
         for topic in [topic for topic, mark in self._marks.items() if mark.offset <= log_min_offset]:
-            self.drop(topic)
+            if topic not in self._begun:
+                self.drop(topic)
 
     def as_json(self) -> object:
         """Return the content of the file."""

@@ -59,12 +59,12 @@ class TopicDeletions:
             await table.persist()
 
     async def _note(self, topics: list[str]) -> None:
-        for topic in topics:
-            self._offsets.remove_topic(topic)
-            self.deleted.add(topic, LogMark())  # from now on late commits are not taken
-        mark = await self._store.log_marks.now()
-        for topic in topics:
-            self.deleted.add(topic, mark)
+        with self.deleted.begun(topics):  # from now on neither late commits nor messages that were delayed are taken
+            for topic in topics:
+                self._offsets.remove_topic(topic)
+            mark = await self._store.log_marks.now()
+            for topic in topics:
+                self.deleted.add(topic, mark)
         self._forget_expired()
 
     def _forget_expired(self) -> None:

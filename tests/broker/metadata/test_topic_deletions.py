@@ -141,6 +141,45 @@ def test_a_master_with_a_new_disk_does_not_erase_its_slave() -> None:
     simulate(scene, seed=6)
 
 
+# ---- on a master's store --------------------------------------------------------------------------------------------
+
+
+async def test_a_deletion_is_known_while_its_mark_is_made_whatever_else_is_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A delayed message that is due just then would bring a queue back that nothing ever removes."""
+    async with open_message_broker() as broker:
+        deletions, deleted = deletions_of(broker), broker.tables.deleted_topics
+        put(broker, 1)
+        now, waits, goes_on = broker.store.log_marks.now, trio.Event(), trio.Event()
+
+        async def slow() -> LogMark:
+            waits.set()
+            await goes_on.wait()
+            return await now()
+
+        async with trio.open_nursery() as nursery:
+            monkeypatch.setattr(broker.store.log_marks, "now", slow)
+            nursery.start_soon(deletions.delete, "T")
+            await waits.wait()
+            monkeypatch.setattr(broker.store.log_marks, "now", now)
+            await deletions.delete("U")
+            assert deleted.has_record("T", 0)
+            goes_on.set()
+        assert [topic for topic, mark in deleted if not mark.is_beginning] == ["U", "T"]
+
+
+async def test_a_deletion_that_was_given_up_before_it_had_a_mark_is_forgotten() -> None:
+    async with open_message_broker() as broker:
+        deleted = broker.tables.deleted_topics
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            with deleted.begun(["T"]):
+                await trio.lowlevel.checkpoint()
+        deleted.forget_before(0)
+        assert "T" not in deleted
+
+
 # ---- on a slave's store ---------------------------------------------------------------------------------------------
 
 
