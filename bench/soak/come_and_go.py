@@ -7,12 +7,15 @@ is a time of visits and a rest: when the last visit has ended and the servers ha
 - Memory, open files and the processor time of operations are judged by thirds of the run (:mod:`.flatness`).
 - Sockets, other descriptors and threads must in the end be what they were before the first visitor, and open files no
   more than in the first rest.
-- In the end no table on disk may name a visitor, but the deletions that the log still has records of.
+- In the end no table on disk may name a visitor, but the deletions that the log still has records of, and none may have
+  a queue.
 
 In each rest the brokers delete all files of the log but the last, so that what they keep for as long as the log has
 records of it goes, too. (Not while visitors are there: transactions older than the log are given up.)
+What a broker keeps of groups for an hour and a half after they have gone it keeps for a quarter of a minute here
+(:mod:`.collecting`).
 Whatever is kept for an hour stays for the whole of a shorter run: counters of names that nobody has deleted (visitors
-delete theirs), and offsets that were committed after the deletion of topic and group (visitors leave before).
+delete theirs).
 """
 
 from __future__ import annotations
@@ -48,6 +51,8 @@ VISITORS = ("visitors-1", "visitors-2")
 PATIENCE_SECONDS = 120.0
 THREADS_END_SECONDS = 12.0
 """Trio ends worker threads that have had nothing to do for ten seconds."""
+IDLE_TIMES_MAX = 5
+"""For so many times as long as that the servers may have more threads in the end than they had before."""
 CLEAN_SECONDS = 2.0
 """How long brokers look for files that may go, and servers for connections that have ended."""
 SAMPLE_SECONDS = 3.0
@@ -95,8 +100,6 @@ TABLE_FILES = (
     "delayOffset.json",
 )
 DELETIONS_FILE, RESETS_FILE = "deletedTopics.json", "offsetResets.json"
-RESETS_KIB_PER_VISIT = 0.25
-"""It names a group that has gone for up to an hour and a half: as long as the run, and as much as visits bring."""
 
 
 @attrs.define(eq=False)
@@ -235,7 +238,7 @@ class ComeAndGo:
         self._visitors.clear()
         named = self._wait_until_nothing_is_named()
         time.sleep(self._idle_s)
-        after = self._usages(SERVERS)
+        after = self._usages_of_idle_servers()
         comparisons = list(self._comparisons(after))
         for broker in reversed(self.brokers.values()):
             broker.stop()
@@ -294,9 +297,23 @@ class ComeAndGo:
         rests = self._rests + len(VISITORS)
         self._signal(signal.SIGUSR1)
         self._wait(lambda: self._rests >= rests, "the visits of a round end")
+        # The master forgets deletions with the log. A slave that had not heard of one would keep the topic's queues.
+        self._wait(lambda: not self._unknown_deletions(), "the slave takes the deletions")
         self._reserve_hours(0)
         time.sleep(CLEAN_SECONDS)
         self._reserve_hours(KEPT_HOURS)
+
+    def _unknown_deletions(self) -> set[str]:
+        """Return the topics whose deletion is in the master's table and not in the slave's."""
+        master, slave = (self._deletions(title) for title in (MASTER, SLAVE))
+        return {topic for topic, offset in master.items() if slave.get(topic, -1) < offset}
+
+    def _deletions(self, title: str) -> dict[str, int]:
+        try:
+            text = (self._store(title) / "config" / DELETIONS_FILE).read_text()
+        except FileNotFoundError:
+            return {}
+        return {topic: mark["offset"] for topic, mark in json.loads(text)["deletedTopics"].items()}
 
     def _reserve_hours(self, hours: int) -> None:
         for broker in self.brokers.values():
@@ -334,9 +351,8 @@ class ComeAndGo:
             "processor time of a visit": ("ms", VISIT),
             "disk": ("MiB", DISK),
             **dict.fromkeys(TABLE_FILES, ("KiB", TABLES)),
-            DELETIONS_FILE: ("KiB", DELETIONS),
+            **dict.fromkeys((DELETIONS_FILE, RESETS_FILE), ("KiB", DELETIONS)),
         }
-        allowances[RESETS_FILE] = "KiB", Allowance(amount=RESETS_KIB_PER_VISIT * self._visits_between())
         for title, values in self._series.items():
             found = allowances.get(title.partition(": ")[2])
             if found is not None:
@@ -365,7 +381,7 @@ class ComeAndGo:
         return found
 
     def _wait_until_nothing_is_named(self) -> list[str]:
-        """Wait until the tables on disk name no visitor; return those that still do after a long time."""
+        """Wait until tables and queues on disk name no visitor; return those that still do after a long time."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             self._require_running()
@@ -379,13 +395,19 @@ class ComeAndGo:
         for title in self.brokers:
             for name in TABLE_FILES:
                 path = self._store(title) / "config" / name
-                if (
-                    name not in (DELETIONS_FILE, RESETS_FILE)
-                    and path.exists()
-                    and (count := path.read_text().count(PREFIX))
-                ):
+                if name != DELETIONS_FILE and path.exists() and (count := path.read_text().count(PREFIX)):
                     found.append(f"{title}: {name} names {count} visitors in the end")
+            queues = self._queues_of_visitors(title)
+            if queues:
+                found.append(f"{title}: {len(queues)} queues of visitors are there in the end: {queues[0]}")
         return found
+
+    def _queues_of_visitors(self, title: str) -> list[str]:
+        """Return the directories of queues of topics that visitors made: what is deleted has none, or no files."""
+        folder = self._store(title) / "consumequeue"
+        return sorted(
+            str(each.relative_to(folder)) for each in folder.glob(f"*{PREFIX}*/[0-9]*") if any(each.iterdir())
+        )
 
     def _failures_logged(self) -> list[str]:
         return [
@@ -400,6 +422,20 @@ class ComeAndGo:
         found = {name: broker.pid for name, broker in self.brokers.items()}
         found[NAMESERVER] = self._nameserver.pid
         return {**found, **{name: process.pid for name, process in self._visitors.items()}}
+
+    def _usages_of_idle_servers(self) -> dict[str, Usage]:
+        """Measure the servers when they have as few threads as before the first visitor, or after a long time.
+
+        A broker writes and looks for files all the time; now and then two of these meet, and the second one's thread
+        lives for ten seconds more. A thread that is held does not end however long one waits.
+        """
+        deadline = time.monotonic() + IDLE_TIMES_MAX * self._idle_s
+        while True:
+            usages = self._usages(SERVERS)
+            is_idle = all(usages[name].threads <= before.threads for name, before in self._before.items())
+            if is_idle or time.monotonic() >= deadline:
+                return usages
+            time.sleep(LOOK_SECONDS)
 
     def _usages(self, names: Collection[str]) -> dict[str, Usage]:
         return {name: usage_of(pid) for name, pid in self._pids().items() if name in names}
