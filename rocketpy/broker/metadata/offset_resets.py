@@ -35,10 +35,14 @@ _KEY = "offsetResets"
 
 
 class OffsetResets:
-    """The revoked offsets of one broker."""
+    """The revoked offsets of one broker.
+
+    A snapshot shares each pair's offsets with the table; the first change of a pair after a snapshot copies them.
+    """
 
     def __init__(self, *, path: str, disk: Disk, run_blocking: RunBlocking) -> None:
         self._revoked: dict[str, dict[int, int]] = {}  # the oldest pair first
+        self._unshared: set[str] = set()  # keys whose offsets are not shared with a snapshot
         self.stored = StoredTable(path=path, disk=disk, run_blocking=run_blocking, snapshot=self._snapshot)
 
     def load(self) -> None:
@@ -61,7 +65,8 @@ class OffsetResets:
 
     def forget(self, key: str) -> None:
         """Drop what was revoked of a pair of topic and group, if anything was."""
-        if self._revoked.pop(key, None) is not None:
+        if key in self._revoked:
+            self._drop(key)
             self.stored.changed()
 
     def revoked_offset(self, key: str, queue_id: int) -> int:
@@ -69,25 +74,38 @@ class OffsetResets:
         return self._revoked.get(key, {}).get(queue_id, -1)
 
     def _revoke(self, key: str, queue_id: int, before: int) -> None:
-        revoked = self._revoked.get(key)
-        if revoked is None:
+        if key not in self._revoked:
             while len(self._revoked) >= OFFSET_RESETS_MAX:
-                del self._revoked[next(iter(self._revoked))]
-            revoked = self._revoked[key] = {}
-        if before > revoked.get(queue_id, -1):
-            revoked[queue_id] = before
+                self._drop(next(iter(self._revoked)))
+            self._revoked[key] = {}
+            self._unshared.add(key)
+        if before > self._revoked[key].get(queue_id, -1):
+            self._own(key)[queue_id] = before
             self.stored.changed()
 
     def _advanced(self, key: str, queue_id: int, after: int) -> None:
         revoked = self._revoked.get(key)
         if revoked is not None and after > revoked.get(queue_id, after):
+            revoked = self._own(key)
             del revoked[queue_id]
             if not revoked:
-                del self._revoked[key]
+                self._drop(key)
             self.stored.changed()
 
+    def _own(self, key: str) -> dict[int, int]:
+        """Return the offsets of a pair, to be changed."""
+        if key not in self._unshared:
+            self._revoked[key] = dict(self._revoked[key])
+            self._unshared.add(key)
+        return self._revoked[key]
+
+    def _drop(self, key: str) -> None:
+        del self._revoked[key]
+        self._unshared.discard(key)
+
     def _snapshot(self) -> object:
-        return {_KEY: {key: dict(revoked) for key, revoked in self._revoked.items()}}
+        self._unshared.clear()
+        return {_KEY: dict(self._revoked)}
 
 
 def _decode(content: object, notes: FileNotes) -> dict[str, dict[int, int]]:
