@@ -19,7 +19,7 @@ from rocketpy.store.log import commit_log
 from rocketpy.store.log.commit_log import CommitLog, FlushRange
 from rocketpy.store.recovery import dispatcher as log_dispatcher
 from rocketpy.store.recovery import recovery_note, store_files
-from rocketpy.store.recovery.checkpoint import DurableEnds
+from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint
 from rocketpy.store.recovery.dispatcher import LogDispatcher
 from rocketpy.store.recovery.marker_files import AbortFile, RecoveryMark
 from rocketpy.store.recovery.queue_recovery import QueueRecovery
@@ -312,6 +312,10 @@ PLANTED: Mapping[str, PlantedBug] = {
     "trust what a dead recovery has cleared after a stop": PlantedBug(
         "the note of a stop agrees with queues that an earlier recovery has cut and not synced: they are left alone",
         [(StoreRecovery, "_cut_queues", _trusting_after_a_stop)],
+    ),
+    "take units that were made again for durable": PlantedBug(
+        "the checkpoint counts units that a recovery has made again before they are durable",
+        [(StoreCheckpoint, "set_back", _nothing)],
     ),
     "trust what a record names": PlantedBug(
         "a record of one topic says where a queue of another one goes on",

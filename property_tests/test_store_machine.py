@@ -310,6 +310,21 @@ def a_record_that_names_another_queue_when_that_is_deleted(state: StoreMachine) 
     state.start()
 
 
+def a_kill_before_units_that_were_made_again_are_durable(state: StoreMachine) -> None:
+    state.first_start(flush=SYNC, pages=3, units=3)
+    state.put_batch(("T", 0), [10] * 4, and_end=True)
+    state.stop()
+    state.queues_are_deleted(topic="")
+    state.start()
+    state.kill()
+    state.start()
+    state.put_batch(("T", 0), [10] * 4, and_end=True)
+    state.put_batch(("T", 0), [10] * 4, and_end=True)
+    state.time_passes(milliseconds=6_000)
+    state.lose_power(survives=some(3))
+    state.start()
+
+
 UNITS_THAT_CAME_BACK: list[Script] = [
     partial(units_that_came_back, survives=survives, call=call) for survives in range(2, 5) for call in range(4, 8)
 ]
@@ -347,6 +362,7 @@ SCRIPTS: list[Script] = [
     power_that_goes_again_and_again,
     syncs_that_fail,
     a_record_that_names_another_queue_when_that_is_deleted,
+    a_kill_before_units_that_were_made_again_are_durable,
 ]
 
 
@@ -456,6 +472,10 @@ SHOWN: Mapping[str, tuple[Sequence[Script], Sequence[Invariant]]] = {
     "trust what a dead recovery has cleared after a stop": (
         UNITS_OF_ANOTHER_COPY,
         [ACKNOWLEDGED_IS_THERE, NOTHING_INVENTED],
+    ),
+    "take units that were made again for durable": (
+        [a_kill_before_units_that_were_made_again_are_durable],
+        [ACKNOWLEDGED_IS_THERE, NO_HOLE],
     ),
     "trust what a record names": (
         [a_record_that_names_another_queue_when_that_is_deleted],

@@ -12,6 +12,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.store.recovery.marker_files import load_orderly_end
 
 LARGE = 6000  # the size of a body, as SMALL is; two large ones never fit into one file, and each touches several pages
+_BATCHES = 7  # of three messages: they fill four files of a queue, more than recovery reads to its end
 _INDEX_BUILDS_MS = 20
 
 
@@ -99,6 +100,21 @@ def _restart_with_longer_queue(life: Life) -> None:
     _open(life)
 
 
+def _restart_without_queue(life: Life) -> None:
+    """Between stop and start a queue of several files goes, and the start makes all of it again."""
+    for _ in range(_BATCHES):
+        life.put_batch(3)
+    life.end_burst(waits=True)
+    life.world.stop()
+    life.tell(life.model.written)
+    life.tell(life.model.stopped)
+    disk, directory = life.world.disk, f"{ROOT}/consumequeue/B/0"
+    for name in disk.list_directory(directory):
+        disk.unlink(f"{directory}/{name}")
+    disk.sync_directory(directory)
+    _open(life)
+
+
 def _search(life: Life) -> None:
     """Look all messages up by their key."""
     world = life.world
@@ -138,6 +154,7 @@ OPERATIONS: Mapping[str, Callable[[Life], None]] = {
     "put late": _put_late,
     "restart": _restart,
     "restart with longer queue": _restart_with_longer_queue,
+    "restart without queue": _restart_without_queue,
     "search": _search,
     "clock back": _clock_back,
     "sync fails": _sync_fails,

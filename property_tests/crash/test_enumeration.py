@@ -29,7 +29,7 @@ PROCESSES = min(4, len(os.sched_getaffinity(0)))
 
 FEW = ("put", "put large", "acknowledge", "put meanwhile", "restart")
 WITHOUT_ACKNOWLEDGEMENT = ("put", "put large", "checkpoint", "put meanwhile", "restart")
-ALL = (*FEW, "put batch", "checkpoint", "sync fails", "clock back")
+ALL = (*FEW, "put batch", "checkpoint", "sync fails", "clock back", "restart without queue")
 
 SYNC = Setup("SYNC_FLUSH", FEW)
 ASYNC = Setup("ASYNC_FLUSH with index", WITHOUT_ACKNOWLEDGEMENT, flush=FlushDiskType.ASYNC_FLUSH, has_index=True)

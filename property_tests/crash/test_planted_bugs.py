@@ -47,6 +47,11 @@ FOUND = {
         ),
         Invariant.ACKNOWLEDGED_IS_THERE,
     ),
+    "take units that were made again for durable": (
+        ("restart without queue",),
+        Effort(1, samples=20, again_each=DISKS_MAX, goes_on_each=DISKS_MAX),
+        Invariant.CLEAN_STOP_LOSES_NOTHING,
+    ),
 }
 """What may happen, how much is tried, and which sentence is not true then."""
 

@@ -28,7 +28,7 @@ from rocketpy.store.queue.table import ConsumeQueueTable
 from rocketpy.store.read.message_reader import MessageReader
 from rocketpy.store.read.queue_scan import ReadLimits
 from rocketpy.store.read.steps import read_now
-from rocketpy.store.recovery.checkpoint import DurableEnds
+from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint
 from rocketpy.store.recovery.last_stop import LastStop
 from rocketpy.store.recovery.marker_files import RecoveryMark
 from rocketpy.store.recovery.recovery import RecoveryReport, StoreRecovery
@@ -208,6 +208,7 @@ class Parts:
             tags_code=_tags_code,
             bit_map_of=bit_map_of,
             last_stop=LastStop(seems_clean=is_clean, durable_before_ms=durable_before_ms, ends=durable_ends, note=None),
+            checkpoint=StoreCheckpoint(place.disk, f"{place.root}/checkpoint", ends=durable_ends),
             check_crc=True,
             rewrite=rewrite,
             is_multi_dispatch=has_multi_dispatch,

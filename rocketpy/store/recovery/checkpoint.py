@@ -1,8 +1,9 @@
 """StoreCheckpoint: up to where log, queues and index are durable, in RocketMQ's three times and in our offsets.
 
 What was stored up to a time, or lies before an offset, is durable; so both must be captured *before* the flush that
-makes them true begins. After a crash recovery starts where log and queues are known to be durable; in a store without
-our offsets with the last file that begins before the smallest of the times.
+makes them true begins. Where recovery makes units again that were durable, they are set back before the first one is
+written. After a crash recovery starts where log and queues are known to be durable; in a store without our offsets with
+the last file that begins before the smallest of the times.
 
 ::
 
@@ -74,7 +75,7 @@ class DurableEnds:
 
 @attrs.define(eq=False)
 class StoreCheckpoint:
-    """The times and ends, and the file that keeps them. Change them on the event loop; they only ever grow."""
+    """The times and ends, and the file that keeps them. Change them on the event loop; after recovery they grow."""
 
     _disk: Disk
     _path: str
@@ -117,9 +118,24 @@ class StoreCheckpoint:
         before counts: recovery then walks more, and finds the same.
         """
         try:
-            file = self._disk.open(self._path, create=True)
+            self._write()
         except ShortageError:
             return False
+        self.flushed()
+        return True
+
+    def set_back(self, ends: DurableEnds) -> None:
+        """Let the units of records from ``ends.durable_offset`` on count as not durable; durable on return. Blocks.
+
+        The time of the queues becomes 0, for a Java broker that recovers the store next: it then walks the whole log.
+        ShortageError if it cannot be written.
+        """
+        self.ends, self.logics_msg_timestamp_ms = ends, 0
+        self._write()
+
+    def _write(self) -> None:
+        """Write times and ends, durable on return."""
+        file = self._disk.open(self._path, create=True)
         try:
             if file.size() < CHECKPOINT_SIZE:
                 file.reserve(0, CHECKPOINT_SIZE)
@@ -130,12 +146,8 @@ class StoreCheckpoint:
                 # Perhaps it is new; or an earlier run made it, and died before this.
                 self._disk.sync_directory(os.path.dirname(self._path))
                 self._is_named = True
-        except ShortageError:
-            return False
         finally:
             file.close()
-        self.flushed()
-        return True
 
     def units_removed(self, count: int) -> None:
         """Count ``count`` fewer units as durable: their queues are about to be deleted. Blocks for one small write.

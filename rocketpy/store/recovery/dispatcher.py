@@ -2,7 +2,8 @@
 
 While a store is open append makes units as it goes, and nothing is read back. Rule: the log is the truth.
 A unit that is there is left alone, one that is missing is written; a queue that does not continue where the log does is
-reported as a gap, and rebuilt from the beginning of the log.
+reported as a gap, and rebuilt from the beginning of the log. A unit that is missing although it was durable is reported
+before it is made again: the checkpoint must not count it until it is durable again.
 
 Only a record of a queue's own topic decides where that queue goes on. One of another topic that names the queue
 (multi-dispatch) is taken at the offset that it names if that is the queue's end, and otherwise skipped: no checksum
@@ -33,6 +34,10 @@ class QueueGap(Exception):
         self.recovery = recovery
 
 
+class LostUnit(Exception):
+    """A record has no unit, although that was known to be durable."""
+
+
 class LogDispatcher:
     """Dispatches valid records in log order. Blocks: for the time before a store is open."""
 
@@ -49,6 +54,8 @@ class LogDispatcher:
         self._recoveries = recoveries
         self._units = RecordUnits(tags_code=tags_code, bit_map_of=bit_map_of)
         self._is_multi_dispatch = is_multi_dispatch
+        self.durable_offset = 0
+        """Units of records before it are known to be durable; one that is missing raises :class:`LostUnit`."""
         self.unit_count = 0
         self.first_offset: int | None = None  # of the first record whose unit was missing
 
@@ -61,7 +68,7 @@ class LogDispatcher:
     ) -> None:
         """Write the units of a slice, as far as they are not there. ``record_of`` returns its record at an offset.
 
-        Raises :class:`QueueGap`, see :meth:`dispatch`.
+        Raises :class:`QueueGap` and :class:`LostUnit`, see :meth:`dispatch`.
         """
         for run in found.runs:
             self._dispatch_run(run, record_of, is_from_beginning=is_from_beginning)
@@ -90,7 +97,8 @@ class LogDispatcher:
 
     def dispatch(self, records: list[CheckedMessage], *, is_from_beginning: bool) -> None:
         """Write the units of records. Raises :class:`QueueGap`, never if the walk is from the
-        beginning of the log: then what is missing is gone.
+        beginning of the log: then what is missing is gone. Raises :class:`LostUnit` before the first unit is made that
+        was durable.
         """
         touched: dict[ConsumeQueue, None] = {}
         try:
@@ -109,6 +117,8 @@ class LogDispatcher:
                     if not queue.units and recovery.adopt_units((record.physical_offset,), (record.size,)):
                         self._queues.unflushed[queue] = None
                         continue
+                    if record.physical_offset < self.durable_offset:
+                        raise LostUnit(queue)
                     queue.make_room(1)
                     queue.units.append(self._unit(recovery, queue_offset, record))
                     queue.next_offset += 1

@@ -7,7 +7,8 @@ The rules, in their order:
 
 - There was a clean shutdown if there is no abort file and the checkpoint has a time: every clean shutdown of a store
   with messages leaves one, Java's too. If the checkpoint is ours, the note of that shutdown must also agree with log
-  and queues; else the abort file was removed by hand, and the start is one after a crash.
+  and queues, and the checkpoint must cover all of it; else the abort file was removed by hand, or a recovery that
+  made lost units again was killed before they were durable, and the start is one after a crash.
 - The log must be valid up to where it is known to be durable: by our checkpoint; else by the note, if the queues end as
   it says; else, after a clean shutdown of Java's, up to the last record that a queue names.
 - The walk begins at the noted end; after a clean shutdown of Java's three log files before the end; after a crash where
@@ -81,6 +82,10 @@ class WalkBegin:
     offset: int | None
     """Within that file; None for its beginning."""
 
+    def offset_in(self, log: LogEnds) -> int:
+        """Return the physical offset that this is."""
+        return log.spans[self.first_file][0] if self.offset is None else self.offset
+
 
 @attrs.frozen(kw_only=True)
 class LastStop:
@@ -126,8 +131,14 @@ class LastStop:
         )
 
     def noted_end(self, queues: Iterable[QueueEnd], log: LogEnds) -> int | None:
-        """Return the end of the log that the clean shutdown has noted, if log and queues still end as it says."""
+        """Return the end of the log that the clean shutdown has noted, if log and queues still end as it says.
+
+        Also the checkpoint must be no older: a recovery sets it back before it makes lost units again. Killed then, it
+        leaves queues that end as noted, and are not durable.
+        """
         if self.note is None or not self.seems_clean:
+            return None
+        if self.ends is not None and self.ends.durable_offset < self.note.end_offset:
             return None
         index = log.file_at(self.note.end_offset)
         is_in_last_file = index == len(log.spans) - 1 if log.spans else index is None

@@ -12,6 +12,12 @@ Then everything past the end is cleared and synced, before the first message is 
 a second crash brings it back. An earlier recovery may have been killed before what it had cleared or removed was
 durable. The log is synced in any case, the queues if :class:`RecoveryMark` shows that a recovery was killed.
 
+Units that were durable and are missing are made again from their records, and are in the page cache only until the next
+flush: with a kill before that they would pass for durable ones, because they are as many as the checkpoint says. So the
+checkpoint is set back to the beginning of the walk that makes them, durably, before the first of them is written. A
+start that finds it so begins with the same walk, takes no unit after its beginning for durable, and syncs all of them
+with its first flush, before the next checkpoint. A kill or a loss of power in that walk changes nothing.
+
 A store as a crash leaves it is never refused: with files preallocated but empty, half written or cut short by the last
 recovery, with queues or index missing. Recovery is idempotent. But if the log ends before an offset up to which it is
 known to be durable, no crash has done that: :class:`DamagedStoreError` names the offset. Nothing of log, checkpoint and
@@ -39,7 +45,8 @@ from rocketpy.store.log.scanner import LogScanner
 from rocketpy.store.queue.extension import BitMapOf
 from rocketpy.store.queue.record_units import TagsCodeOf
 from rocketpy.store.queue.table import ConsumeQueueTable
-from rocketpy.store.recovery.dispatcher import LogDispatcher, QueueGap
+from rocketpy.store.recovery.checkpoint import DurableEnds, StoreCheckpoint
+from rocketpy.store.recovery.dispatcher import LogDispatcher, LostUnit, QueueGap
 from rocketpy.store.recovery.last_stop import (
     RECORD_BEGIN,
     LastStop,
@@ -97,6 +104,7 @@ class StoreRecovery:
         queues: ConsumeQueueTable,
         tags_code: TagsCodeOf,
         last_stop: LastStop,
+        checkpoint: StoreCheckpoint,
         check_crc: bool,
         rewrite: bool,
         bit_map_of: BitMapOf | None = None,
@@ -117,6 +125,7 @@ class StoreRecovery:
         )
         self._is_multi_dispatch = is_multi_dispatch
         self._last_stop = last_stop
+        self._checkpoint = checkpoint
         self.is_clean = last_stop.seems_clean
         """Whether the last stop was a clean shutdown; preliminary until the queues were compared with the note."""
         self._check_crc = check_crc
@@ -170,6 +179,7 @@ class StoreRecovery:
         if not files:
             self._remove_all_queues(durable_end)
             return
+        self._dispatcher.durable_offset = log.end_offset if begin.is_clean else begin.offset_in(log)
         if begin.offset is not None and not begin.is_clean and not self._is_boundary(begin.first_file, begin.offset):
             begin = attrs.evolve(begin, first_file=0, offset=None)
         scanner = yield from self._walk(begin)
@@ -254,29 +264,44 @@ class StoreRecovery:
 
     def _walk(self, begin: WalkBegin) -> Generator[None, None, LogScanner]:
         """Walk to the end of the log, completing queues; from the beginning if a queue needs that."""
-        from_beginning = attrs.evolve(begin, first_file=0, offset=None)
-        try:
-            return (yield from self._walk_from(begin))
-        except QueueGap as gap:
-            # The queue ends before the unit that comes next, so records before the walk have no unit. Their offsets are
-            # not known: only a walk from the beginning finds them, and it rebuilds the whole queue.
-            yield from self._check_log()
-            if gap.recovery.queue.files:
-                gap.recovery.remove_files()
-            return (yield from self._walk_from(from_beginning))
+        while True:
+            try:
+                return (yield from self._walk_from(begin))
+            except LostUnit:
+                yield from self._set_back(begin)  # what is walked again then counts as not durable
+            except QueueGap as gap:
+                # The queue ends before the unit that comes next, so records before the walk have no unit. Their offsets
+                # are not known: only a walk from the beginning finds them, and it rebuilds the whole queue.
+                begin = attrs.evolve(begin, first_file=0, offset=None)
+                yield from self._set_back(begin)
+                if gap.recovery.queue.files:
+                    gap.recovery.remove_files()
 
-    def _check_log(self) -> Generator[None, None, None]:
-        """Raise DamagedStoreError if a walk from the beginning would not come as far as the log was durable.
+    def _set_back(self, begin: WalkBegin) -> Generator[None, None, None]:
+        """Set the checkpoint back to the beginning of a walk, durably: before that makes units that were durable.
 
-        Before a queue is removed or begun anew for that walk. Its units say which records were in a damaged place: a
-        tool that repairs the log needs them. To read the log twice is the price, for stores that have lost units.
+        From the beginning of the log that is 0: the log begins somewhere else when files of it have expired.
+        """
+        yield from self._check_log(begin)
+        files = self._commit_log.files
+        offset = files[begin.first_file].base_offset if begin.offset is None else begin.offset
+        offset = 0 if offset == files.min_offset else min(offset, self._durable_end)
+        self._checkpoint.set_back(DurableEnds(self._durable_end, offset, 0))
+        self._dispatcher.durable_offset = offset
+
+    def _check_log(self, begin: WalkBegin) -> Generator[None, None, None]:
+        """Raise DamagedStoreError if a walk would not come as far as the log was durable.
+
+        Before the checkpoint is set back, and a queue is removed or begun anew for that walk. Its units say which
+        records were in a damaged place: a tool that repairs the log needs them. To read the log twice is the price, for
+        stores that have lost units.
         """
         if not self._durable_end:
             return
         self._progress = scanner = LogScanner(
             self._commit_log,
-            first_file=0,
-            begin_offset=None,
+            first_file=begin.first_file,
+            begin_offset=begin.offset,
             check_crc=self._check_crc,
             built_end=_all_built,
             is_multi_dispatch=self._is_multi_dispatch,
@@ -303,8 +328,9 @@ class StoreRecovery:
         # The checkpoint counts the durable units. Fewer means that a queue was lost or cut. If it has no record after
         # the beginning of the walk, no gap would show that.
         if self._last_stop.misses_units(begin, unit_count):
-            yield from self._check_log()
-            return (yield from self._walk_from(attrs.evolve(begin, first_file=0, offset=None)))
+            begin = attrs.evolve(begin, first_file=0, offset=None)
+            yield from self._set_back(begin)
+            return (yield from self._walk_from(begin))
         self._progress = scanner = LogScanner(
             self._commit_log,
             first_file=first_file,

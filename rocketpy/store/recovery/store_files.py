@@ -131,6 +131,7 @@ class StoreFiles:
             last_stop=LastStop.of(
                 has_abort_file=self.abort_file.exists(), checkpoint=self.checkpoint, note=self._orderly_end
             ),
+            checkpoint=self.checkpoint,
             check_crc=self._config.check_crc_on_recover,
             rewrite=self._config.is_sync_flush or self.failed_sync_mark.exists(),
             bit_map_of=bit_map_of,
@@ -194,13 +195,13 @@ class StoreFiles:
     def begin(self, *, seconds: float = 0.0) -> None:
         """Make the abort file, durable, and let the log be appended to; ``seconds`` is how long recovery took.
 
-        A store that comes from a Java broker's clean shutdown gets our checkpoint first: from then on a missing abort
-        file alone does not count as a clean shutdown. A new store has no checkpoint yet, and does not count as cleanly
-        shut down without one.
+        A store that comes from a Java broker's clean shutdown gets our checkpoint first, if recovery has not written it
+        because units were missing: from then on a missing abort file alone does not count as a clean shutdown. A new
+        store has no checkpoint yet, and does not count as cleanly shut down without one.
         """
         self._report = report = attrs.evolve(self.report, seconds=seconds)
         checkpoint = self.checkpoint
-        if checkpoint.ends is None and self._was_clean and not report.unit_count:
+        if checkpoint.ends is None and self._was_clean:
             checkpoint.ends = DurableEnds(report.end_offset, report.end_offset, self.queues.unit_count)
             checkpoint.flush()
         # The recovery's mark goes only here, when its every change is durable. The mark of a failed sync goes after the

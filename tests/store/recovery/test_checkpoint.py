@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from rocketpy.errors import ShortageError
 from rocketpy.store.recovery.checkpoint import (
     CHECKPOINT_SIZE,
     TIME_MAX_MS,
@@ -129,3 +130,20 @@ def test_a_full_disk_keeps_the_old_checkpoint() -> None:
     disk.capacity_bytes = CHECKPOINT_SIZE
     checkpoint.flush()
     assert load_checkpoint(disk, "/checkpoint").physic_msg_timestamp_ms == 4
+
+
+def test_a_checkpoint_that_is_set_back_stays_so_without_power() -> None:
+    disk = SimDisk()
+    checkpoint = StoreCheckpoint(disk, "/checkpoint", 4, 5, 6, DurableEnds(70, 60, 9))
+    checkpoint.flush()
+    checkpoint.set_back(DurableEnds(70, 0, 0))
+    disk.lose_power(lambda count: 0)
+    loaded = load_checkpoint(disk, "/checkpoint")
+    assert (loaded.ends, loaded.times_in_file) == (DurableEnds(70, 0, 0), (4, 0, 6))
+
+
+def test_a_checkpoint_that_cannot_be_set_back_is_an_error() -> None:
+    """The start is refused then: units that it made would pass for durable after a kill."""
+    disk = SimDisk(capacity_bytes=0)
+    with pytest.raises(ShortageError):
+        StoreCheckpoint(disk, "/checkpoint", 4, 5, 6).set_back(DurableEnds(70, 0, 0))

@@ -6,7 +6,7 @@ import pytest
 
 from rocketpy.protocol.stored_message import CheckedMessage, RecordStatus
 from rocketpy.store.queue.table import ConsumeQueueTable
-from rocketpy.store.recovery.dispatcher import LogDispatcher, QueueGap
+from rocketpy.store.recovery.dispatcher import LogDispatcher, LostUnit, QueueGap
 from rocketpy.store.recovery.queue_recovery import QueueRecoveries
 from tests.store.one_queue import recoveries_of, table_at
 from tests.store.parts import Place
@@ -174,3 +174,19 @@ def test_a_message_that_names_its_own_queue_is_in_it_once(place: Place) -> None:
     table = table_at(place)
     dispatcher_for(table, place).dispatch([naming("Other", 0, 0), naming("Other,T", 1, 100, 1)], is_from_beginning=True)
     assert table.find("Other", 0).max_offset == 2
+
+
+def test_a_lost_unit_is_said_before_it_is_made(place: Place) -> None:
+    table = table_at(place)
+    dispatcher_for(table, place).dispatch([record(0, 0)], is_from_beginning=True)
+    recoveries = recoveries_of(table, place)
+    recoveries.find("T", 0).rewind(0)
+    again = dispatcher_for(table, place, recoveries)
+    again.durable_offset = 300
+    records = [record(0, 0), record(1, 100), record(2, 200), record(3, 300)]
+    with pytest.raises(LostUnit):
+        again.dispatch(records, is_from_beginning=True)
+    assert (table.find("T", 0).max_offset, again.unit_count) == (1, 0)
+    again.durable_offset = 100
+    again.dispatch(records[1:], is_from_beginning=True)
+    assert (table.find("T", 0).max_offset, again.unit_count) == (4, 3)

@@ -15,8 +15,9 @@ NOTE = OrderlyEnd(350, 1000, digest_of_ends([("T", 0, 5)]), -1)
 ENDS = DurableEnds(log_flushed_offset=220, durable_offset=210, unit_count=3)
 TIMES = (10, 20, 30, 40)
 LOG = LogEnds([(0, 100), (100, 200), (200, 300), (300, 400)], TIMES.__getitem__)
-CLEAN = LastStop(seems_clean=True, durable_before_ms=25, ends=ENDS, note=NOTE)
-KILLED = attrs.evolve(CLEAN, seems_clean=False)
+CLEAN = LastStop(seems_clean=True, durable_before_ms=25, ends=DurableEnds(350, 350, 5), note=NOTE)
+SET_BACK = attrs.evolve(CLEAN, ends=ENDS)
+KILLED = attrs.evolve(SET_BACK, seems_clean=False)
 JAVA = attrs.evolve(CLEAN, ends=None, note=None)
 EMPTY = LogEnds([], TIMES.__getitem__)
 
@@ -33,10 +34,11 @@ def test_what_seems_clean(has_abort_file: bool, time_ms: int, seems_clean: bool)
     ("stop", "begin"),
     [
         (CLEAN, WalkBegin(True, 350, 3, 350)),
-        (attrs.evolve(CLEAN, note=None), WalkBegin(False, None, 2, 210)),
-        (attrs.evolve(CLEAN, note=attrs.evolve(NOTE, queues_digest="")), WalkBegin(False, None, 2, 210)),
-        (attrs.evolve(CLEAN, note=attrs.evolve(NOTE, end_offset=250)), WalkBegin(False, None, 2, 210)),
-        (attrs.evolve(CLEAN, note=attrs.evolve(NOTE, end_offset=400)), WalkBegin(False, None, 2, 210)),
+        (attrs.evolve(CLEAN, note=None), WalkBegin(False, None, 3, 350)),
+        (attrs.evolve(CLEAN, note=attrs.evolve(NOTE, queues_digest="")), WalkBegin(False, None, 3, 350)),
+        (attrs.evolve(CLEAN, note=attrs.evolve(NOTE, end_offset=250)), WalkBegin(False, None, 3, 350)),
+        (attrs.evolve(CLEAN, note=attrs.evolve(NOTE, end_offset=400)), WalkBegin(False, None, 3, 350)),
+        (SET_BACK, WalkBegin(False, None, 2, 210)),
         (KILLED, WalkBegin(False, None, 2, 210)),
         (JAVA, WalkBegin(True, None, 1, None)),
         (attrs.evolve(JAVA, note=NOTE), WalkBegin(True, 350, 3, 350)),
@@ -65,7 +67,7 @@ def test_a_file_without_a_record_has_no_time() -> None:
 @pytest.mark.parametrize(
     ("stop", "durable_end"),
     [
-        (CLEAN, 220),
+        (CLEAN, 350),
         (KILLED, 220),
         (attrs.evolve(CLEAN, ends=None), 350),
         (attrs.evolve(KILLED, ends=None), 350),
