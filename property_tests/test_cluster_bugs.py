@@ -124,8 +124,8 @@ def _never(persist_now_and_then: Function) -> Function:
     return persist
 
 
-def _revokes_nothing(revoked_offset: Function) -> Function:
-    return lambda self, key, queue_id: -1
+def _revokes_nothing(revokes: Function) -> Function:
+    return lambda self, key, queue_id, offset, committed_ago_ms: False
 
 
 def _rounds_down(commit_offset: Function) -> Function:
@@ -320,7 +320,7 @@ BUGS = {
         [(TablePersistService, "_persist_now_and_then", _never)], "offsets", "kill", 2
     ),
     "a reset revokes nothing": ClusterBug(
-        [(OffsetResets, "revoked_offset", _revokes_nothing)], "reset", "stop, reset offsets", plan={"pairs": True}
+        [(OffsetResets, "revokes", _revokes_nothing)], "reset", "stop, reset offsets", plan={"pairs": True}
     ),
     "a commit is rounded down": ClusterBug([(ConsumerOffsetManager, "commit_offset", _rounds_down)], "offsets", "kill"),
     "a record in a body is a record": ClusterBug(

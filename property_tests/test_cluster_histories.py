@@ -32,6 +32,7 @@ from property_tests.cluster_history import run_history
 from property_tests.cluster_plan import Decision, Operation, Plan, plan_of
 from property_tests.cluster_record import Sent
 from property_tests.cluster_shrink import smallest
+from property_tests.history_slices import plan_of_slice
 from property_tests.hunts import planted
 from property_tests.test_cluster_bugs import not_synced
 from rocketpy.testing.sim.file import SimFile
@@ -96,6 +97,17 @@ def test_what_the_tables_of_a_slave_say_its_log_has(seed: int) -> None:
 def test_a_deleted_topic_stays_deleted(seed: int) -> None:
     """Over a promotion (2), and a loss of power (5)."""
     check(plan_of(seed, pairs=True, wide=True, deletes=True), runs_max=1)
+
+
+@pytest.mark.slow
+def test_a_reset_counts_over_what_a_slave_was_committed_just_before_it() -> None:
+    """The master is back, and has never known that commit when it sets the group back, 200 ms later."""
+    plan = plan_of_slice(1030)
+    history = run_history(attrs.evolve(plan, operations=tuple(each for each in plan.operations if each.at_s < 22.5)))
+    assert broken_promises(history) == []
+    [reset] = [each for each in history.commits if each.is_reset and each.queue == ("broker-a", 1)]
+    before = [each for each in history.commits if reset.asked_at - 1 < each.asked_at < reset.asked_at]
+    assert ("broker-a/1", 11) in [(each.broker, each.consumer_offset) for each in before]
 
 
 @pytest.mark.slow

@@ -210,9 +210,10 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "broker/replication/broker_tables.py _decode_delay_offsets decode_delay_progress",
         "broker/replication/broker_tables.py _decode_delay_offsets loads_integer_keys",
         "broker/replication/broker_tables.py _decode_groups decode_peer_body",
-        "broker/replication/broker_tables.py _decode_offsets decode_offset_table",
         "broker/replication/broker_tables.py _decode_offsets loads_integer_keys",
+        "broker/replication/broker_tables.py _decode_slave_offsets loads_integer_keys",
         "broker/replication/broker_tables.py _decode_topics decode_peer_body",
+        "broker/replication/broker_tables.py _offsets_of decode_offset_table",
     ),
     WORKER + "an answer of a nameserver or a consumer": (
         "broker/admin/clients.py _decode_status decode_peer_body",

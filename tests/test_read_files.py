@@ -255,7 +255,7 @@ FILES = [
     File(
         "offsetResets.json",
         table(lambda tables: tables.offset_resets.load()),
-        '{"offsetResets":{"T@G":{0:5}}}',
+        '{"offsetResets":{"T@G":{0:5}},"resetTimestamps":{"T@G":{0:1700000000000}}}',
         damage('{"offsetResets"', '{"x":1,"offsetResets"', "unknown keys", "'x'"),
         damage("0:5", "0:[5]", "offsetResets.T@G: expected an integer of 64 bits, found [5]"),
         (damage("0:5", f"0:{INT64}", "offsetResets.T@G: expected an integer of 64 bits", str(INT64)),),

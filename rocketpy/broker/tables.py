@@ -18,6 +18,7 @@ from rocketpy.broker.clients.subscription_consistency import SubscriptionWatch
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.delay.levels import DelayLevels
 from rocketpy.broker.delay.offsets import DelayOffsetManager
+from rocketpy.broker.metadata.ages import Ages
 from rocketpy.broker.metadata.deleted_topics import DeletedTopics
 from rocketpy.broker.metadata.groups import SubscriptionGroupManager
 from rocketpy.broker.metadata.offset_resets import OffsetResets
@@ -113,6 +114,7 @@ def make_tables(
     """Return empty tables, whose files are in ``directory``."""
     path = partial(os.path.join, directory)
     enable_lmq = store_config.enable_lmq
+    ages = Ages(clock, current_time)
     filters = ConsumerFilterManager(
         config=config, path=path("consumerFilter.json"), disk=disk, run_blocking=run_blocking, clock=clock
     )
@@ -148,8 +150,10 @@ def make_tables(
         accounts=accounts,
         levels=DelayLevels.parse(store_config.message_delay_level),
         delay_offsets=DelayOffsetManager(path=path("delayOffset.json"), disk=disk, run_blocking=run_blocking),
-        offset_resets=OffsetResets(path=path("offsetResets.json"), disk=disk, run_blocking=run_blocking),
-        offset_differences=OffsetDifferences(path=path("slaveOffsets.json"), disk=disk, run_blocking=run_blocking),
+        offset_resets=OffsetResets(path=path("offsetResets.json"), disk=disk, run_blocking=run_blocking, ages=ages),
+        offset_differences=OffsetDifferences(
+            path=path("slaveOffsets.json"), disk=disk, run_blocking=run_blocking, ages=ages
+        ),
         deleted_topics=DeletedTopics(path=path("deletedTopics.json"), disk=disk, run_blocking=run_blocking),
         marks=TableMarks(path=path("tableMarks.json"), disk=disk, run_blocking=run_blocking),
     )

@@ -14,8 +14,8 @@ import trio
 
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.protocol.batch import encode_batch_body
-from rocketpy.protocol.bodies.codec import encode_body
-from rocketpy.protocol.bodies.group import SubscriptionGroupConfig
+from rocketpy.protocol.bodies.codec import decode_body, encode_body
+from rocketpy.protocol.bodies.group import ConsumerOffsetSerializeWrapper, SubscriptionGroupConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode, SerializeType
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.frame import encode_frame
@@ -212,6 +212,9 @@ async def test_commits_are_accepted_but_not_those_of_pulls(slave: Whole) -> None
     commit = UpdateConsumerOffsetRequestHeader(consumer_group="G", topic=TOPIC, queue_id=0, commit_offset=7)
     assert (await ask(slave, make_request(RequestCode.UPDATE_CONSUMER_OFFSET, commit))).code == ResponseCode.SUCCESS
     assert (await ask(slave, query)).ext_fields == {"offset": "7"}
+    offsets = await ask(slave, make_request(RequestCode.GET_ALL_CONSUMER_OFFSET))
+    told = decode_body(offsets.body or b"", ConsumerOffsetSerializeWrapper)
+    assert told.committed_offsets == {f"{TOPIC}@G": {0: 7}}, "a master that starts has to know whose they are"
 
 
 @pytest.mark.parametrize(("is_read", "broker_id"), [(False, "0"), (True, "3")])

@@ -147,7 +147,7 @@ ASK: dict[int, Callable[[Asker], Awaitable[object]]] = {
     RequestCode.GET_ALL_TOPIC_CONFIG: lambda asker: asker.others.topics(PEER),
     RequestCode.GET_MAX_OFFSET: lambda asker: asker.others.max_offset(PEER, "T", 0),
     RequestCode.QUERY_CONSUMER_OFFSET: lambda asker: asker.others.consumer_offset(PEER, "g", "T", 0),
-    RequestCode.UPDATE_CONSUMER_OFFSET: lambda asker: asker.others.commit(PEER, "g", "T", 0, 1),
+    RequestCode.UPDATE_CONSUMER_OFFSET: lambda asker: asker.others.commit(PEER, "g", "T", 0, 1, ago_ms=5),
     RequestCode.VIEW_MESSAGE_BY_ID: lambda asker: RemoteLog(asker.peer, PEER).shows(RecordRange(0, 100), bytes(100)),
 }
 """How a broker sends each code."""

@@ -27,6 +27,8 @@ ON_PURPOSE = {
     "DelayProgress.offsets",  # one for each level that was used, as it was written last
     "OffsetResets._revoked",  # 100,000 pairs; of gone topics and groups until broker.metadata.gone_groups has looked
     "OffsetResets._revoked[]",
+    "OffsetResets._reset_at",
+    "OffsetResets._reset_at[]",
     "OffsetResets._unshared",  # of these pairs, those that changed since the file was written
     "OsDisk._unsynced_directories",  # of topics in deleted_before, until the directory is synced or removed
     "PutTimes._slow",  # the slow bursts of a minute

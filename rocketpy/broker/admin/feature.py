@@ -92,7 +92,10 @@ class AdminFeature(Feature):
             is_slave=self._context.is_slave,
         ).register(dispatcher)
         AdminOffsetProcessor(
-            consumer_offset_manager=tables.offsets, store=store, whole_answers=self._whole_answers
+            consumer_offset_manager=tables.offsets,
+            offset_differences=tables.offset_differences if self._context.is_slave else None,
+            store=store,
+            whole_answers=self._whole_answers,
         ).register(dispatcher)
         AdminQueueProcessor(
             consumer_manager=tables.consumers, store=store, filter_of=tables.filters.filter_of

@@ -6,10 +6,13 @@ earliest time (-1); a negative queue id is refused, where Java creates a queue f
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import attrs
 
 from rocketpy.broker.acl.needs import STRICT_ADMIN, STRICT_SUB_TOPIC
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager
+from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.broker.request_body import check_range
 from rocketpy.protocol.bodies.group import ConsumerOffsetSerializeWrapper
 from rocketpy.protocol.codes import RequestCode
@@ -31,11 +34,23 @@ from rocketpy.remoting.whole_answer import WholeAnswers
 from rocketpy.store.message_store import MessageStore
 
 
+class OffsetDifferences(Protocol):
+    """The offsets in which a slave differs from its master."""
+
+    stored: StoredTable
+
+    @property
+    def committed_offsets(self) -> dict[str, dict[int, int]]:
+        """Those that clients have committed to the slave, by ``topic@group`` and queue id."""
+        ...
+
+
 @attrs.define(eq=False, kw_only=True)
 class AdminOffsetProcessor:
     """Serves the offset codes. One per broker."""
 
     _consumer_offset_manager: ConsumerOffsetManager
+    _offset_differences: OffsetDifferences | None  # None on a master
     _store: MessageStore
     _whole_answers: WholeAnswers
 
@@ -91,12 +106,18 @@ class AdminOffsetProcessor:
     async def process_get_all_consumer_offset(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Return the whole table, as a slave requests it."""
-        offsets = self._consumer_offset_manager
-        body = await self._whole_answers.encode_table(
-            connection,
-            "all offsets",
-            lambda: offsets.stored.change_count,
-            lambda: ConsumerOffsetSerializeWrapper(offset_table=offsets.snapshot()),
-        )
+        """Return the whole table, as a slave requests it, and as a master that starts requests it of its slaves."""
+        body = await self._whole_answers.encode_table(connection, "all offsets", self._version, self._all_offsets)
         return make_response(request, body=body)
+
+    def _version(self) -> tuple[int, int]:
+        differences = self._offset_differences
+        count = 0 if differences is None else differences.stored.change_count
+        return self._consumer_offset_manager.stored.change_count, count
+
+    def _all_offsets(self) -> ConsumerOffsetSerializeWrapper:
+        differences = self._offset_differences
+        committed = None if differences is None else differences.committed_offsets
+        return ConsumerOffsetSerializeWrapper(
+            committed_offsets=committed or None, offset_table=self._consumer_offset_manager.snapshot()
+        )

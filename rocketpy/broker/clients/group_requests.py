@@ -1,7 +1,7 @@
 """GET_CONSUMER_LIST_BY_GROUP, UPDATE_CONSUMER_OFFSET and QUERY_CONSUMER_OFFSET: requests of rebalancing consumers.
 
 Compatibility: ``ConsumerManageProcessor`` (4.9.8). A negative queue id or offset is refused, where
-Java stores it. What a slave brings home is not stored once a reset has revoked it.
+Java stores it. What a slave brings home is not stored once a reset has revoked it, and the slave is answered that.
 """
 
 from __future__ import annotations
@@ -82,10 +82,11 @@ class ConsumerManageProcessor:
                 ResponseCode.SYSTEM_ERROR,
                 f"no offset is kept for consumerGroup {group}, topic {topic}, queueId {queue_id}: there are too many",
             )
-        revoked_offset = self._offset_resets.revoked_offset(f"{topic}@{group}", queue_id)
-        # The slave has not seen the reset yet. Its next round does, and follows.
-        if not header.is_brought_home or header.commit_offset > revoked_offset:
-            self._consumer_offset_manager.commit_offset(connection.peer, group, topic, queue_id, header.commit_offset)
+        if header.is_brought_home and self._offset_resets.revokes(
+            f"{topic}@{group}", queue_id, header.commit_offset, header.committed_ago
+        ):
+            return make_response(request, header=UpdateConsumerOffsetResponseHeader(is_revoked=True))
+        self._consumer_offset_manager.commit_offset(connection.peer, group, topic, queue_id, header.commit_offset)
         return make_response(request, header=UpdateConsumerOffsetResponseHeader())
 
     def process_query_consumer_offset(

@@ -17,7 +17,7 @@ import attrs
 
 from rocketpy.broker.delay.offsets import DelayProgress, decode_delay_progress
 from rocketpy.broker.metadata.deleted_topics import DELETED_TOPICS_MAX
-from rocketpy.broker.metadata.offsets import decode_offset_table, split_key
+from rocketpy.broker.metadata.offsets import decode_offset_table, offsets_in, split_key
 from rocketpy.broker.metadata.topics import PERM_BITS, QUEUE_NUMS_MAX
 from rocketpy.broker.replication.signed_requests import Requests
 from rocketpy.errors import BrokerError, RemoteProtocolError, RequestError
@@ -33,6 +33,7 @@ from rocketpy.protocol.headers.offset import (
     QueryConsumerOffsetRequestHeader,
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
+    UpdateConsumerOffsetResponseHeader,
 )
 from rocketpy.protocol.headers.queue_bounds import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from rocketpy.protocol.topic_name import may_be_in_table, topic_name_fault
@@ -55,6 +56,14 @@ class MasterState:
 
     run: int | None  # its bootTimestamp, which is another one after each start
     log_end: int | None  # a physical offset
+
+
+@attrs.frozen
+class SlaveOffsets:
+    """Consumer offsets of a slave, by ``topic@group`` and queue id."""
+
+    table: dict[str, dict[int, int]]  # all
+    committed: dict[str, dict[int, int]]  # those that clients have committed to it; none of a slave of RocketMQ
 
 
 @attrs.define(eq=False)
@@ -80,6 +89,10 @@ class BrokerTables:
         """Return all consumer offsets (43) by ``topic@group`` and queue id, less negative ones, which are none,
         and those that are no group's."""
         return await self._table(address, RequestCode.GET_ALL_CONSUMER_OFFSET, _decode_offsets)
+
+    async def slave_offsets(self, address: str) -> SlaveOffsets:
+        """Return all consumer offsets of a slave (43)."""
+        return await self._table(address, RequestCode.GET_ALL_CONSUMER_OFFSET, _decode_slave_offsets)
 
     async def delay_offsets(self, address: str) -> DelayProgress:
         """Return the next queue offset of each delay level (45)."""
@@ -109,16 +122,23 @@ class BrokerTables:
             await self._ask(address, RequestCode.GET_MAX_OFFSET, header), GetMaxOffsetResponseHeader
         ).offset
 
-    async def commit(self, address: str, group: str, topic: str, queue_id: int, consumer_offset: int) -> None:
-        """Bring a group's offset home (15); a master of rocketpy does not take one that a reset has revoked."""
+    async def commit(
+        self, address: str, group: str, topic: str, queue_id: int, consumer_offset: int, *, ago_ms: int | None
+    ) -> bool:
+        """Bring a group's offset home (15), which a client has committed here so long ago; return whether it counts.
+
+        A master of rocketpy does not take one that a reset has revoked.
+        """
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=group,
             topic=topic,
             queue_id=queue_id,
             commit_offset=consumer_offset,
             is_brought_home=True,
+            committed_ago=ago_ms,
         )
-        await self._ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        answer = await self._ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        return not _header_of(answer, UpdateConsumerOffsetResponseHeader).is_revoked
 
     # ---- private --------------------------------------------------------------------------------------------------
 
@@ -174,8 +194,19 @@ def _decode_topics(body: bytes) -> ReplicatedTopics:
     return wrapper
 
 
+def _decode_slave_offsets(body: bytes) -> SlaveOffsets:
+    content = fastjson.loads_integer_keys(body)
+    table = _offsets_of(content)
+    committed = content.get("committedOffsets") if isinstance(content, dict) else None
+    return SlaveOffsets(table, {} if committed is None else offsets_in(committed, "committedOffsets"))
+
+
 def _decode_offsets(body: bytes) -> dict[str, dict[int, int]]:
-    table = decode_offset_table(fastjson.loads_integer_keys(body))
+    return _offsets_of(fastjson.loads_integer_keys(body))
+
+
+def _offsets_of(content: object) -> dict[str, dict[int, int]]:
+    table = decode_offset_table(content)
     for key, offsets in list(table.items()):
         if not all(split_key(key)):  # any client may commit that; it is no group's, and not a reason to take nothing
             del table[key]

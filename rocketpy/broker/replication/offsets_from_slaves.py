@@ -13,6 +13,8 @@ names as a slave is not known to be one (:mod:`.common_log`). What is taken is l
 Of a slave that may be believed is not taken:
 
 - an offset that a reset on this master has revoked (:mod:`rocketpy.broker.metadata.offset_resets`);
+- where there was a reset, an offset that a client has committed to the slave, perhaps before it: the slave brings it
+  home by itself, and says then how long ago that was;
 - the part of an offset past the end of the queue here: the messages that will be there are not those that the group has
   consumed;
 - offsets of the broker's own groups, which belong to records of this log that a loss of power may have taken;
@@ -34,7 +36,7 @@ from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.groups import OWN_GROUPS
 from rocketpy.broker.metadata.offset_resets import OffsetResets
 from rocketpy.broker.metadata.offsets import ConsumerOffsetManager, split_key
-from rocketpy.broker.replication.broker_tables import BrokerTables
+from rocketpy.broker.replication.broker_tables import BrokerTables, SlaveOffsets
 from rocketpy.broker.replication.common_log import CommonLog
 from rocketpy.broker.replication.signed_requests import Requests
 from rocketpy.containment import Contained
@@ -148,35 +150,38 @@ class OffsetsFromSlaves:
     async def _ask_slave(self, address: str, counts: list[int]) -> None:
         with Contained(_log, "taking the offsets of slave %s", address):
             try:
-                table = await self._tables.consumer_offsets(address)
+                offsets = await self._tables.slave_offsets(address)
                 difference = await self._common_log.difference(address)  # of a log that has what the offsets stand for
             except (RemotingError, BrokerError, RemoteProtocolError, OSError) as failure:
                 fields = event_fields(slave=address, why=str(failure)[:_SHOWN_MAX])
                 _log.warning("a slave did not tell its consumer offsets at this broker's start", extra=fields)
                 return
             if difference:
-                fields = event_fields(slave=address, why=difference, groups=len(table))
+                fields = event_fields(slave=address, why=difference, groups=len(offsets.table))
                 _log.warning("no consumer offsets are taken from a slave", extra=fields)
                 return
-            count = await self._take_all(address, table)
+            count = await self._take_all(address, offsets)
             counts.append(count)
             _log.info("a slave told its consumer offsets", extra=event_fields(slave=address, taken=count))
 
-    async def _take_all(self, address: str, table: dict[str, dict[int, int]]) -> int:
+    async def _take_all(self, address: str, told: SlaveOffsets) -> int:
         count = 0
-        for number, (key, offsets) in enumerate(table.items()):
+        for number, (key, offsets) in enumerate(told.table.items()):
             if number % _KEYS_PER_TURN == _KEYS_PER_TURN - 1:
                 await trio.lowlevel.checkpoint()
             topic, group = split_key(key)
             if group in OWN_GROUPS:
                 continue
+            committed = told.committed.get(key, {})
             for queue_id, offset in offsets.items():
+                if queue_id in committed and self._resets.revoked_offset(key, queue_id) >= 0:
+                    continue
                 count += self._take_one(address, topic, group, queue_id, offset)
         return count
 
     def _take_one(self, address: str, topic: str, group: str, queue_id: int, offset: int) -> bool:
         """Take an offset if it is higher than ours and may count."""
-        if offset <= self._resets.revoked_offset(f"{topic}@{group}", queue_id):
+        if self._resets.revokes(f"{topic}@{group}", queue_id, offset, None):
             return False
         taken = min(offset, self._store.max_offset_in_queue(topic, queue_id))
         before = self._offsets.query_offset(group, topic, queue_id)

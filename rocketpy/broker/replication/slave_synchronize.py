@@ -39,7 +39,7 @@ from rocketpy.broker.metadata.offsets import ConsumerOffsetManager, split_key
 from rocketpy.broker.metadata.topic_deletions import TopicDeletions
 from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.broker.replication.broker_tables import BrokerTables, MasterState, marks_of
-from rocketpy.broker.replication.offset_differences import OffsetDifferences
+from rocketpy.broker.replication.offset_differences import CommittedOffset, OffsetDifferences
 from rocketpy.containment import Contained
 from rocketpy.errors import BrokerError, LocalProtocolError, RemoteProtocolError, RemotingError, ShortageError
 from rocketpy.log_files import event_fields
@@ -253,10 +253,13 @@ class SlaveSynchronize:
         refusal: BrokerError | None = None
         for each in waiting[:BROUGHT_HOME_PER_ROUND_MAX]:
             try:
-                home = await self._commit_home(address, each.key, each.queue_id, each.consumer_offset)
+                home = await self._commit_home(address, each)
             except BrokerError as failure:
                 refusal = failure
             else:
+                if home is None:
+                    self._differences.revoked(each)
+                    continue
                 table.setdefault(each.key, {})[each.queue_id] = home
         if refusal is not None and "offsets to the master" not in self._failing:
             self._failing["offsets to the master"] = None
@@ -265,21 +268,27 @@ class SlaveSynchronize:
         elif refusal is None:
             self._failing.pop("offsets to the master", None)
 
-    async def _commit_home(self, address: str, key: str, queue_id: int, consumer_offset: int) -> int:
+    async def _commit_home(self, address: str, committed: CommittedOffset) -> int | None:
         """Return the master's offset, which was raised unless the group has committed a higher one meanwhile.
+
+        None if the master answers that the group was set back since the commit.
 
         It never exceeds the end of the master's queue: a master that has lost its last messages would otherwise skip
         those that take their places.
         """
-        topic, group = split_key(key)
+        topic, group = split_key(committed.key)
+        queue_id = committed.queue_id
         current = await self._tables.consumer_offset(address, group, topic, queue_id)
-        home = min(consumer_offset, await self._tables.max_offset(address, topic, queue_id))
+        home = min(committed.consumer_offset, await self._tables.max_offset(address, topic, queue_id))
         if home <= max(current, 0):
             return current
-        # It answers SUCCESS also where a reset has revoked the offset. The next round finds less there, and follows it.
-        await self._tables.commit(address, group, topic, queue_id, home)
-        self._brought_home_count += 1
+        ago_ms = self._differences.ago_ms(committed)
+        is_taken = await self._tables.commit(address, group, topic, queue_id, home, ago_ms=ago_ms)
         fields = event_fields(master=address, topic=topic, group=group, queueId=queue_id, now=home, was=current)
+        if not is_taken:
+            _log.info("an offset that was committed to this slave was revoked by a reset on the master", extra=fields)
+            return None
+        self._brought_home_count += 1
         _log.info("an offset that was committed to this slave was brought to the master", extra=fields)
         return home
 

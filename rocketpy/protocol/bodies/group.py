@@ -44,8 +44,12 @@ class GetConsumerListByGroupResponseBody(ValueMethods):
 
 @attrs.frozen
 class ConsumerOffsetSerializeWrapper(ValueMethods):
-    """Consumer offsets by ``topic@group`` and queue: ``consumerOffset.json`` and GET_ALL_CONSUMER_OFFSET."""
+    """Consumer offsets by ``topic@group`` and queue: ``consumerOffset.json`` and GET_ALL_CONSUMER_OFFSET.
 
+    ``committed_offsets`` is not in RocketMQ, which ignores it: those that clients have committed to a slave.
+    """
+
+    committed_offsets: dict[str, dict[Int32, Int64]] | None = None
     offset_table: dict[str, dict[Int32, Int64]] = attrs.field(factory=dict)
 
 

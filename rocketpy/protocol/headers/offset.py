@@ -29,7 +29,8 @@ class QueryConsumerOffsetResponseHeader(ValueMethods):
 class UpdateConsumerOffsetRequestHeader(ValueMethods):
     """Request 15, usually oneway; ``commit_offset`` is the next queue offset the group will consume.
 
-    ``is_brought_home`` is not in RocketMQ, which ignores it: a slave commits what a client has committed to it.
+    The last two are not in RocketMQ, which ignores them: a slave commits what a client has committed to it, so many
+    milliseconds ago.
     """
 
     consumer_group: str
@@ -38,8 +39,14 @@ class UpdateConsumerOffsetRequestHeader(ValueMethods):
     commit_offset: Int64
     broker_name: str | None = attrs.field(default=None, metadata=wire("bname"))
     is_brought_home: bool | None = attrs.field(default=None, metadata=wire("broughtHome"))
+    committed_ago: Int64 | None = None
 
 
 @attrs.frozen
 class UpdateConsumerOffsetResponseHeader(ValueMethods):
-    """Answer to 15; it has no fields."""
+    """Answer to 15; it has no fields in RocketMQ.
+
+    ``is_revoked`` answers a slave: the group was set back after that commit, which is not taken.
+    """
+
+    is_revoked: bool | None = attrs.field(default=None, metadata=wire("revoked"))

@@ -19,7 +19,13 @@ def query(group: str = "g", topic: str = "t", queue_id: int = 0) -> RemotingComm
 
 
 def update(
-    offset: int, group: str = "g", topic: str = "t", queue_id: int = 0, *, is_brought_home: bool | None = None
+    offset: int,
+    group: str = "g",
+    topic: str = "t",
+    queue_id: int = 0,
+    *,
+    is_brought_home: bool | None = None,
+    committed_ago: int | None = None,
 ) -> RemotingCommand:
     header = UpdateConsumerOffsetRequestHeader(
         consumer_group=group,
@@ -27,6 +33,7 @@ def update(
         queue_id=queue_id,
         commit_offset=offset,
         is_brought_home=is_brought_home,
+        committed_ago=committed_ago,
     )
     return make_request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
@@ -49,6 +56,24 @@ async def test_what_a_slave_brings_home_is_taken_unless_a_reset_has_revoked_it(b
     ):
         assert (await broker.ask(update(offset, is_brought_home=is_brought_home))).code == ResponseCode.SUCCESS
         assert (await broker.ask(query())).ext_fields == {"offset": expected}
+
+
+async def test_a_slave_is_answered_that_a_reset_came_after_the_commit_to_it(broker: BrokerOnBytes) -> None:
+    """The master has never had that offset, and judges by what came last."""
+    broker.tables.offsets.on_change = broker.tables.offset_resets.changed
+    for offset in (10, 0):
+        await broker.ask(update(offset))
+    broker.tables.time.now += 5
+    for offset, committed_ago, fields, expected in (
+        (11, 5200, {"revoked": "true"}, "0"),
+        (3, 2000, None, "3"),
+        (12, 2000, None, "12"),
+    ):
+        answer = await broker.ask(update(offset, is_brought_home=True, committed_ago=committed_ago))
+        assert (answer.code, answer.ext_fields or None) == (ResponseCode.SUCCESS, fields)
+        assert (await broker.ask(query())).ext_fields == {"offset": expected}
+    assert (await broker.ask(update(5, committed_ago=1 << 40))).code == ResponseCode.SUCCESS
+    assert (await broker.ask(query())).ext_fields == {"offset": "5"}, "a client's own commit always counts"
 
 
 async def test_a_new_group_on_a_young_queue_begins_at_its_start(broker: BrokerOnBytes) -> None:

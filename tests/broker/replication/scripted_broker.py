@@ -47,6 +47,7 @@ class ScriptedBroker:
     groups: SubscriptionGroupWrapper = attrs.field(factory=SubscriptionGroupWrapper)
     topics: TopicConfigSerializeWrapper = attrs.field(factory=TopicConfigSerializeWrapper)
     offsets: dict[str, dict[int, int]] = attrs.field(factory=dict)
+    committed: dict[str, dict[int, int]] = attrs.field(factory=dict)
     delay_offsets: dict[int, int] = attrs.field(factory=dict)
     queue_ends: dict[tuple[str, int], int] = attrs.field(factory=dict)
     run: int = 1
@@ -75,7 +76,9 @@ class ScriptedBroker:
         if request.code == RequestCode.GET_ALL_TOPIC_CONFIG:
             return make_response(request, body=encode_body(self.topics))
         if request.code == RequestCode.GET_ALL_CONSUMER_OFFSET:
-            return make_response(request, body=_integer_keyed("offsetTable", self.offsets))
+            parts = [_integer_keyed("committedOffsets", self.committed)] if self.committed else []
+            parts.append(_integer_keyed("offsetTable", self.offsets))
+            return make_response(request, body=b"{%b}" % b",".join(parts))
         if request.code == RequestCode.GET_ALL_DELAY_OFFSET:
             return make_response(request, body=b'{"offsetTable":%b}' % _bare(self.delay_offsets))
         if request.code == RequestCode.GET_BROKER_RUNTIME_INFO:
@@ -102,9 +105,9 @@ class ScriptedBroker:
 
 
 def _integer_keyed(name: str, table: dict[str, dict[int, int]]) -> bytes:
-    """Return a table as fastjson writes it."""
+    """Return a table as fastjson writes it, a member of an object."""
     entries = b",".join(b'"%b":%b' % (key.encode(), _bare(offsets)) for key, offsets in table.items())
-    return b'{"%b":{%b}}' % (name.encode(), entries)
+    return b'"%b":{%b}' % (name.encode(), entries)
 
 
 def _bare(offsets: dict[int, int]) -> bytes:

@@ -11,7 +11,7 @@ import trio
 
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.topics import TopicConfigManager
-from rocketpy.broker.replication.broker_tables import BrokerTables, MasterState
+from rocketpy.broker.replication.broker_tables import BrokerTables, MasterState, SlaveOffsets
 from rocketpy.clock import ManualClock
 from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingError
 from rocketpy.protocol import fastjson
@@ -228,6 +228,26 @@ async def test_offsets_that_are_no_groups_are_left_out(master: ScriptedBroker, t
     assert await tables.consumer_offsets(MASTER) == {"T@G": {0: 4}}
 
 
+async def test_a_slave_tells_what_clients_have_committed_to_it(master: ScriptedBroker, tables: BrokerTables) -> None:
+    master.offsets = {"T@G": {0: 5, 1: 4}}
+    assert await tables.slave_offsets(MASTER) == SlaveOffsets({"T@G": {0: 5, 1: 4}}, {})
+    master.committed = {"T@G": {1: 4}}
+    assert await tables.slave_offsets(MASTER) == SlaveOffsets({"T@G": {0: 5, 1: 4}}, {"T@G": {1: 4}})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"7", b'{"committedOffsets":7,"offsetTable":{}}',
+     b'{"committedOffsets":{"T@G":{0:"x"}},"offsetTable":{}}'],
+)  # fmt: skip
+async def test_a_malformed_answer_of_a_slave_is_refused(
+    master: ScriptedBroker, tables: BrokerTables, body: bytes
+) -> None:
+    master.scripts[OFFSETS] = body_answer(body)
+    with pytest.raises(RemoteProtocolError):
+        await tables.slave_offsets(MASTER)
+
+
 async def test_figures_that_are_missing_or_no_numbers_are_unknown(master: ScriptedBroker, tables: BrokerTables) -> None:
     for text in (b'{"table":{}}', b'{"table":{"bootTimestamp":"soon","commitLogMaxOffset":"-1"}}'):
         master.scripts[RequestCode.GET_BROKER_RUNTIME_INFO] = body_answer(text)
@@ -240,7 +260,7 @@ async def test_questions_about_one_group(master: ScriptedBroker, tables: BrokerT
     assert await tables.consumer_offset(MASTER, "G", "T", 0) == 5
     assert await tables.consumer_offset(MASTER, "G", "T", 1) == -1
     assert await tables.max_offset(MASTER, "T", 0) == 9
-    await tables.commit(MASTER, "G", "T", 0, 8)
+    assert await tables.commit(MASTER, "G", "T", 0, 8, ago_ms=None)
     assert master.offsets == {"T@G": {0: 8}}
     master.scripts[RequestCode.QUERY_CONSUMER_OFFSET] = body_answer(None, ResponseCode.SYSTEM_ERROR, "busy")
     with pytest.raises(BrokerError, match="busy"):

@@ -16,7 +16,9 @@ from rocketpy.client.config import ClientConfig
 from rocketpy.client.consumer.pull_consumer import PullConsumer
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.errors import RocketpyError
-from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import make_request
+from rocketpy.protocol.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketpy.protocol.message import Message, MessageQueue
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.store.config import BrokerRole
@@ -98,6 +100,20 @@ class Pair:
                 return [await consumer.consumer_offset(queue) for queue in QUEUES]
 
         return await self.world.run_client(run)
+
+    async def commit(self, address: str, offset: int) -> None:
+        """Commit to one of the two, as a client that reaches only that one."""
+
+        async def run(process: SimProcess) -> None:
+            async with open_remoting_client(network=process.network) as client:
+                for queue in QUEUES:
+                    header = UpdateConsumerOffsetRequestHeader(
+                        consumer_group="g", topic="T", queue_id=queue.queue_id, commit_offset=offset
+                    )
+                    request = make_request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+                    assert (await client.request(address, request, 1.0)).code == ResponseCode.SUCCESS
+
+        await self.world.run_client(run)
 
     def offsets_of_the_slave(self) -> list[int]:
         """Return the group's offsets in the slave's memory."""
@@ -242,6 +258,56 @@ def test_a_reset_is_not_undone_by_progress_that_a_slave_brings_home() -> None:
         assert pair.offsets_of_the_slave() == [3, 3]
 
     simulate(scene, seed=8)
+
+
+@pytest.mark.parametrize("seconds_until_the_end", [None, 1, 20])
+def test_a_reset_is_not_undone_by_a_commit_to_the_slave_that_the_master_has_never_had(
+    seconds_until_the_end: int | None,
+) -> None:
+    """A consumer commits to the slave while the master is back already; and the master may be gone again soon."""
+
+    async def scene(world: ClusterWorld) -> None:
+        pair = await started(world)
+        await pair.send()
+        await trio.sleep(15)
+        await pair.master.host.kill()
+        await trio.sleep(5)
+        assert await pair.master.start()
+        await pair.commit(pair.master.address, 5)
+        await pair.commit(pair.slave.address, 9)
+        await trio.sleep(0.2)
+        await pair.commit(pair.master.address, 3)
+        if seconds_until_the_end is not None:
+            await trio.sleep(seconds_until_the_end)
+            await pair.master.host.stop()
+            assert await pair.master.start()
+        for _ in range(15):
+            assert await pair.progress() == [3, 3]
+            await trio.sleep(2)
+        assert pair.offsets_of_the_slave() == [3, 3]
+
+    simulate(scene, seed=9)
+
+
+def test_a_commit_to_the_slave_after_a_reset_is_brought_home() -> None:
+    """Although it is lower than what the reset has revoked."""
+
+    async def scene(world: ClusterWorld) -> None:
+        pair = await started(world)
+        await pair.send()
+        await trio.sleep(15)
+        await pair.commit(pair.master.address, 9)
+        await pair.commit(pair.master.address, 3)
+        await trio.sleep(15)
+        assert pair.offsets_of_the_slave() == [3, 3]
+        await pair.master.host.kill()
+        await pair.commit(pair.slave.address, 6)
+        await trio.sleep(5)
+        assert await pair.master.start()
+        await trio.sleep(30)
+        assert await pair.progress() == pair.offsets_of_the_slave() == [6, 6]
+
+    simulate(scene, seed=9)
 
 
 async def _reset(consumer: PullConsumer) -> None:

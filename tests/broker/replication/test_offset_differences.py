@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketpy.broker.metadata.ages import Ages
 from rocketpy.broker.replication.offset_differences import CommittedOffset, OffsetDifferences
+from rocketpy.clock import ManualClock
 from rocketpy.errors import StartError
 from rocketpy.runner import run_inline
 from rocketpy.store.disk.os_disk import OsDisk
@@ -16,16 +18,29 @@ from rocketpy.store.disk.os_disk import OsDisk
 KEY = "T@G"
 
 
-def differences_in(directory: Path) -> OffsetDifferences:
-    path = str(directory / "slaveOffsets.json")
-    return OffsetDifferences(path=path, disk=OsDisk(), run_blocking=run_inline)
+class Clocks:
+    """The clocks of a machine, which go on together."""
+
+    def __init__(self) -> None:
+        self.wall, self.seconds = ManualClock(), 50.0
+
+    def pass_ms(self, milliseconds: int) -> None:
+        self.wall.advance_ms(milliseconds)
+        self.seconds += milliseconds / 1000
+
+
+def differences_in(directory: Path, clocks: Clocks | None = None) -> OffsetDifferences:
+    path, clocks = str(directory / "slaveOffsets.json"), clocks or Clocks()
+    ages = Ages(clocks.wall, lambda: clocks.seconds)
+    return OffsetDifferences(path=path, disk=OsDisk(), run_blocking=run_inline, ages=ages)
 
 
 class Slave:
     """The offsets of one group in one topic on a slave, by queue id."""
 
     def __init__(self, directory: Path) -> None:
-        self.differences = differences_in(directory)
+        self.clocks = Clocks()
+        self.differences = differences_in(directory, self.clocks)
         self.own: dict[int, int] = {}
 
     def commit(self, queue_id: int, offset: int) -> None:
@@ -121,6 +136,69 @@ def test_a_reset_on_the_master_voids_commits_to_the_slave(slave: Slave) -> None:
     assert slave.synchronize(1, {0: 2}) == {0: 2}
     slave.commit(3, 4)
     assert slave.home(1, {0: 2}) == {3: 4}, "a group that the master never had was not removed there"
+
+
+def one_to_bring_home(slave: Slave, master: dict[int, int]) -> CommittedOffset:
+    [found] = slave.differences.to_bring_home({KEY: slave.own}, {KEY: master}, is_same_run=False)
+    return found
+
+
+def test_an_offset_that_the_master_has_revoked_falls_at_once(slave: Slave) -> None:
+    """Although the run of the master is another one, where a lower offset alone says nothing."""
+    slave.synchronize(1, {0: 6, 1: 6})
+    slave.commit(0, 11)
+    slave.differences.revoked(one_to_bring_home(slave, {0: 0, 1: 6}))
+    assert slave.synchronize(2, {0: 0, 1: 6}, brings_home=False) == {0: 0, 1: 6}
+    assert slave.differences.count == 0
+    slave.commit(0, 5)
+    slave.differences.revoked(one_to_bring_home(slave, {1: 6}))
+    assert slave.synchronize(3, {1: 6}, brings_home=False) == {1: 6}, "it was removed there"
+
+
+@pytest.mark.parametrize(("later", "passing_ms"), [(12, 0), (11, 5), (12, 5)])
+def test_a_commit_after_the_question_is_not_revoked(slave: Slave, later: int, passing_ms: int) -> None:
+    slave.synchronize(1, {0: 6})
+    slave.commit(0, 11)
+    asked = one_to_bring_home(slave, {0: 0})
+    slave.clocks.pass_ms(passing_ms)
+    slave.commit(0, later)
+    slave.differences.revoked(asked)
+    assert slave.synchronize(2, {0: 0}, brings_home=False) == {0: later}
+    slave.differences.revoked(one_to_bring_home(slave, {0: 0}))
+    slave.commit(0, 13)
+    assert slave.synchronize(2, {0: 0}, brings_home=False) == {0: 13}, "nor one after the answer"
+
+
+def test_what_is_no_longer_known_can_be_revoked(slave: Slave) -> None:
+    slave.commit(0, 11)
+    asked = one_to_bring_home(slave, {})
+    slave.differences.log_was_cut()
+    slave.differences.revoked(asked)
+    assert slave.differences.count == 0
+
+
+async def test_how_long_ago_a_commit_was_is_known_after_a_restart(tmp_path: Path, slave: Slave) -> None:
+    slave.synchronize(1, {0: 6, 1: 6})
+    slave.commit(0, 11)
+    slave.clocks.pass_ms(4_000)
+    assert slave.differences.ago_ms(one_to_bring_home(slave, {0: 6})) == 4_000
+    await slave.differences.stored.persist()
+    later = Slave(tmp_path)
+    later.clocks.seconds = 3.0
+    later.clocks.wall.advance_ms(10_000)
+    later.differences.load()
+    later.own = dict(slave.own)
+    assert later.differences.committed_offsets == {KEY: {0: 11}}
+    assert later.differences.ago_ms(one_to_bring_home(later, {0: 6})) == 10_000
+
+
+def test_how_long_ago_a_commit_was_is_not_in_an_older_file(tmp_path: Path) -> None:
+    text = '{"committedOffsets":{"T@G":{0:12}},"masterBootTimestamp":1,"masterOffsets":{"T@G":{0:7,1:7}}}'
+    (tmp_path / "slaveOffsets.json").write_text(text)
+    slave = Slave(tmp_path)
+    slave.differences.load()
+    slave.own = {0: 12, 1: 9}
+    assert slave.differences.ago_ms(one_to_bring_home(slave, {})) is None
 
 
 def test_a_lower_commit_here_loses_to_the_master(slave: Slave) -> None:
@@ -234,6 +312,6 @@ def test_keys_are_separate(tmp_path: Path) -> None:
     differences.committed("T@H", 1, 2, 5)
     own = {"T@G": {0: 4}, "T@H": {0: 9, 1: 5}}
     assert differences.to_bring_home(own, {"T@H": {0: 9, 1: 2}}, is_same_run=True) == [
-        CommittedOffset("T@G", 0, 4),
-        CommittedOffset("T@H", 1, 5),
+        CommittedOffset("T@G", 0, 4, 50_000),
+        CommittedOffset("T@H", 1, 5, 50_000),
     ]

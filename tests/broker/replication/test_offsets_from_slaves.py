@@ -35,8 +35,10 @@ def nameserver(address: str, brokers: dict[str, dict[int, str]]) -> ScriptedBrok
     return ScriptedBroker(address, scripts={RequestCode.GET_BROKER_CLUSTER_INFO: body_answer(body)})
 
 
-def slave(address: str, offsets: dict[str, dict[int, int]]) -> ScriptedBroker:
-    return ScriptedBroker(address, offsets=offsets)
+def slave(
+    address: str, offsets: dict[str, dict[int, int]], committed: dict[str, dict[int, int]] | None = None
+) -> ScriptedBroker:
+    return ScriptedBroker(address, offsets=offsets, committed=committed or {})
 
 
 @attrs.define(eq=False)
@@ -132,6 +134,17 @@ async def test_a_reset_is_not_undone(master: Master) -> None:
     assert [master.offset(queue_id) for queue_id in range(3)] == [2, 10, 2]
     assert master.offset(group="Deleted") == -1
     assert master.tables.offset_resets.revoked_offset("T@G", 1) == -1, "the group has passed it"
+
+
+async def test_where_there_was_a_reset_a_commit_to_a_slave_is_left_for_the_slave_to_bring_home(master: Master) -> None:
+    """The client may have committed it before the reset, while this broker was away; the slave knows how long ago."""
+    for queue_id in range(2):
+        master.commit(9, queue_id=queue_id)
+        master.commit(2, queue_id=queue_id)
+    offsets = {"T@G": {0: 11, 1: 11, 2: 11}, "T@H": {0: 5}}
+    await master.take(NAMESERVER, slave("s1:10911", offsets, {"T@G": {0: 11, 2: 11}, "T@H": {0: 5}}))
+    assert [master.offset(queue_id) for queue_id in range(3)] == [2, 11, 11]
+    assert master.offset(group="H") == 5
 
 
 async def test_no_offset_exceeds_the_queue(master: Master) -> None:

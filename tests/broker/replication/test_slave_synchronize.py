@@ -27,7 +27,8 @@ from rocketpy.protocol.bodies.topic import (
     TopicConfigSerializeWrapper,
 )
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.command import RemotingCommand
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.headers.offset import UpdateConsumerOffsetResponseHeader
 from rocketpy.runner import run_inline
 from rocketpy.store.message_store import MessageStore
 from tests.broker.replication.scripted_broker import MASTER, ScriptedBroker, body_answer
@@ -251,7 +252,7 @@ async def test_the_figures_name_what_fails_and_count_what_is_kept(slave: Slave) 
 
 async def test_nothing_of_a_bad_table_is_taken(slave: Slave) -> None:
     slave.commit(4)
-    slave.master.scripts[OFFSETS] = body_answer(b'{"offsetTable":{"T@G":{0:7},"T@H":{0:8},"U":{0:1}}}')
+    slave.master.scripts[OFFSETS] = body_answer(b'{"offsetTable":{"T@G":{0:7},"T@H":{0:8},"U@G":{-1:1}}}')
     slave.master.scripts[TOPICS] = body_answer(b'{"topicConfigTable":{"T":{"topicName":"T"},"U":{"topicName":"V"}}}')
     await slave.service.synchronize()
     assert slave.offset() == 4
@@ -317,6 +318,31 @@ async def test_what_clients_committed_to_the_slave_is_brought_home(slave: Slave)
     slave.master.offsets["T@G"] = {0: 6, 1: 5}
     await slave.service.synchronize()
     assert slave.offset() == 6, "afterwards a reset on the master counts as ever"
+    assert slave.service.statistics().different_offset_count == 0
+
+
+async def test_what_the_master_revokes_is_void_here_too(slave: Slave) -> None:
+    """The group was reset in the first seconds of the master's run: its offset alone does not say so."""
+    slave.master.offsets = {"T@G": {0: 6}, "T@H": {0: 5}}
+    await slave.service.synchronize()
+    slave.commit(11)
+    slave.commit(8, group="H")
+    slave.tables.time.now += 2.5
+    slave.restart_master()
+    slave.master.offsets = {"T@G": {0: 0}, "T@H": {0: 5}}
+    told = {}
+
+    async def revoke_one(request: RemotingCommand) -> RemotingCommand:
+        fields = request.ext_fields or {}
+        told[fields["consumerGroup"]] = fields["commitOffset"], fields["broughtHome"], fields["committedAgo"]
+        is_revoked = fields["consumerGroup"] == "G" or None
+        return make_response(request, header=UpdateConsumerOffsetResponseHeader(is_revoked=is_revoked))
+
+    slave.master.scripts[COMMIT] = revoke_one
+    await slave.service.synchronize()
+    assert told == {"G": ("11", "true", "2500"), "H": ("8", "true", "2500")}
+    assert [slave.offset(), slave.offset(group="H")] == [0, 8]
+    assert slave.service.statistics().brought_home_count == 1
     assert slave.service.statistics().different_offset_count == 0
 
 

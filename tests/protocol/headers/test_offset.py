@@ -12,9 +12,9 @@ FIELDS: dict[type, str] = {
     offset.QueryConsumerOffsetResponseHeader: "long offset",
     offset.UpdateConsumerOffsetRequestHeader: (
         "consumer_group, topic, int queue_id, long commit_offset; broker_name:bname, "
-        "boolean is_brought_home:broughtHome"
+        "boolean is_brought_home:broughtHome, long committed_ago"
     ),
-    offset.UpdateConsumerOffsetResponseHeader: "",
+    offset.UpdateConsumerOffsetResponseHeader: "; boolean is_revoked:revoked",
 }
 
 
