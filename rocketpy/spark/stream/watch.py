@@ -87,8 +87,11 @@ class QueueWatch:
         return look
 
     def look_at_everything(self, known: Collection[MessageQueue]) -> Look:
-        """Return a complete view, asked for now; the error of the first peer that does not answer otherwise."""
-        self._discover(known)
+        """Return a complete view, asked for now; the error of the first peer that does not answer otherwise.
+
+        A queue that was seen before is a part of it: its broker may be away, and with it the route.
+        """
+        self._discover(self._replicas)
         return Look(self._bounds(is_complete=True), self._unknown(known))
 
     @property
