@@ -23,6 +23,7 @@ import rocketpy.broker.wiring as broker_wiring
 import rocketpy.nameserver.app as nameserver_app
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.context import BrokerContext
+from rocketpy.broker.metadata.ages import Ages
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.broker.start_settings import BrokerSettings
 from rocketpy.broker.tables import Tables
@@ -40,7 +41,7 @@ from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.os_disk import OsDisk
 from tests.patience import PATIENCE_SECONDS, PATIENT_BROKER, PATIENT_STORE
 
-PROGRESS = {"delayOffset.json"}  # files of what a broker does by itself, whatever it is asked
+PROGRESS = {"delayOffset.json", "tableMarks.json"}  # files of what a broker does by itself, whatever it is asked
 COUNTERS = {"stats", "accounts"}  # tables that record requests, refused ones too
 
 
@@ -205,6 +206,8 @@ async def open_whole_broker(settings: BrokerSettings) -> AsyncIterator[Whole]:
         _logged_errors() as errors,
         mock.patch.object(broker_app, "Wiring", CaughtWiring),
         mock.patch.object(StoredTable, "__init__", table),
+        # The difference of two clocks may change by a millisecond from one look to the next; a moment does not.
+        mock.patch.object(Ages, "timestamp_ms", lambda self, moment_ms: moment_ms),
     ):
         async with trio.open_nursery() as nursery:
             await nursery.start(run)
