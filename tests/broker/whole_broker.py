@@ -42,7 +42,7 @@ from rocketpy.store.disk.os_disk import OsDisk
 from tests.patience import PATIENCE_SECONDS, PATIENT_BROKER, PATIENT_STORE
 
 PROGRESS = {"delayOffset.json", "tableMarks.json"}  # files of what a broker does by itself, whatever it is asked
-COUNTERS = {"stats", "accounts", "marks"}  # tables that record requests, refused ones too, or what a broker does by itself
+COUNTERS = {"stats", "accounts", "marks"}  # tables of what was asked, also if it was refused; and of what is written
 
 
 class Errors(logging.Handler):
