@@ -249,4 +249,5 @@ def test_no_header_class_is_left_out() -> None:
         "RegisterFilterServerResponseHeader",
         "RegisterMessageFilterClassRequestHeader",
         "RegisterOrderTopicRequestHeader",
+        "UpdateConsumerOffsetResponseHeader",  # RocketMQ's has no field
     }

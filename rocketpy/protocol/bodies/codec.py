@@ -352,8 +352,7 @@ LATER_KEYS: dict[str, dict[str, object]] = {
 
 @functools.cache
 def _noter(annotation: Any) -> _Noter:
-    if _is_optional(annotation):
-        (annotation,) = (each for each in typing.get_args(annotation) if each is not type(None))
+    annotation = _without_none(annotation)
     if attrs.has(annotation):
         return _bean_noter(annotation)
     if _is_map(annotation):
@@ -514,7 +513,9 @@ def _pieces(value: Any, annotation: Any) -> Iterator[bytes]:
         yield dumps(_converter().get_unstructure_hook(annotation)(value)).encode()
     elif attrs.has(annotation):
         members = [(each, getattr(value, each.attribute)) for each in _members(annotation)]
-        named_items = ((_key(each.name, str), item, each.annotation) for each, item in members if item is not None)
+        named_items = (
+            (_key(each.name, str), item, _without_none(each.annotation)) for each, item in members if item is not None
+        )
         yield from _joined(b"{", named_items, b"}")
     elif _is_map(annotation):
         key_type, value_type = typing.get_args(annotation)
@@ -538,7 +539,7 @@ def _is_small(value: Any, annotation: Any) -> bool:
     """Whether a value is a single piece: a scalar, a short collection of scalars, or a body of such."""
     if attrs.has(annotation):
         return all(
-            item is None or _is_small(item, each.annotation)
+            _is_small(item, _without_none(each.annotation))
             for each in _members(annotation)
             if (item := getattr(value, each.attribute)) is not None
         )
@@ -587,6 +588,13 @@ def _is_map(annotation: Any) -> bool:
 
 def _is_optional(annotation: Any) -> bool:
     return type(None) in typing.get_args(annotation)
+
+
+def _without_none(annotation: Any) -> Any:
+    if not _is_optional(annotation):
+        return annotation
+    (only,) = (each for each in typing.get_args(annotation) if each is not type(None))
+    return only
 
 
 def _is_integer(annotation: Any) -> bool:

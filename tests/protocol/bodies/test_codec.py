@@ -267,10 +267,12 @@ def test_integers_of_a_body_have_a_range() -> None:
 def test_a_large_body_comes_in_small_pieces() -> None:
     """The encoder of a table of thousands of entries lets other tasks run between the pieces."""
     many_tags = ["a"] * (codec.PIECE_ITEMS_MAX + 1)
+    many_groups = {f"t@g{number}": {0: number, 7: 1} for number in range(50)}
     bodies = [
-        ConsumerOffsetSerializeWrapper({f"t@g{number}": {0: number, 7: 1} for number in range(50)}),
-        ConsumerOffsetSerializeWrapper({"t@g": {number: number for number in range(codec.PIECE_ITEMS_MAX + 1)}}),
-        ConsumerOffsetSerializeWrapper({}),
+        ConsumerOffsetSerializeWrapper(offset_table=many_groups),
+        ConsumerOffsetSerializeWrapper(committed_offsets=many_groups, offset_table={}),
+        ConsumerOffsetSerializeWrapper(offset_table={"t@g": dict.fromkeys(range(codec.PIECE_ITEMS_MAX + 1), 1)}),
+        ConsumerOffsetSerializeWrapper(offset_table={}),
         ProducerTableInfo(
             {f"g{group}": [ProducerInfo(f"c{each}", "/a:1") for each in range(50)] for group in range(2)}
         ),
