@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Final
 
@@ -45,18 +46,17 @@ def wait_file_lock(path: str) -> FileLock:
 
     OSError if it cannot be made; of these BlockingIOError if another one has the lock for :data:`LOCK_SECONDS`.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     deadline = time.monotonic() + LOCK_SECONDS
-    try:
+    with ExitStack() as unless_locked:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        unless_locked.callback(os.close, descriptor)
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                unless_locked.pop_all()
                 return FileLock(descriptor)
             except BlockingIOError as failure:
                 if time.monotonic() > deadline:
                     why = f"another process has it locked for {LOCK_SECONDS:g} s"
                     raise BlockingIOError(failure.errno, why, path) from None
             time.sleep(_PAUSE_SECONDS)
-    except BaseException:
-        os.close(descriptor)
-        raise

@@ -93,7 +93,6 @@ def test_contain_is_the_same_rule_without_a_block(caplog: pytest.LogCaptureFixtu
 
 BROAD_CATCHES = {
     "broker/pull/long_polling.py::_try": "a pull that was held; once per message that wakes one",
-    "file_lock.py::wait_file_lock": "BaseException: closes the file, which has no lock then; raised again",
     "remoting/burst.py::__exit__": "BaseException: a write, after which nothing is sent, raised again; and woken pulls",
     "remoting/burst.py::flush_replies": "a send; once per connection and burst",
     "remoting/client.py::_tls_stream": "BaseException: closes the socket; raised again",

@@ -118,10 +118,6 @@ class DeletedTopics:
             if topic not in self._begun:
                 self.drop(topic)
 
-    def as_json(self) -> object:
-        """Return the content of the file."""
-        return {_KEY: {topic: mark.as_json() for topic, mark in self._marks.items()}}
-
     def _snapshot(self) -> list[str]:
         return list(self._pieces.values())
 

@@ -21,10 +21,10 @@ from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX, queue_nums_in
 from rocketpy.clock import Clock
 from rocketpy.log_files import event_fields
-from rocketpy.protocol.bodies.codec import decode_value, path_in
+from rocketpy.protocol.bodies.codec import decode_value
 from rocketpy.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketpy.protocol.bodies.topic import DataVersion
-from rocketpy.protocol.fastjson.file_notes import FileNotes
+from rocketpy.protocol.fastjson.file_notes import FileNotes, path_in
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk

@@ -27,8 +27,7 @@ from collections.abc import Callable, Iterable, Mapping
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.errors import RemoteProtocolError
-from rocketpy.protocol.bodies.codec import path_in
-from rocketpy.protocol.fastjson.file_notes import FileNotes
+from rocketpy.protocol.fastjson.file_notes import FileNotes, path_in
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
@@ -273,8 +272,8 @@ def offsets_in(table: object, where: str) -> dict[str, dict[int, int]]:
 def _decode_file(content: object, notes: FileNotes) -> dict[str, dict[int, int]]:
     """Return the table of a file, less what can be no group's offset.
 
-    RocketMQ keeps such entries and never looks at them; but a slave of either kind refuses a table that has them, so
-    they are left out, with a line. A negative offset stands for none in RocketMQ, and stays what it is.
+    RocketMQ keeps such entries and never looks at them; here they are left out, with a line. A negative offset stands
+    for none in RocketMQ, and stays what it is.
     """
     table = decode_offset_table(content)
     assert isinstance(content, dict)
@@ -282,8 +281,7 @@ def _decode_file(content: object, notes: FileNotes) -> dict[str, dict[int, int]]
     light = content.get(_LIGHT_TABLE, {})
     for key, offsets in list(table.items()):
         name = _LIGHT_TABLE if key in light else _TABLE
-        topic, _, group = key.partition(_SEPARATOR)
-        if not topic or not group:
+        if not all(split_key(key)):
             notes.value(path_in(name, key), key, "topic@group", "it is left out")
             del table[key]
             continue

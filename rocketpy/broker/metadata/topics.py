@@ -32,10 +32,10 @@ from rocketpy.broker.metadata.topic_names import (
 from rocketpy.clock import Clock
 from rocketpy.errors import RemoteProtocolError, RequestError
 from rocketpy.log_files import event_fields, is_logged
-from rocketpy.protocol.bodies.codec import decode_value, path_in
+from rocketpy.protocol.bodies.codec import decode_value
 from rocketpy.protocol.bodies.topic import DataVersion, ReplicatedTopics, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.protocol.codes import PERM_INHERIT, PERM_READ_WRITE
-from rocketpy.protocol.fastjson.file_notes import FileNotes
+from rocketpy.protocol.fastjson.file_notes import FileNotes, path_in
 from rocketpy.protocol.topic_name import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     BENCHMARK_TOPIC,

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -41,6 +41,7 @@ from rocketpy.protocol.selector.sql92_errors import SIZE_MAX, SelectorError
 from rocketpy.protocol.selector.tag import TagFilter
 from rocketpy.runner import RunBlocking
 from rocketpy.store.disk.interface import Disk
+from rocketpy.store.recovery.checkpoint import is_time_or_none
 from rocketpy.store.results import MessageFilter
 
 if TYPE_CHECKING:
@@ -53,8 +54,6 @@ COMPILED_PER_HEARTBEAT_MAX = SIZE_MAX
 """Characters of new SQL that are compiled for one heartbeat; the rest waits for the next one."""
 
 _DEAD_BEFORE_START_MS = 30_000
-_TIME_MAX_MS: Final = 1 << 43
-"""In the year 2248: what is later is no time."""
 _SHOWN_MAX = 200
 
 _log = logging.getLogger("rocketpy.broker.filter")
@@ -343,7 +342,7 @@ def _decode_file(content: object, notes: FileNotes) -> list[ConsumerFilterData]:
         for group, each in of_topic.group_filter_data.items():
             path = f"filterDataByTopic.{topic}.groupFilterData.{group}"
             times = {"bornTime": each.born_time, "deadTime": each.dead_time, "clientVersion": each.client_version}
-            wrong = next((name for name, time_ms in times.items() if not 0 <= time_ms < _TIME_MAX_MS), None)
+            wrong = next((name for name, time_ms in times.items() if not is_time_or_none(time_ms)), None)
             if (each.topic, each.consumer_group) != (topic, group):
                 notes.value(path, f"{each.topic} {each.consumer_group}", "the filter of its keys", left_out)
             elif wrong is not None:

@@ -10,13 +10,11 @@ from functools import partial
 from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.context import BrokerContext
 from rocketpy.broker.feature import Feature
-from rocketpy.broker.metadata.deleted_topics import DeletedTopics
-from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.broker.send.put import MessagePut
 from rocketpy.broker.transaction.check import TransactionalMessageCheckService
 from rocketpy.broker.transaction.end import EndTransactionProcessor
 from rocketpy.broker.transaction.open_transactions import OpenTransactions
-from rocketpy.broker.transaction.transactional_message import TransactionalMessageService
+from rocketpy.broker.transaction.transactional_message import TransactionalMessageService, was_deleted
 from rocketpy.protocol.host import decode_host
 from rocketpy.remoting.dispatch import Dispatcher
 
@@ -34,7 +32,7 @@ class TransactionFeature(Feature):
             clock=context.clock,
             store_host=context.store_host,
             queue_to_deliver=tables.topics.queue_to_deliver,
-            is_deleted=partial(_is_deleted, tables.deleted_topics, tables.topics),
+            is_deleted=partial(was_deleted, tables.deleted_topics, tables.topics),
         )
         self.check_service = TransactionalMessageCheckService(
             config=context.config,
@@ -65,8 +63,3 @@ class TransactionFeature(Feature):
             is_slave=self._context.is_slave,
             accounts=self._accounts,
         ).register(dispatcher)
-
-
-def _is_deleted(deleted: DeletedTopics, topics: TopicConfigManager, topic: str, physical_offset: int) -> bool:
-    """Whether a half message, or the copy of one at this offset, was deleted with its topic."""
-    return topic in deleted and (deleted.has_record(topic, physical_offset) or not topics.is_known(topic))

@@ -17,6 +17,8 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 
+from rocketpy.broker.metadata.deleted_topics import DeletedTopics
+from rocketpy.broker.metadata.topics import TopicConfigManager
 from rocketpy.broker.send.put import MessagePut, PutMessageResult
 from rocketpy.broker.transaction.half_message import HALF_QUEUE_ID, copied, named_origin, origin_of, restored
 from rocketpy.broker.transaction.op_message import op_message
@@ -217,3 +219,8 @@ class TransactionalMessageService:
                 host=self._store_host,
             )
         )
+
+
+def was_deleted(deleted: DeletedTopics, topics: TopicConfigManager, topic: str, physical_offset: int) -> bool:
+    """Whether a half message, or the copy of one at this offset, was deleted with its topic."""
+    return topic in deleted and (deleted.has_record(topic, physical_offset) or not topics.is_known(topic))

@@ -40,7 +40,7 @@ import attrs
 
 from rocketpy.errors import LocalProtocolError, RemoteProtocolError
 from rocketpy.protocol.fastjson import FrozenBean, dumps, loads, loads_answer, loads_nested
-from rocketpy.protocol.fastjson.file_notes import FileNotes
+from rocketpy.protocol.fastjson.file_notes import FileNotes, path_in
 from rocketpy.protocol.headers.codec import IntegerRange
 from rocketpy.protocol.value_methods import ValueMethods
 
@@ -405,11 +405,6 @@ def _usual_type(annotation: Any) -> type | None:
     if annotation in (str, bool):
         return typing.cast("type", annotation)
     return int if _is_integer(annotation) else None
-
-
-def path_in(path: str, key: object) -> str:
-    """Return the path of a key within a file."""
-    return f"{path}.{key}" if path else str(key)
 
 
 def _map_noter(annotation: Any) -> _Noter:

@@ -44,7 +44,7 @@ class FileNotes:
         """Note those keys of an object that are not known."""
         for key in keys:
             if key not in known:
-                self.unknown_key(f"{path}.{key}" if path else str(key))
+                self.unknown_key(path_in(path, key))
 
     def later_key(self, path: str) -> None:
         """Note a setting that a later RocketMQ has written, and that this version does not have."""
@@ -87,6 +87,11 @@ class FileNotes:
             warn("%s: %s", path, line)
         for line in self.remarks:
             inform("%s: %s", path, line)
+
+
+def path_in(path: str, key: object) -> str:
+    """Return the path of a key within a file."""
+    return f"{path}.{key}" if path else str(key)
 
 
 def _named(keys: list[str], count: int) -> str:

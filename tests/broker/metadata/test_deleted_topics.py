@@ -60,7 +60,9 @@ async def test_the_file_is_the_text_of_its_content(tmp_path: Path, count: int) -
     await deleted.stored.persist()
     for _ in range(2):
         written = (tmp_path / "deletedTopics.json").read_text()
-        assert written == fastjson.dumps(deleted.as_json(), pretty=True)
+        assert written == fastjson.dumps(
+            {"deletedTopics": {topic: mark.as_json() for topic, mark in deleted}}, pretty=True
+        )
         deleted = make_tables(tmp_path).deleted_topics
         deleted.load()
         deleted.stored.changed()

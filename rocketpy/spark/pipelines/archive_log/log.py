@@ -161,9 +161,8 @@ class ArchiveLog:
 
     def _record(self, path: str) -> RunRecord:
         record = decode_record(self._files.read(path), path)
-        if path != self._record_path(
-            record.run
-        ):  # the runs are in the order of their names, and the next one has the next number
+        # The runs are in the order of their names, and the next one gets the next number.
+        if path != self._record_path(record.run):
             raise StoreError(f"expected the record of the run that its name says, found run {record.run}", path=path)
         return record
 
