@@ -119,7 +119,8 @@ class Observer:
         assert self._client is not None
         ends: dict[int, int] = {}
         for queue_id in range(QUEUES_OF_BROKER):
-            request = make_request(RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader(topic=TOPIC, queue_id=queue_id))
+            header = GetMaxOffsetRequestHeader(topic=TOPIC, queue_id=queue_id)
+            request = make_request(RequestCode.GET_MAX_OFFSET, header)
             with suppress(RemotingError):
                 answer = await self._client.request(self._brokers[name].address, request, _PATIENCE_SECONDS)
                 ends[queue_id] = read_response(answer, GetMaxOffsetResponseHeader).offset
