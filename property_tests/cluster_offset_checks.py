@@ -18,10 +18,14 @@ from collections.abc import Iterator
 
 import attrs
 
+from property_tests.cluster_plan import Operation
 from property_tests.cluster_record import Commit, History
 
 WRITTEN_SECONDS = 8.0
 """Offsets are written every 5 s; writing takes some calls of the disk."""
+
+WARNING_RATIO = 0.9
+"""``diskSpaceWarningLevelRatio``: from there on the rest may be too little for a table."""
 
 _DISK_CALLS = 20
 _HINDERS_WRITING = ("fill disk", "slow disk", "pause", "fail sync", "fail write")
@@ -98,12 +102,18 @@ def _must_have(history: History, broker: str, before: _Seen, until: float) -> bo
     parted = [*history.promotions, *((at, lost.partition("/")[0]) for at, lost in history.tail_losses)]
     if broker in history.cut_tails and any(of == name and at <= until for at, of in parted):
         return False
-    is_hindered = any(each.kind in _HINDERS_WRITING and each.target == broker for each in history.plan.operations)
+    is_hindered = any(_hinders_writing(each) and each.target == broker for each in history.plan.operations)
     written_s = WRITTEN_SECONDS + _DISK_CALLS * history.plan.disk_delay_s
     ends = [end for end in history.ends if end.broker == broker and before.since <= end.at <= until]
     return not any(
         is_hindered or (not end.is_clean and (end.is_wiped or end.at - before.until <= written_s)) for end in ends
     )
+
+
+def _hinders_writing(operation: Operation) -> bool:
+    """Whether a broker may be unable to write its tables: a disk of which old files are deleted may have no room."""
+    is_full = operation.kind == "delete old files" and operation.value > WARNING_RATIO
+    return operation.kind in _HINDERS_WRITING or is_full
 
 
 def _was_fitted(history: History, broker: str, queue_id: int, before: _Seen, now: _Seen) -> bool:
