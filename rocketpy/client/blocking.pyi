@@ -251,6 +251,7 @@ class Client:
         group: str = ...,
         *,
         config: ProducerConfig | None = ...,
+        topics: Sequence[str] = ...,
         send_hooks: Sequence[SendMessageHook] = ...,
         check_forbidden_hooks: Sequence[CheckForbiddenHook] = ...,
     ) -> AbstractContextManager[Producer]: ...
@@ -260,6 +261,7 @@ class Client:
         *,
         check: Callable[[MessageExt], LocalTransactionState],
         config: ProducerConfig | None = ...,
+        topics: Sequence[str] = ...,
         send_hooks: Sequence[SendMessageHook] = ...,
         check_forbidden_hooks: Sequence[CheckForbiddenHook] = ...,
         end_transaction_hooks: Sequence[EndTransactionHook] = ...,

@@ -88,11 +88,13 @@ class Client:
         group: str = DEFAULT_PRODUCER_GROUP,
         *,
         config: ProducerConfig | None = None,
+        topics: Sequence[str] = (),
         send_hooks: Sequence[SendMessageHook] = (),
         check_forbidden_hooks: Sequence[CheckForbiddenHook] = (),
     ) -> AsyncIterator[Producer]:
         """Open a producer of a group; at the end of the block it is unregistered from the brokers.
 
+        The brokers of ``topics``, and those that create topics on their own, know the group before its first send.
         ClientError for an illegal group, or one that this client has a producer of.
         """
         config = config or ProducerConfig()
@@ -102,6 +104,7 @@ class Client:
                 self._instance,
                 group,
                 config,
+                topics=topics,
                 send_hooks=(*send_hooks, *traces.send_hooks),
                 check_forbidden_hooks=check_forbidden_hooks,
             ) as producer,
@@ -115,12 +118,15 @@ class Client:
         *,
         check: Check,
         config: ProducerConfig | None = None,
+        topics: Sequence[str] = (),
         send_hooks: Sequence[SendMessageHook] = (),
         check_forbidden_hooks: Sequence[CheckForbiddenHook] = (),
         end_transaction_hooks: Sequence[EndTransactionHook] = (),
     ) -> AsyncIterator[TransactionProducer]:
         """Open a producer of transactions; ``check`` says what became of one that a broker asks about.
 
+        Brokers may ask before its first send, about transactions of another process: those that create topics on their
+        own, and those of ``topics``. Where no broker creates topics, name those of the group's transactions.
         ClientError for an illegal group, or one that this client has a producer of.
         """
         config = config or ProducerConfig()
@@ -130,6 +136,8 @@ class Client:
                 self._instance,
                 group,
                 config,
+                topics=topics,
+                is_asked=True,
                 send_hooks=(*send_hooks, *traces.send_hooks),
                 check_forbidden_hooks=check_forbidden_hooks,
             ) as producer,

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 import attrs
 import trio
@@ -33,6 +34,7 @@ from rocketpy.client.producer.batching import BATCH_MAX_BYTES, BATCH_MAX_DELAY_M
 from rocketpy.client.producer.broker_health import BrokerHealth
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.delivery import Delivery
+from rocketpy.client.producer.introduction import introduce
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.pipeline import CONNECT_SECONDS, Pipeline
 from rocketpy.client.producer.queue_choice import QueueChoice
@@ -65,10 +67,13 @@ async def producer_role(
     send_hooks: Sequence[SendMessageHook] = (),
     check_forbidden_hooks: Sequence[CheckForbiddenHook] = (),
     namespace: str | None = None,
+    topics: Sequence[str] = (),
+    is_asked: bool = False,
 ) -> AsyncIterator[Producer]:
     """Open a producer in a client; at the end of the block it is unregistered from the brokers.
 
-    ``namespace`` None is the client's.
+    ``namespace`` None is the client's. The brokers of ``topics``, and those that create topics, know the group before
+    its first send; ``is_asked`` when they ask it about transactions.
 
     Leaving the block waits for what ``send_nowait`` has in flight, at most as long as a send may take. Leaving it by
     cancellation does not: what has no answer by then fails.
@@ -81,11 +86,13 @@ async def producer_role(
         hooks = AttemptHooks(
             instance=instance, group=group, send_hooks=send_hooks, check_forbidden_hooks=check_forbidden_hooks
         )
+    followed = (config.create_topic_key, *(wrap_namespace(namespace, topic) for topic in topics))
     instance.heartbeats.add_producer(group)
     try:
         async with unwrapped(trio.open_nursery()) as nursery:
             timeouts = Timeouts()
             await nursery.start(timeouts.run)
+            nursery.start_soon(partial(introduce, instance, group, followed, is_asked=is_asked))
             producer = Producer(
                 instance=instance,
                 group=group,
@@ -96,7 +103,7 @@ async def producer_role(
                 nursery=nursery,
             )
             try:
-                with instance.replies.serving():
+                with instance.replies.serving(), instance.routes.following(followed):
                     yield producer
             finally:
                 await producer.aclose()
