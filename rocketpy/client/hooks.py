@@ -4,6 +4,10 @@ A hook is any object with the methods of one of these protocols. They are called
 What a hook raises is logged and changes nothing, except that what a :class:`CheckForbiddenHook` raises refuses the
 attempt and reaches the sender. Without hooks nothing is paid for them.
 
+Hooks of a send run in the context variables (:mod:`contextvars`) of the call that has begun it, in a copy of them for
+each send: what a hook sets before an attempt it finds after it. Messages that :meth:`Producer.batching` has collected
+have many callers: their hooks run in the context in which the client was opened.
+
 Groups in contexts have their namespace, as in Java; topics of messages and queues have not.
 
 Compatibility: ``SendMessageHook``, ``CheckForbiddenHook``, ``EndTransactionHook``, ``ConsumeMessageHook``,
@@ -48,7 +52,9 @@ class SendMessageContext:
     messages: Sequence[Message]
     """More than one in a batch, with their own properties (UNIQ_KEY)."""
     message_queue: MessageQueue
+    """Without a route its broker has no name, and its queue id is -1."""
     broker_address: str
+    """Empty while it is not known."""
     communication_mode: CommunicationMode
     message_type: MessageType
     body_size: int
@@ -70,11 +76,14 @@ class SendMessageHook(Protocol):
         ...
 
     def send_message_before(self, context: SendMessageContext) -> None:
-        """Called before an attempt leaves."""
+        """Called before an attempt leaves, or before the report of one that could not: no route, no connection."""
         ...
 
     def send_message_after(self, context: SendMessageContext) -> None:
-        """Called with the outcome of the attempt; of a oneway send once it has left."""
+        """Called with the outcome of the attempt, once for each that was announced; of a oneway send once it has left.
+
+        A send that is cancelled, or whose producer is closed, has a RemotingSendRequestError: it may be stored.
+        """
         ...
 
 

@@ -86,6 +86,8 @@ class ClientInstance:
         self.client_id = "@".join(filter(None, (self.client_ip, self._instance_name(), config.unit_name)))
         self.trace_dispatcher_numbers = itertools.count(1)
         self.remoting = remoting
+        self.home = remoting.home
+        """Context of the tasks that serve many calls, see :mod:`rocketpy.remoting.home`."""
         self.answers = Answers(environment.run_blocking)
         self.name_servers = NameServers(
             config.name_servers,

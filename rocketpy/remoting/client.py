@@ -23,6 +23,7 @@ from rocketpy.protocol.host import plain_address
 from rocketpy.remoting.config import IDLE_SWEEP_SECONDS, NettyClientConfig, TlsClientConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import AsyncProcessor, Dispatcher, Processor
+from rocketpy.remoting.home import Home
 from rocketpy.remoting.limits.held_bytes import ProgramBytes, unfinished_frames, unread_answers
 from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.network import Address, Network, SocketNetwork, split_address
@@ -102,6 +103,8 @@ class RemotingClient:
         network: Network,
         before_request: BeforeRequest | None = None,
     ) -> None:
+        self.home = Home()
+        """Context of everything that the client starts, whichever request needs it first."""
         self._nursery = nursery
         self._network = network
         self._before_request = before_request
@@ -255,6 +258,7 @@ class RemotingClient:
                 stream.setsockopt(socket.SOL_SOCKET, option, size)
 
     async def _serve(self, stream: trio.abc.Stream, peer: Address, *, task_status: trio.TaskStatus[Connection]) -> None:
+        await self.home.enter()
         await self._driver.serve_stream(stream, peer, task_status=task_status)
 
     def _forget(self, connection: Connection) -> None:

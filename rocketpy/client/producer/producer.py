@@ -49,7 +49,10 @@ from rocketpy.client.scope import unwrapped
 from rocketpy.client.services.timeouts import Timeouts
 from rocketpy.client.validators import body_size, check_group
 from rocketpy.errors import (
+    BrokerError,
     ClientError,
+    RemoteProtocolError,
+    RemotingError,
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
 )
@@ -245,7 +248,9 @@ class Producer:
         with trio.move_on_after(self._config.send_msg_timeout / 1000):
             await self._send_oneway(delivery)
             return
-        raise RemotingTimeoutError(f"no connection for a oneway send to topic {message.topic} in time")
+        failure = RemotingTimeoutError(f"no connection for a oneway send to topic {message.topic} in time")
+        self._report_oneway(delivery, failure)
+        raise failure
 
     def send_nowait(self, message: Message, *, queue: MessageQueue | QueueSelector | None = None) -> PendingSend:
         """Send a message without waiting; await the result for its outcome, when you like.
@@ -390,17 +395,29 @@ class Producer:
         return Delivery(request, once, queue=queue, is_async=is_async, on_end=on_end)
 
     async def _send_oneway(self, delivery: Delivery) -> None:
+        delivery.began = trio.current_time()
         chosen = delivery.queue
-        if chosen is None:
-            topic = delivery.request.topic
-            queues = await self._instance.routes.publish_queues(topic, self._template)
-            chosen = delivery.select(queues) if delivery.selector else self._choice.choose(topic, queues, None)
-        delivery.chosen = chosen
-        address = self._instance.broker_port_of(await self._instance.routes.publish_address(chosen))
-        delivery.address = address
-        await self._instance.remoting.connect(address, CONNECT_SECONDS)
+        try:
+            if chosen is None:
+                topic = delivery.request.topic
+                queues = await self._instance.routes.publish_queues(topic, self._template)
+                chosen = delivery.select(queues) if delivery.selector else self._choice.choose(topic, queues, None)
+            delivery.chosen = chosen
+            address = self._instance.broker_port_of(await self._instance.routes.publish_address(chosen))
+            delivery.address = address
+            await self._instance.remoting.connect(address, CONNECT_SECONDS)
+        except (ClientError, BrokerError, RemotingError, RemoteProtocolError) as failure:
+            self._report_oneway(delivery, failure)
+            raise
         if self._hooks is not None:
             self._hooks.before(delivery, oneway=True)
-        await self._instance.remoting.oneway(address, delivery.request.command(chosen, oneway=True))
+        try:
+            await self._instance.remoting.oneway(address, delivery.request.command(chosen, oneway=True))
+        except RemotingError as failure:
+            self._report_oneway(delivery, failure)
+            raise
+        self._report_oneway(delivery)
+
+    def _report_oneway(self, delivery: Delivery, failure: Exception | None = None) -> None:
         if self._hooks is not None:
-            self._hooks.after(delivery)
+            self._hooks.after(delivery, failure=failure, oneway=True)

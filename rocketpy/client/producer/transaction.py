@@ -157,14 +157,13 @@ class TransactionProducer:
             )
         try:
             yield transaction
-        except Exception as failure:
+        except BaseException as failure:
             if transaction.state is None:
-                remark = f"executeLocalTransactionBranch exception: {failure!r}"
-                await transaction.end(LocalTransactionState.UNKNOW, remark)
-            raise
-        except BaseException:  # a cancelled block sends nothing
-            if transaction.state is None:
-                self._warn_unknown(transaction, "it was cancelled")
+                if isinstance(failure, Exception):
+                    remark = f"executeLocalTransactionBranch exception: {failure!r}"
+                    await transaction.end(LocalTransactionState.UNKNOW, remark)
+                else:  # a cancelled block sends nothing
+                    self._warn_unknown(transaction, "it was cancelled")
             raise
         if transaction.state is None:
             await transaction.end(LocalTransactionState.UNKNOW)
