@@ -22,6 +22,7 @@ from rocketpy.client.hooks import (
     ConsumeMessageHook,
     EndTransactionHook,
     FilterMessageHook,
+    PropertiesHook,
     SendMessageHook,
 )
 from rocketpy.client.producer.config import ProducerConfig
@@ -75,6 +76,9 @@ def open_producer(
     group: str = ...,
     config: ClientConfig | None = ...,
     producer: ProducerConfig | None = ...,
+    send_hooks: Sequence[SendMessageHook] = ...,
+    check_forbidden_hooks: Sequence[CheckForbiddenHook] = ...,
+    properties_hooks: Sequence[PropertiesHook] = ...,
     environment: ClientEnvironment | None = ...,
 ) -> AbstractContextManager[Producer]: ...
 def open_pull_consumer(
@@ -254,6 +258,7 @@ class Client:
         topics: Sequence[str] = ...,
         send_hooks: Sequence[SendMessageHook] = ...,
         check_forbidden_hooks: Sequence[CheckForbiddenHook] = ...,
+        properties_hooks: Sequence[PropertiesHook] = ...,
     ) -> AbstractContextManager[Producer]: ...
     def transaction_producer(
         self,
@@ -264,6 +269,7 @@ class Client:
         topics: Sequence[str] = ...,
         send_hooks: Sequence[SendMessageHook] = ...,
         check_forbidden_hooks: Sequence[CheckForbiddenHook] = ...,
+        properties_hooks: Sequence[PropertiesHook] = ...,
         end_transaction_hooks: Sequence[EndTransactionHook] = ...,
     ) -> AbstractContextManager[TransactionProducer]: ...
     def pull_consumer(

@@ -26,6 +26,7 @@ from rocketpy.client.hooks import (
     ConsumeMessageHook,
     EndTransactionHook,
     FilterMessageHook,
+    PropertiesHook,
     SendMessageHook,
 )
 from rocketpy.client.instance import ClientInstance, open_client_instance
@@ -91,6 +92,7 @@ class Client:
         topics: Sequence[str] = (),
         send_hooks: Sequence[SendMessageHook] = (),
         check_forbidden_hooks: Sequence[CheckForbiddenHook] = (),
+        properties_hooks: Sequence[PropertiesHook] = (),
     ) -> AsyncIterator[Producer]:
         """Open a producer of a group; at the end of the block it is unregistered from the brokers.
 
@@ -107,6 +109,7 @@ class Client:
                 topics=topics,
                 send_hooks=(*send_hooks, *traces.send_hooks),
                 check_forbidden_hooks=check_forbidden_hooks,
+                properties_hooks=properties_hooks,
             ) as producer,
         ):
             yield producer
@@ -121,6 +124,7 @@ class Client:
         topics: Sequence[str] = (),
         send_hooks: Sequence[SendMessageHook] = (),
         check_forbidden_hooks: Sequence[CheckForbiddenHook] = (),
+        properties_hooks: Sequence[PropertiesHook] = (),
         end_transaction_hooks: Sequence[EndTransactionHook] = (),
     ) -> AsyncIterator[TransactionProducer]:
         """Open a producer of transactions; ``check`` says what became of one that a broker asks about.
@@ -140,6 +144,7 @@ class Client:
                 is_asked=True,
                 send_hooks=(*send_hooks, *traces.send_hooks),
                 check_forbidden_hooks=check_forbidden_hooks,
+                properties_hooks=properties_hooks,
             ) as producer,
             transaction_producer_role(
                 self._instance, group, producer, check, (*end_transaction_hooks, *traces.end_transaction_hooks)
@@ -237,12 +242,21 @@ async def open_producer(
     group: str = DEFAULT_PRODUCER_GROUP,
     config: ClientConfig | None = None,
     producer: ProducerConfig | None = None,
+    send_hooks: Sequence[SendMessageHook] = (),
+    check_forbidden_hooks: Sequence[CheckForbiddenHook] = (),
+    properties_hooks: Sequence[PropertiesHook] = (),
     environment: ClientEnvironment | None = None,
 ) -> AsyncIterator[Producer]:
     """Open a client with one producer, see :meth:`Client.producer`."""
     async with (
         open_client(name_servers, config=config, environment=environment) as client,
-        client.producer(group, config=producer) as opened,
+        client.producer(
+            group,
+            config=producer,
+            send_hooks=send_hooks,
+            check_forbidden_hooks=check_forbidden_hooks,
+            properties_hooks=properties_hooks,
+        ) as opened,
     ):
         yield opened
 

@@ -1,4 +1,4 @@
-"""Hooks of a client: to observe what it sends and consumes, to forbid sends, and to filter what it consumes.
+"""Hooks of a client: to observe what it sends and consumes, to forbid sends, to add properties, to filter.
 
 A hook is any object with the methods of one of these protocols. They are called on the event loop and must not block.
 What a hook raises is logged and changes nothing, except that what a :class:`CheckForbiddenHook` raises refuses the
@@ -12,13 +12,13 @@ Groups in contexts have their namespace, as in Java; topics of messages and queu
 
 Compatibility: ``SendMessageHook``, ``CheckForbiddenHook``, ``EndTransactionHook``, ``ConsumeMessageHook``,
 ``FilterMessageHook`` and their contexts (4.9.8). A context of a send has the caller's own message: it must not be
-changed.
+changed. Hooks in Java change it to add properties, for which there is :class:`PropertiesHook` here.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -83,6 +83,23 @@ class SendMessageHook(Protocol):
         """Called with the outcome of the attempt, once for each that was announced; of a oneway send once it has left.
 
         A send that is cancelled, or whose producer is closed, has a RemotingSendRequestError: it may be stored.
+        """
+        ...
+
+
+class PropertiesHook(Protocol):
+    """Adds properties to messages before they are sent."""
+
+    @property
+    def hook_name(self) -> str:
+        """Its name, for the log."""
+        ...
+
+    def properties_of(self, message: Message) -> Mapping[str, str]:
+        """Return the properties to add; they take the place of the message's own of the same names.
+
+        Called once for each message when its send begins, with a copy of it; those of an :class:`EncodedBatch` are not
+        shown. Reserved names (``KEYS``, ``TAGS``) are refused: nothing of what the hook returned is added then.
         """
         ...
 

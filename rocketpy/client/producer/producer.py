@@ -27,8 +27,9 @@ import attrs
 import trio
 
 from rocketpy.client.begun import Done, begun_by
-from rocketpy.client.hooks import CheckForbiddenHook, SendMessageHook
+from rocketpy.client.hooks import CheckForbiddenHook, PropertiesHook, SendMessageHook
 from rocketpy.client.instance import ClientInstance
+from rocketpy.client.producer.added_properties import AddedProperties
 from rocketpy.client.producer.attempt_hooks import AttemptHooks
 from rocketpy.client.producer.batching import BATCH_MAX_BYTES, BATCH_MAX_DELAY_MS, BatchingProducer
 from rocketpy.client.producer.broker_health import BrokerHealth
@@ -69,6 +70,7 @@ async def producer_role(
     *,
     send_hooks: Sequence[SendMessageHook] = (),
     check_forbidden_hooks: Sequence[CheckForbiddenHook] = (),
+    properties_hooks: Sequence[PropertiesHook] = (),
     namespace: str | None = None,
     topics: Sequence[str] = (),
     is_asked: bool = False,
@@ -102,6 +104,7 @@ async def producer_role(
                 config=config,
                 namespace=namespace,
                 hooks=hooks,
+                added=AddedProperties(properties_hooks) if properties_hooks else None,
                 timeouts=timeouts,
                 nursery=nursery,
             )
@@ -129,13 +132,14 @@ class Producer:
         config: ProducerConfig,
         namespace: str,
         hooks: AttemptHooks | None,
+        added: AddedProperties | None,
         timeouts: Timeouts,
         nursery: trio.Nursery,
     ) -> None:
         self._instance = instance
         self._config = config
         self._template = TopicTemplate(config.create_topic_key, config.default_topic_queue_nums)
-        self._maker = SendRequestMaker(instance=instance, group=group, config=config, namespace=namespace)
+        self._maker = SendRequestMaker(instance=instance, group=group, config=config, namespace=namespace, added=added)
         health = BrokerHealth(config.latency_max, config.not_available_duration)
         self._choice = QueueChoice(
             randomness=instance.randomness, health=health if config.send_latency_fault_enable else None
