@@ -36,10 +36,11 @@ from rocketpy.broker.sample_cluster import SAMPLE_CLUSTERS, Member, run_members,
 from rocketpy.broker.shutdown_signals import EXIT_FAILED, obey_signals
 from rocketpy.broker.start_settings import (
     LOOPBACK,
-    NAMESRV_PORT,
     PORT_MAX,
     BrokerSettings,
     StartOptions,
+    check_namesrv_port,
+    embedded_nameserver,
     load_broker_settings,
 )
 from rocketpy.clock import SystemClock
@@ -47,6 +48,7 @@ from rocketpy.errors import RocketpyError, SettingsError, StartError, StoreError
 from rocketpy.other_distribution import other_rocketpy_warning
 from rocketpy.ready_file import ReadyFile
 from rocketpy.remoting.limits.descriptors import raise_descriptor_limit
+from rocketpy.remoting.network import HIGHEST_PORT, PortInUseError, split_address
 from rocketpy.settings import format_settings
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.services.worker_thread import open_worker_thread
@@ -75,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         environment_namesrv_addr=os.environ.get("NAMESRV_ADDR"),
         store_path=given.store,
         port=given.port,
+        namesrv_port=given.namesrv_port,
         log_directory=given.log_directory,
     )
     started: list[BrokerAddress] = []
@@ -133,6 +136,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--log-directory", metavar="DIR", help="directory for log files (default: standard error)")
     parser.add_argument("--port", type=_port, metavar="N", help="port to listen on (default: 10911; 0: any free port)")
     parser.add_argument(
+        "--namesrv-port",
+        type=_namesrv_port,
+        metavar="N",
+        help="port of the nameserver that runs in this process (default: 9876)",
+    )
+    parser.add_argument(
         "--ready-file", metavar="FILE", help="file with the addresses, as JSON, while it serves (-: standard output)"
     )
     several = parser.add_mutually_exclusive_group()
@@ -163,6 +172,12 @@ def _parser() -> argparse.ArgumentParser:
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or int(text) > PORT_MAX:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a port from 0 to {PORT_MAX}")
+    return int(text)
+
+
+def _namesrv_port(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a port from 1 to {HIGHEST_PORT}")
     return int(text)
 
 
@@ -230,7 +245,8 @@ def _run_sample_cluster(name: str, options: StartOptions, started: list[BrokerAd
     if options.config_file is not None:
         raise SettingsError(f"-c {options.config_file}: expected no file with --cluster, which has its own settings")
     port = BROKER_PORT if options.port is None else options.port
-    namesrv_addr = options.namesrv_addr or f"{LOOPBACK}:{NAMESRV_PORT}"
+    check_namesrv_port(options, embeds_nameserver=options.namesrv_addr is None)
+    namesrv_addr = options.namesrv_addr or embedded_nameserver(options)
     directory = options.store_path or os.path.join("store", name)
     members = sample_members(name, directory=directory, namesrv_addr=namesrv_addr, port=port)
     broker = attrs.evolve(members[0].broker, log_directory=options.log_directory or "")
@@ -309,7 +325,7 @@ def _run_group(settings: BrokerSettings, line: ParentLine) -> int:
         trio.run(_serve_group, settings, started, line)
     except* (SettingsError, StartError, StoreError) as group:
         if not started:
-            line.report_failure(str(next(single_failures(group))))
+            line.report_failure(_sentence(group))
         status = EXIT_WRONG if not started else report_failure(group, is_start=False)
     except* RocketpyError:
         _log.critical("the broker has failed", exc_info=True)
@@ -338,17 +354,22 @@ async def _run_embedded_nameserver(
     from rocketpy.remoting.config import NettyServerConfig
 
     directory = directory or os.path.join(settings.store.root, "config")
-    await run_nameserver(
-        NamesrvConfig(
-            kv_config_path=os.path.join(directory, "kvConfig.json"),
-            config_store_path=os.path.join(directory, "namesrv.properties"),
-        ),
-        NettyServerConfig(listen_port=NAMESRV_PORT, connections_max=NAMESRV_CONNECTIONS_MAX),
-        tls=settings.tls_server,
-        host=LOOPBACK,
-        disk=OsDisk(),
-        task_status=task_status,
-    )
+    _, port = split_address(settings.broker.namesrv_addr)
+    try:
+        await run_nameserver(
+            NamesrvConfig(
+                kv_config_path=os.path.join(directory, "kvConfig.json"),
+                config_store_path=os.path.join(directory, "namesrv.properties"),
+            ),
+            NettyServerConfig(listen_port=port, connections_max=NAMESRV_CONNECTIONS_MAX),
+            tls=settings.tls_server,
+            host=LOOPBACK,
+            disk=OsDisk(),
+            task_status=task_status,
+        )
+    except PortInUseError as failure:
+        remedy = "--namesrv-port N moves this broker's nameserver, -n HOST:PORT names one that runs"
+        raise StartError(f"{failure}; {remedy}") from failure
 
 
 def _say_ready(settings: BrokerSettings, address: BrokerAddress, output: TextIO) -> None:
@@ -387,11 +408,17 @@ def ready_values(settings: BrokerSettings, address: BrokerAddress, pid: int | No
 def report_failure(group: BaseExceptionGroup[RocketpyError], *, is_start: bool) -> int:
     """Print the message of a failed start; log later failures with their traceback."""
     if is_start:
-        print(next(single_failures(group)), file=sys.stderr)
+        print(_sentence(group), file=sys.stderr)
         return EXIT_WRONG
     for failure in single_failures(group):
         _log.critical("the broker has failed: %s", failure, exc_info=failure)
     return EXIT_FAILED
+
+
+def _sentence(group: BaseExceptionGroup[RocketpyError]) -> str:
+    """Return the first failure of a start, with the option that helps."""
+    failure = next(single_failures(group))
+    return f"{failure}; --port N moves the broker" if isinstance(failure, PortInUseError) else str(failure)
 
 
 if __name__ == "__main__":

@@ -22,11 +22,11 @@ import attrs
 from rocketpy.broker.config import BROKER_PORT, BrokerConfig
 from rocketpy.broker.sample_cluster import PORT_STEP
 from rocketpy.broker.start_settings import (
-    LOOPBACK,
-    NAMESRV_PORT,
     PORT_MAX,
     BrokerSettings,
     StartOptions,
+    check_namesrv_port,
+    embedded_nameserver,
     laptop_store,
     load_broker_settings,
 )
@@ -55,13 +55,15 @@ def load_group_settings(count: int, options: StartOptions) -> GroupSettings:
     last = port + PORT_STEP * (count - 1)
     if port and last > PORT_MAX:
         raise SettingsError(f"--groups {count}: expected ports up to {PORT_MAX}, {PORT_STEP} apart from {port} on")
-    namesrv_addr = named or f"{LOOPBACK}:{NAMESRV_PORT}"
+    check_namesrv_port(options, embeds_nameserver=not named)
+    namesrv_addr = named or embedded_nameserver(options)
     names = [f"broker-{letter}" for letter in string.ascii_lowercase[:count]]
     members = tuple(
         _member(
             attrs.evolve(
                 options,
                 namesrv_addr=namesrv_addr,
+                namesrv_port=None,
                 store_path=os.path.join(root, name),
                 port=port + PORT_STEP * number if port else 0,
             ),
@@ -80,7 +82,7 @@ def _shared(options: StartOptions) -> tuple[str, int, str, list[str]]:
         root = options.store_path or laptop_store().store_path_root_dir
         port = BROKER_PORT if options.port is None else options.port
         return root, port, options.namesrv_addr or options.environment_namesrv_addr or "", []
-    shared = load_broker_settings(options)
+    shared = load_broker_settings(attrs.evolve(options, namesrv_port=None))
     name = shared.broker.broker_name
     warnings = []
     if name != local_host_name():

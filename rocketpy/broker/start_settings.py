@@ -57,6 +57,7 @@ class StartOptions:
     environment_namesrv_addr: str | None = None
     store_path: str | None = None
     port: int | None = None
+    namesrv_port: int | None = None  # of the embedded nameserver
     log_directory: str | None = None
 
 
@@ -161,6 +162,20 @@ def load_broker_settings(
     return _completed(_with_tls(settings), options)
 
 
+def embedded_nameserver(options: StartOptions) -> str:
+    """Return the address of the nameserver that runs in this process, where none is named."""
+    return f"{LOOPBACK}:{NAMESRV_PORT if options.namesrv_port is None else options.namesrv_port}"
+
+
+def check_namesrv_port(options: StartOptions, *, embeds_nameserver: bool) -> None:
+    """Raise SettingsError for a port of a nameserver that does not run here."""
+    if options.namesrv_port is not None and not embeds_nameserver:
+        raise SettingsError(
+            f"--namesrv-port {options.namesrv_port}: no nameserver runs in this process, because one is named or -c is "
+            "given"
+        )
+
+
 def _changed_by_request(options: StartOptions) -> str | None:
     """Return the file with changes by request, for a broker started without ``-c``; None before the first change."""
     root = os.path.expanduser(options.store_path or laptop_store().store_path_root_dir)
@@ -183,8 +198,9 @@ def _completed(settings: BrokerSettings, options: StartOptions) -> BrokerSetting
     warnings = list(settings.warnings)
     namesrv = options.namesrv_addr or broker.namesrv_addr or options.environment_namesrv_addr or ""
     embeds_nameserver = not namesrv and options.config_file is None
+    check_namesrv_port(options, embeds_nameserver=embeds_nameserver)
     if embeds_nameserver:
-        namesrv = f"{LOOPBACK}:{NAMESRV_PORT}"
+        namesrv = embedded_nameserver(options)
     if not namesrv:
         warnings.append("namesrvAddr is not set: this broker registers with no nameserver, clients need its address")
     warnings += role_warnings(attrs.evolve(broker, namesrv_addr=namesrv), settings.store)

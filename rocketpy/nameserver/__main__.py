@@ -24,6 +24,7 @@ from rocketpy.nameserver.logs import configure_logging
 from rocketpy.ready_file import ReadyFile
 from rocketpy.remoting.config import NettyServerConfig, TlsClientConfig, TlsServerConfig
 from rocketpy.remoting.limits.descriptors import raise_descriptor_limit
+from rocketpy.remoting.network import HIGHEST_PORT, PortInUseError
 from rocketpy.remoting.tls.contexts import with_config_file
 from rocketpy.settings import format_settings, load_settings
 from rocketpy.store.disk.os_disk import OsDisk
@@ -59,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             namesrv = attrs.evolve(namesrv, config_store_path=options.config_file)
         if options.log_directory is not None:
             namesrv = attrs.evolve(namesrv, log_directory=options.log_directory)
+        if options.port is not None:
+            server_config = attrs.evolve(server_config, listen_port=options.port)
         if options.print_config_item:
             print("\n".join(format_settings(namesrv, server_config)))
         else:
@@ -71,7 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with ready_file.removed_around():
                 trio.run(serve, namesrv, server_config, tls, host, loaded.unknown, ready_file)
     except* (SettingsError, StartError) as group:
-        print(next(single_failures(group)), file=sys.stderr)
+        failure = next(single_failures(group))
+        remedy = "; --port N moves the nameserver" if isinstance(failure, PortInUseError) else ""
+        print(f"{failure}{remedy}", file=sys.stderr)
         status = EXIT_WRONG
     return status
 
@@ -86,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-n", "--namesrvAddr", dest="ignored", metavar="ADDRESSES", help="accepted without effect, as in RocketMQ"
     )
+    parser.add_argument("--port", type=_port, metavar="N", help="port to listen on (default: 9876; 0: any free port)")
     parser.add_argument("--log-directory", metavar="DIR", help="directory for log files (default: standard error)")
     parser.add_argument(
         "--ready-file", metavar="FILE", help="file with the port, as JSON, while it serves (-: standard output)"
@@ -94,6 +100,12 @@ def _parser() -> argparse.ArgumentParser:
         "-p", "--printConfigItem", dest="print_config_item", action="store_true", help="print every setting and exit"
     )
     return parser
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) > HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a port from 0 to {HIGHEST_PORT}")
+    return int(text)
 
 
 async def serve(

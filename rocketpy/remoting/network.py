@@ -194,9 +194,17 @@ def local_address_of(sock: socket.socket | trio.socket.SocketType) -> str:
     return plain_address(f"{name[0]}:{name[1]}") if isinstance(name, tuple) else ""
 
 
-def address_in_use(host: str | None, port: int) -> StartError:
+class PortInUseError(StartError):
+    """Another process listens on the port. The program that was started knows which option moves it."""
+
+    def __init__(self, message: str, port: int) -> None:
+        super().__init__(message)
+        self.port = port
+
+
+def address_in_use(host: str | None, port: int) -> PortInUseError:
     """Return the error of a port that another program listens on."""
-    return StartError(f"cannot listen on {_place(host, port)}: another process uses it")
+    return PortInUseError(f"cannot listen on {_place(host, port)}: another process uses it", port)
 
 
 def _listening_on_every_address(port: int, backlog: int) -> socket.socket:

@@ -88,7 +88,15 @@ def test_imports_are_rarely_searched_for_garbage(tmp_path: Path) -> None:
     assert int(count) < 40, "over a hundred by default"
 
 
-@pytest.mark.parametrize("arguments", [["--port", "x"], ["--port", "65535"], ["--port", "-1"], ["--nonsense"], ["-c"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["--port", text] for text in ("x", "65535", "-1")),
+        *(["--namesrv-port", text] for text in ("x", "65536", "0")),
+        ["--nonsense"],
+        ["-c"],
+    ],
+)
 def test_a_wrong_option_is_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         broker_main.main(arguments)
@@ -97,6 +105,9 @@ def test_a_wrong_option_is_status_2(arguments: list[str], capsys: pytest.Capture
 
 
 NOT_PRINTED = "-p and -m print the settings of one broker: expected no --cluster and no --groups"
+
+
+NO_NAMESERVER = "--namesrv-port 7: no nameserver runs in this process, because one is named or -c is given"
 
 
 @pytest.mark.parametrize(
@@ -108,6 +119,9 @@ NOT_PRINTED = "-p and -m print the settings of one broker: expected no --cluster
         ("--cluster 2m-noslave -c b.conf", "-c b.conf: expected no file with --cluster, which has its own settings"),
         ("-p --cluster 2m-noslave", NOT_PRINTED),
         ("-p --groups 2", NOT_PRINTED),
+        ("-n a:1 --namesrv-port 7", NO_NAMESERVER),
+        ("-n a:1 --namesrv-port 7 --groups 2", NO_NAMESERVER),
+        ("-n a:1 --namesrv-port 7 --cluster 2m-noslave", NO_NAMESERVER),
     ],
 )
 def test_what_is_not_started_is_said_in_one_sentence_with_status_2(
@@ -168,6 +182,22 @@ def test_without_a_file_it_is_a_whole_system_until_a_signal(
     assert f"nameserver  127.0.0.1:{first} (in this process)" in process.log()
     assert f"INFO broker build: {BUILD}\n" in process.log()
     assert f"  build       {BUILD}\n" in process.log()
+
+
+def test_a_port_in_use_is_one_sentence_that_names_the_option_which_moves_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    monkeypatch.setattr(broker_main, "_prepare_process", lambda settings: None)
+    monkeypatch.chdir(tmp_path)
+    with port_in_use() as port:
+        in_use = f"cannot listen on 127.0.0.1, port {port}: another process uses it"
+        assert broker_main.main(["--port", "0", "--namesrv-port", str(port)]) == 2
+        remedy = "--namesrv-port N moves this broker's nameserver, -n HOST:PORT names one that runs"
+        assert capsys.readouterr().err == f"{in_use}; {remedy}\n"
+        for moved, suffix in ((0, ""), (-1, " (the port for slaves, one above listenPort)"), (2, "")):
+            assert broker_main.main(["-n", "127.0.0.1:1", "--port", str(port + moved)]) == 2
+            assert capsys.readouterr().err == f"{in_use}{suffix}; --port N moves the broker\n"
 
 
 def test_a_cluster_to_try_replicates_and_ends_with_ctrl_c(tmp_path: Path, start: Callable[..., Process]) -> None:
