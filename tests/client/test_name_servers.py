@@ -49,7 +49,7 @@ async def test_no_nameserver_names_them_all() -> None:
 
 async def test_what_is_no_address_is_not_said_to_be_silent() -> None:
     async with opened("foo") as instance:
-        with pytest.raises(RemotingConnectError, match="^nameserver 'foo' is not an address, expected HOST:PORT$"):
+        with pytest.raises(RemotingConnectError, match=r"^nameserver 'foo' is not an address, expected HOST:PORT$"):
             await instance.name_servers.find_route(TOPIC)
 
 
