@@ -16,7 +16,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, TextIO
@@ -49,7 +49,7 @@ from rocketpy.other_distribution import other_rocketpy_warning
 from rocketpy.ready_file import ReadyFile
 from rocketpy.remoting.limits.descriptors import raise_descriptor_limit
 from rocketpy.remoting.network import HIGHEST_PORT, PortInUseError, split_address
-from rocketpy.settings import format_settings
+from rocketpy.settings import format_settings, located
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.services.worker_thread import open_worker_thread
 
@@ -82,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     started: list[BrokerAddress] = []
     ready_file = ReadyFile(given.ready_file)
+    places: dict[str, str] = {}
     status = 0
     try:
         if BUILD.fault:
@@ -97,6 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with ready_file.removed_around():
                 return _run_groups(given.groups, options, started, ready_file)
         settings = load_broker_settings(options)
+        places = settings.places
         if prints:
             print("\n".join(format_settings(*settings.values, important_only=given.print_important_config)))
             return 0
@@ -105,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ready_file.removed_around():
             trio.run(_serve_until_signal, settings, started, ready_file)
     except* (SettingsError, StartError, StoreError) as group:
-        status = report_failure(group, is_start=not started)
+        status = report_failure(group, is_start=not started, places=places)
     except* RocketpyError:
         _log.critical("the broker has failed", exc_info=True)
         status = EXIT_FAILED
@@ -325,7 +327,7 @@ def _run_group(settings: BrokerSettings, line: ParentLine) -> int:
         trio.run(_serve_group, settings, started, line)
     except* (SettingsError, StartError, StoreError) as group:
         if not started:
-            line.report_failure(_sentence(group))
+            line.report_failure(_sentence(group, settings.places))
         status = EXIT_WRONG if not started else report_failure(group, is_start=False)
     except* RocketpyError:
         _log.critical("the broker has failed", exc_info=True)
@@ -379,8 +381,12 @@ def _say_ready(settings: BrokerSettings, address: BrokerAddress, output: TextIO)
         f"The broker[{config.broker_name}, {address.address}] boot success. serializeType=JSON and name server is "
         f"{namesrv}",
         f"  store       {os.path.abspath(settings.store.root)}",
-        f"  build       {BUILD}",
     ]
+    if settings.store.store_path_commit_log:
+        lines.append(f"  commitlog   {', '.join(map(os.path.abspath, settings.store.commit_log_paths))}")
+    if config.log_directory:
+        lines.append(f"  logs        {os.path.abspath(os.path.expanduser(config.log_directory))}")
+    lines.append(f"  build       {BUILD}")
     if settings.embeds_nameserver:
         lines += [
             f"  nameserver  {namesrv} (in this process): what clients connect to",
@@ -405,20 +411,24 @@ def ready_values(settings: BrokerSettings, address: BrokerAddress, pid: int | No
     }
 
 
-def report_failure(group: BaseExceptionGroup[RocketpyError], *, is_start: bool) -> int:
+def report_failure(
+    group: BaseExceptionGroup[RocketpyError], *, is_start: bool, places: Mapping[str, str] | None = None
+) -> int:
     """Print the message of a failed start; log later failures with their traceback."""
     if is_start:
-        print(_sentence(group), file=sys.stderr)
+        print(_sentence(group, places or {}), file=sys.stderr)
         return EXIT_WRONG
     for failure in single_failures(group):
         _log.critical("the broker has failed: %s", failure, exc_info=failure)
     return EXIT_FAILED
 
 
-def _sentence(group: BaseExceptionGroup[RocketpyError]) -> str:
-    """Return the first failure of a start, with the option that helps."""
+def _sentence(group: BaseExceptionGroup[RocketpyError], places: Mapping[str, str]) -> str:
+    """Return the first failure of a start, with the option that helps, or the file and line of the setting."""
     failure = next(single_failures(group))
-    return f"{failure}; --port N moves the broker" if isinstance(failure, PortInUseError) else str(failure)
+    if isinstance(failure, PortInUseError):
+        return f"{failure}; --port N moves the broker"
+    return located(str(failure), places)
 
 
 if __name__ == "__main__":

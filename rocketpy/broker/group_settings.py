@@ -32,6 +32,7 @@ from rocketpy.broker.start_settings import (
 )
 from rocketpy.errors import SettingsError
 from rocketpy.remoting.local_address import local_host_name
+from rocketpy.settings import located
 from rocketpy.store.config import BrokerRole
 
 GROUPS_MAX = len(string.ascii_lowercase)
@@ -94,7 +95,8 @@ def _member(options: StartOptions, name: str) -> BrokerSettings:
     own_defaults = None if options.config_file else (BrokerConfig(broker_name=name), laptop_store())
     settings = load_broker_settings(options, own_defaults=own_defaults)
     if settings.store.broker_role is BrokerRole.SLAVE:
-        raise SettingsError("brokerRole = 'SLAVE': expected a master with --groups, each group is one")
+        sentence = "brokerRole = 'SLAVE': expected a master with --groups, each group is one"
+        raise SettingsError(located(sentence, settings.places))
     return attrs.evolve(
         settings,
         broker=attrs.evolve(settings.broker, broker_name=name, isolate_log_enable=True),

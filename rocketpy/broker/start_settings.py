@@ -27,7 +27,7 @@ from rocketpy.remoting.local_address import interface_address, local_host_name
 from rocketpy.remoting.network import split_address
 from rocketpy.remoting.tls.contexts import client_context, with_config_file
 from rocketpy.runner import RunBlocking
-from rocketpy.settings import load_settings
+from rocketpy.settings import load_settings, located
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.interface import Disk
 
@@ -76,6 +76,7 @@ class BrokerSettings:
     config_file: str = ""  # where changes by request are written; empty: broker.properties in the store's config
     unknown: dict[str, str] = attrs.field(factory=dict)  # unused keys of the file
     warnings: tuple[str, ...] = ()
+    places: dict[str, str] = attrs.field(factory=dict)  # by key: the file and line that set it
 
     @property
     def values(self) -> tuple[object, ...]:
@@ -157,9 +158,24 @@ def load_broker_settings(
         config_file=os.path.realpath(options.config_file) if options.config_file else "",
         unknown=loaded.unknown,
         warnings=loaded.warnings,
+        places={key: place for key, place in loaded.places.items() if key not in _overridden(options)},
     )
-    _check(settings)
-    return _completed(_with_tls(settings), options)
+    try:
+        _check(settings)
+        return _completed(_with_tls(settings), options)
+    except SettingsError as failure:
+        raise SettingsError(located(str(failure), settings.places)) from failure
+
+
+def _overridden(options: StartOptions) -> set[str]:
+    """Return the keys of a file that the command line sets."""
+    given = {
+        "namesrvAddr": options.namesrv_addr,
+        "listenPort": options.port,
+        "storePathRootDir": options.store_path,
+        "logDirectory": options.log_directory,
+    }
+    return {key for key, value in given.items() if value is not None}
 
 
 def embedded_nameserver(options: StartOptions) -> str:

@@ -26,7 +26,7 @@ from rocketpy.remoting.config import NettyServerConfig, TlsClientConfig, TlsServ
 from rocketpy.remoting.limits.descriptors import raise_descriptor_limit
 from rocketpy.remoting.network import HIGHEST_PORT, PortInUseError
 from rocketpy.remoting.tls.contexts import with_config_file
-from rocketpy.settings import format_settings, load_settings
+from rocketpy.settings import format_settings, load_settings, located
 from rocketpy.store.disk.os_disk import OsDisk
 
 LOOPBACK = "127.0.0.1"
@@ -47,11 +47,13 @@ _log = logging.getLogger("rocketpy.nameserver")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a nameserver until a signal ends it; return the exit status."""
     options = _parser().parse_args(arguments)
+    places: dict[str, str] = {}
     status = 0
     try:
         if BUILD.fault:
             raise SettingsError(BUILD.fault)
         loaded = load_settings(options.config_file, NamesrvConfig, default_server_config(), TlsServerConfig)
+        places = loaded.places
         tls, _, tls_warnings = with_config_file(loaded.of(TlsServerConfig), TlsClientConfig())
         for warning in (*loaded.warnings, *tls_warnings):
             print(warning, file=sys.stderr)
@@ -76,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except* (SettingsError, StartError) as group:
         failure = next(single_failures(group))
         remedy = "; --port N moves the nameserver" if isinstance(failure, PortInUseError) else ""
-        print(f"{failure}{remedy}", file=sys.stderr)
+        print(f"{located(str(failure), places)}{remedy}", file=sys.stderr)
         status = EXIT_WRONG
     return status
 

@@ -15,6 +15,8 @@ import pytest
 
 from rocketpy import BUILD
 from rocketpy.broker import __main__ as broker_main
+from rocketpy.broker.app import BrokerAddress
+from rocketpy.broker.start_settings import StartOptions, load_broker_settings
 from rocketpy.errors import StartError, StoreError
 from tests.blackbox.ports import free_ports, port_in_use
 from tests.blackbox.processes import REPOSITORY, Process
@@ -235,6 +237,21 @@ def test_with_a_file_it_warns_that_it_is_open(tmp_path: Path, start: Callable[..
 
 
 # ---- inside ------------------------------------------------------------------------------------------------------
+
+
+def test_the_start_says_where_its_files_are_and_which_line_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b.conf").write_text("brokerIP1=127.0.0.1\nstorePathRootDir=s\nstorePathCommitLog=log\n")
+    settings = load_broker_settings(StartOptions(config_file="b.conf", log_directory="logs"))
+    broker_main._say_ready(settings, BrokerAddress("127.0.0.1:1", 1, None, 2), sys.stdout)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    for each in (["store", f"{tmp_path}/s"], ["commitlog", f"{tmp_path}/log"], ["logs", f"{tmp_path}/logs"]):
+        assert each in lines
+    (tmp_path / "b.conf").write_text("brokerIP1=127.0.0.1\nlogDirectory=/proc/none\nlistenPort=0\nnamesrvAddr=a:1\n")
+    assert broker_main.main(["-c", "b.conf"]) == 2
+    assert "\nb.conf line 2: logDirectory = '/proc/none': expected" in "\n" + capsys.readouterr().err
 
 
 def test_a_failure_before_the_start_is_a_sentence_and_one_after_it_is_not(

@@ -204,5 +204,5 @@ def test_tls_is_read_from_the_same_file_and_not_printed(conf: Path, capsys: pyte
     assert "hidden" not in capsys.readouterr().out
     conf.write_text(conf.read_text() + "tls.test.mode.enable=false\ntls.server.certPath=/no/such\n")
     assert main(["-c", str(conf)]) == 2
-    expected = "tls.server.certPath = '/no/such': expected a file, found: No such file or directory\n"
+    expected = f"{conf} line 6: tls.server.certPath = '/no/such': expected a file, found: No such file or directory\n"
     assert capsys.readouterr().err == expected
