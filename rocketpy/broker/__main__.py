@@ -22,6 +22,9 @@ from random import Random
 from typing import TYPE_CHECKING, TextIO
 
 if __name__ == "__main__":
+    # Nothing is there yet that an interrupt must shut down: it ends the program at once, without a traceback.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     # Imports make a hundred thousand objects that stay. The only garbage is young: classes that attrs makes anew.
     gc.set_threshold(10_000, 1_000, 1_000)
 
@@ -50,6 +53,7 @@ from rocketpy.ready_file import ReadyFile
 from rocketpy.remoting.limits.descriptors import raise_descriptor_limit
 from rocketpy.remoting.network import HIGHEST_PORT, PortInUseError, split_address
 from rocketpy.settings import format_settings, located
+from rocketpy.standard_output import print_to_reader
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.services.worker_thread import open_worker_thread
 
@@ -57,6 +61,7 @@ if TYPE_CHECKING:
     from rocketpy.broker.group_processes import ParentLine
 
 EXIT_WRONG = 2
+INTERRUPTED = 130
 SWITCH_INTERVAL_SECONDS = 0.0005
 """Thread switch interval: bounds how long a finished sync waits for the event loop (Python's default is 5 ms)."""
 
@@ -100,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = load_broker_settings(options)
         places = settings.places
         if prints:
-            print("\n".join(format_settings(*settings.values, important_only=given.print_important_config)))
+            print_to_reader(format_settings(*settings.values, important_only=given.print_important_config))
             return 0
         _warn(settings.warnings)
         _prepare_process(settings)
@@ -434,4 +439,10 @@ def _sentence(group: BaseExceptionGroup[RocketpyError], places: Mapping[str, str
 if __name__ == "__main__":
     gc.set_threshold(*GC_THRESHOLDS)
     linecache.clearcache()  # attrs leaves the source text of all methods that it has generated there, for debuggers
-    sys.exit(main())
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        status = main()
+    except* KeyboardInterrupt:  # before the broker takes signals itself
+        status = INTERRUPTED
+    sys.exit(status)

@@ -13,6 +13,10 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # Nothing is there yet that an interrupt must shut down: it ends the program at once, without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import attrs
 import trio
 
@@ -27,10 +31,12 @@ from rocketpy.remoting.limits.descriptors import raise_descriptor_limit
 from rocketpy.remoting.network import HIGHEST_PORT, PortInUseError
 from rocketpy.remoting.tls.contexts import with_config_file
 from rocketpy.settings import format_settings, load_settings, located
+from rocketpy.standard_output import print_to_reader
 from rocketpy.store.disk.os_disk import OsDisk
 
 LOOPBACK = "127.0.0.1"
 EXIT_WRONG = 2
+INTERRUPTED = 130
 
 EVERY_ADDRESS = (None, "0.0.0.0", "::")
 OPEN = (
@@ -65,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.port is not None:
             server_config = attrs.evolve(server_config, listen_port=options.port)
         if options.print_config_item:
-            print("\n".join(format_settings(namesrv, server_config)))
+            print_to_reader(format_settings(namesrv, server_config))
         else:
             configure_logging(namesrv)
             raise_descriptor_limit()
@@ -146,4 +152,10 @@ async def serve(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        status = main()
+    except* KeyboardInterrupt:  # before the nameserver takes signals itself
+        status = INTERRUPTED
+    sys.exit(status)
