@@ -288,8 +288,9 @@ def _say_cluster_ready(members: Sequence[Member], ready_file: ReadyFile) -> None
     output = ready_file.output_for_people
     namesrv_addr = members[0].settings.broker.namesrv_addr
     print("\n".join(table_of(members, namesrv_addr=namesrv_addr)), file=output)
-    try_it = "try it: rocketpy produce -t hello, rocketpy consume -t hello -o beginning; Ctrl-C ends all of it"
-    print(try_it, file=output, flush=True)
+    # A topic that a send creates is on one broker only, so it is created on all of them first.
+    commands = "rocketpy topic create hello, rocketpy produce -t hello, rocketpy consume -t hello -o beginning"
+    print(f"try it: {commands}; Ctrl-C ends all of it", file=output, flush=True)
     brokers = [ready_values(member.settings, member.at, member.pid) for member in members]
     ready_file.write({"role": "cluster", "namesrvAddr": namesrv_addr, "brokers": brokers})
 
