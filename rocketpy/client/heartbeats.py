@@ -78,16 +78,31 @@ class Heartbeats:
         if not self._producer_groups and not self._consumers:
             return
         self._forget_unrouted()
-        body = encode_body(
+        body = self._body()
+        async with trio.open_nursery() as nursery:
+            for address in self.addresses():
+                nursery.start_soon(self._send_to, address, body)
+
+    def addresses(self) -> list[str]:
+        """Return the brokers that get heartbeats: none without groups, only masters without consumers."""
+        if not self._producer_groups and not self._consumers:
+            return []
+        return self._table().broker_addresses(masters_only=not self._consumers)
+
+    async def introduce(self, address: str) -> None:
+        """Send one broker a heartbeat, whatever it answers; RemotingError when it does not."""
+        self._registered[address] = None
+        with suppress(BrokerError):
+            await self._request(address, make_request(RequestCode.HEART_BEAT, body=self._body()))
+
+    def _body(self) -> bytes:
+        return encode_body(
             HeartbeatData(
                 client_id=self._client_id,
                 producer_data_set=[ProducerData(group) for group in sorted(self._producer_groups)],
                 consumer_data_set=[data() for data in self._consumers.values()],
             )
         )
-        async with trio.open_nursery() as nursery:
-            for address in self._table().broker_addresses(masters_only=not self._consumers):
-                nursery.start_soon(self._send_to, address, body)
 
     async def _send_to(self, address: str, body: bytes) -> None:
         self._registered[address] = None

@@ -24,6 +24,7 @@ from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.heartbeats import Heartbeats
 from rocketpy.client.name_servers import NameServers
 from rocketpy.client.namespace import Namespace
+from rocketpy.client.reconnects import Reconnects
 from rocketpy.client.replies import Replies
 from rocketpy.client.route_finder import RouteFinder
 from rocketpy.client.scope import unwrapped
@@ -71,7 +72,8 @@ async def open_client_instance(
 class ClientInstance:
     """The shared part of one client. Created by :func:`open_client_instance`.
 
-    ``name_servers``, ``routes``, ``heartbeats`` and ``broker_requests`` are its parts; roles use them directly.
+    ``name_servers``, ``routes``, ``heartbeats``, ``reconnects`` and ``broker_requests`` are its parts; roles use them
+    directly.
     """
 
     def __init__(self, *, remoting: RemotingClient, config: ClientConfig, environment: ClientEnvironment) -> None:
@@ -110,13 +112,20 @@ class ClientInstance:
             interval_s=config.poll_name_server_interval / 1000,
             pause_s=REFRESH_PAUSE_SECONDS,
         )
+        self.reconnects = Reconnects(
+            addresses=self.heartbeats.addresses,
+            introduce=self.heartbeats.introduce,
+            refresh_routes=self.request_route_refresh,
+        )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the services of the client until cancelled."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.heartbeats.run)
-            nursery.start_soon(self._refreshes.run)
-            task_status.started()
+        with self.remoting.reporting_ends(self.reconnects.connection_ended):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.heartbeats.run)
+                nursery.start_soon(self._refreshes.run)
+                nursery.start_soon(self.reconnects.run)
+                task_status.started()
 
     async def request(
         self,

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import trio
 
-from rocketpy.errors import RemotingConnectError, StartError
+from rocketpy.errors import RemotingConnectError, RemotingRefusedError, StartError
 from rocketpy.protocol.host import plain_address, plain_host, split_host_port
 from rocketpy.remoting.local_address import outgoing_address
 from rocketpy.remoting.nowait_stream import NowaitSocketStream, NowaitStream
@@ -83,7 +83,7 @@ class Network(Protocol):
     async def connect(self, address: str) -> trio.abc.Stream:
         """Connect to HOST:PORT; waits as long as the peer does not answer.
 
-        RemotingConnectError that names the address and the reason.
+        RemotingConnectError that names the address and the reason, RemotingRefusedError when no program listens there.
         """
         ...
 
@@ -152,7 +152,9 @@ class SocketNetwork:
         try:
             return await trio.open_tcp_stream(host, port)
         except (OSError, ValueError) as failure:  # ValueError: the name is none that could be looked up
-            raise RemotingConnectError(f"cannot connect to {address}: {_first_cause(failure)}") from failure
+            cause = _first_cause(failure)
+            kind = RemotingRefusedError if isinstance(cause, ConnectionRefusedError) else RemotingConnectError
+            raise kind(f"cannot connect to {address}: {cause}") from failure
 
     def local_address(self) -> str:
         """Ask the routing table."""

@@ -28,7 +28,9 @@ from rocketpy.client.consumer.queue.pull_plan import PullPlan
 from rocketpy.client.consumer.queue.reader import QueueReader
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.instance import ClientInstance
+from rocketpy.errors import BrokerError, RocketpyError
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
+from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import MessageExt, MessageQueue
 
 IDLE_SECONDS = 1.0
@@ -222,6 +224,17 @@ class AssignedQueues:
         """Go on where the broker says, because the offset does not exist."""
         if not process_queue.is_dropped:
             self.move_to(process_queue.queue, queue_offset)
+
+    async def wait_known(self, failure: RocketpyError) -> None:
+        """Return when a broker has come back, or knows the group that it did not know."""
+        reconnects = self._instance.reconnects
+        if (
+            isinstance(failure, BrokerError)
+            and failure.response_code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+            and await reconnects.introduced(failure.address)
+        ):
+            return
+        await reconnects.wait_back()
 
     # ---- private --------------------------------------------------------------------------------------------------
 

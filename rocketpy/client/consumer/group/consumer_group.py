@@ -132,6 +132,7 @@ class ConsumerGroup:
         with self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.rebalance.run)
+                nursery.start_soon(self._instance.reconnects.notify, self.rebalance.wake)
                 nursery.start_soon(
                     persist_regularly,
                     self.store.persist_soon,

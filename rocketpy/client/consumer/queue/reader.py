@@ -74,6 +74,10 @@ class ReaderOwner(Protocol):
         """Give up this assignment of the queue, and begin another one at that offset."""
         ...
 
+    async def wait_known(self, failure: RocketpyError) -> None:
+        """Return when pulling is worth another attempt after a failure: a broker is back, or knows the group now."""
+        ...
+
 
 @attrs.define(eq=False)
 class QueueReader:
@@ -178,4 +182,5 @@ class QueueReader:
         if not self.is_in_trouble:
             _log.warning("pulling %s: %s; trying again", self.process_queue.queue, failure)
         self.is_in_trouble = True
-        await trio.sleep(self.exception_pause_s)
+        with trio.move_on_after(self.exception_pause_s):
+            await self.owner.wait_known(failure)
