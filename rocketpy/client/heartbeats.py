@@ -68,10 +68,13 @@ class Heartbeats:
         del self._producer_groups[group]
         await self._unregister(producer_group=group)
 
-    async def remove_consumer(self, group: str) -> None:
-        """Unregister a group from the brokers; returns within ``UNREGISTER_SECONDS``, also when cancelled."""
+    async def remove_consumer(self, group: str, *, keeps_locks: bool = False) -> None:
+        """Unregister a group from the brokers; returns within ``UNREGISTER_SECONDS``, also when cancelled.
+
+        ``keeps_locks``: its queues stay locked until their locks expire.
+        """
         del self._consumers[group]
-        await self._unregister(consumer_group=group)
+        await self._unregister(consumer_group=group, keep_locks=keeps_locks or None)
 
     async def send(self) -> None:
         """Send a heartbeat to every broker of every known route; a failed one is repeated with the next round."""
@@ -119,9 +122,14 @@ class Heartbeats:
         for address in self._registered.keys() - routed:
             del self._registered[address]
 
-    async def _unregister(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
+    async def _unregister(
+        self, *, producer_group: str | None = None, consumer_group: str | None = None, keep_locks: bool | None = None
+    ) -> None:
         header = UnregisterClientRequestHeader(
-            client_id=self._client_id, producer_group=producer_group, consumer_group=consumer_group
+            client_id=self._client_id,
+            producer_group=producer_group,
+            consumer_group=consumer_group,
+            keep_locks=keep_locks,
         )
         with trio.move_on_after(UNREGISTER_SECONDS, shield=True):
             async with trio.open_nursery() as nursery:

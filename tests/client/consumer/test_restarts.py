@@ -16,7 +16,7 @@ from rocketpy.client.consumer.group.queue_locks import GRACE_SECONDS
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue
 from rocketpy.testing.cluster_world import ClusterWorld, environment_of, simulate
-from rocketpy.testing.sim.host import SimProcess
+from rocketpy.testing.sim.host import SimHost, SimProcess
 from tests.client.conftest import FIRST, LITE_FIRST
 
 TOPIC = "T"
@@ -117,6 +117,27 @@ async def restart(world: ClusterWorld, style: str, *, brokers: str, nameserver_g
     assert await broker.start()
     found.back_at = trio.current_time()
     return found
+
+
+@pytest.mark.parametrize(("end", "seconds"), [(SimHost.kill, 35.0), (SimHost.stop, 2.0)], ids=["killed", "leaves"])
+def test_a_survivor_has_all_queues_when_the_locks_of_the_other_member_are_free(
+    end: Callable[[SimHost], Awaitable[None]], seconds: float
+) -> None:
+    async def scene(world: ClusterWorld) -> None:
+        await world.start_nameserver()
+        assert await world.broker("broker-a").start()
+        await world.start_client(partial(produce, world))
+        survivor, other = Member("orderly", world), Member("orderly", world)
+        await world.start_client(survivor.run)
+        host = await world.start_client(other.run)
+        await trio.sleep(60)  # the other member has renewed its locks just now
+        held = [*survivor.assigned(), *other.assigned()]
+        assert len(other.assigned()) == 1
+        await end(host)
+        await trio.sleep(seconds)
+        assert survivor.assigned() == sorted(held)
+
+    simulate(scene, seed=1)
 
 
 @pytest.mark.parametrize("style", ["concurrent", "orderly", "lite"])

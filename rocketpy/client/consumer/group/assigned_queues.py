@@ -125,6 +125,11 @@ class AssignedQueues:
         """Messages in flight, queue by queue."""
         return [each.process_queue for each in self._assigned.values()]
 
+    @property
+    def is_consuming(self) -> bool:
+        """Whether a handler of an orderly consumer has messages of a queue."""
+        return any(each.process_queue.is_consuming for each in self._assigned.values())
+
     async def wait_assigned(self) -> None:
         """Return when the first rebalance is over, or the member leaves."""
         await self._first_change.wait()
@@ -190,7 +195,8 @@ class AssignedQueues:
         await self._store.persist([each.process_queue.queue for each in leaving])
         idle = [each.process_queue.queue for each in leaving if each not in busy]
         await self._locks.release([*idle, *self._locking])
-        self._assigned.clear()
+        for queue in idle:
+            del self._assigned[queue]
 
     def suspend(self) -> None:
         """Stop pulling; messages that are here are still consumed."""

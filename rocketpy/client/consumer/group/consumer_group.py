@@ -105,7 +105,7 @@ class ConsumerGroup:
         self._scope.cancel()
         with trio.move_on_after(LEAVE_SECONDS, shield=True):
             await self.queues.leave()
-        await self.membership.leave()
+        await self.membership.leave(keeps_locks=self.queues.is_consuming)
 
     def suspend(self) -> None:
         """Stop pulling and rebalancing; messages that are here are still consumed."""

@@ -1,7 +1,8 @@
 """Locks on the queues of an orderly consumer: renewed every 20 s, trusted for 30 s and while their connection lasts.
 
-A broker lets a lock expire after 60 seconds without renewal, so a trusted lock has no other owner. But a broker
-that restarts has forgotten its locks. Two rules keep order over that:
+A broker lets a lock expire 30 seconds after its last renewal (RocketMQ's after 60), and a member trusts it for 30
+seconds from its request, which was earlier: a trusted lock has no other owner. But a broker that restarts has forgotten
+its locks. Two rules keep order over that:
 
 - The end of the connection on which a lock was confirmed puts the lock in doubt. No handler begins until the broker has
   confirmed the lock again, which is asked for at once, and again and again while the broker is away.
