@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager, contextmanager
 import trio
 
 from rocketpy.errors import LocalProtocolError, RemotingConnectError, RemotingSendRequestError, RemotingTimeoutError
+from rocketpy.forks import OTHER_PROCESS, Birthplace
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.host import plain_address
 from rocketpy.remoting.config import IDLE_SWEEP_SECONDS, NettyClientConfig, TlsClientConfig
@@ -122,6 +123,7 @@ class RemotingClient:
             ),
             refusals=RefusalLog(),
         )
+        self._birthplace = Birthplace()
         self.is_closed = False
         """Whether the block has ended: no connection is made any more."""
         self._connections: dict[str, Connection] = {}
@@ -166,8 +168,10 @@ class RemotingClient:
     async def connect(self, address: str, timeout_s: float) -> Connection:
         """Return the open connection to an address, or open one; RemotingConnectError when that fails.
 
-        LocalProtocolError when the client's block has ended.
+        LocalProtocolError when the client's block has ended, and in a child of the process that has opened the client.
         """
+        if not self._birthplace.is_here:
+            raise LocalProtocolError(OTHER_PROCESS)
         connection = self._connections.get(address)
         if connection is not None and not connection.is_closed:
             return connection
@@ -208,8 +212,8 @@ class RemotingClient:
             connection.close()
 
     def connection(self, address: str) -> Connection | None:
-        """Return the open connection to an address, if there is one."""
-        return self._connections.get(address)
+        """Return the open connection to an address, if there is one; a child of the process has none."""
+        return self._connections.get(address) if self._birthplace.is_here else None
 
     @contextmanager
     def reporting_ends(self, listener: Callable[[str], None]) -> Iterator[None]:

@@ -40,6 +40,14 @@ class Abandonable(Protocol):
         ...
 
 
+class Closable(Protocol):
+    """A block that can be left in place of the program."""
+
+    async def close(self) -> None:
+        """Leave it."""
+        ...
+
+
 class LoopCall(Generic[T]):
     """One call, and what becomes of it."""
 
@@ -142,6 +150,8 @@ class CallTasks:
         self.idle: list[_CallTask] = []
         self.begun: dict[Abandonable, None] = {}
         """Calls under way that were begun without a task."""
+        self.scopes: dict[Closable, None] = {}
+        """Blocks that are held open in the nursery, in the order in which they were entered."""
         self._is_closed = False
 
     def start(self, call: LoopCall[Any]) -> None:
