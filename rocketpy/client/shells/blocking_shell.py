@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import logging
+import math
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
@@ -133,9 +134,12 @@ class BlockingShell(Shell[LoopThread]):
         return BlockingOpened(self._loop, open_scope, self._held)
 
     def _handler(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+        # Who calls the handler says how many run at once; Trio's default would be 40 for all handlers of the client.
+        limiter = trio.CapacityLimiter(math.inf)
+
         async def handle(*arguments: Any) -> Any:
             """Call a handler in a worker thread; a cancellation waits for it."""
-            return await trio.to_thread.run_sync(function, *map(self._shelled, arguments))
+            return await trio.to_thread.run_sync(function, *map(self._shelled, arguments), limiter=limiter)
 
         return handle
 

@@ -123,6 +123,11 @@ class Role:
     async def run(self, handler: Handler, count: int = 1) -> list[str]:
         return [await handler(f"call {number}") for number in range(count)]
 
+    async def run_at_once(self, handler: Handler, count: int) -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(count):
+                nursery.start_soon(handler, f"call {number}")
+
     async def same(self, other: object) -> bool:
         return other is self
 

@@ -138,6 +138,12 @@ def test_a_handler_is_called_in_a_worker_thread() -> None:
         assert blocking.THREAD_NAME not in seen
 
 
+def test_as_many_handlers_run_at_once_as_the_client_calls() -> None:
+    barrier = threading.Barrier(60, timeout=PATIENCE_SECONDS)
+    with opened() as role:
+        role.run_at_once(lambda _: barrier.wait(), 60)
+
+
 def test_several_clients_and_threads_at_once_leave_no_thread_of_a_client() -> None:
     with opened() as one, opened() as two:
         results: list[int] = []
