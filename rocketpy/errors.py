@@ -17,7 +17,15 @@ _SHOWN_CHARACTERS_MAX = 8_192
 
 
 class RocketpyError(Exception):
-    """Base class of every exception that rocketpy raises on purpose."""
+    """Base class of every exception that rocketpy raises on purpose. It can be copied and pickled, with its fields."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exception's own calls the class with the text of the message, which is not what each class takes.
+        return _made_again, (type(self), self.args), self.__dict__
+
+
+def _made_again(kind: type[RocketpyError], arguments: tuple[object, ...]) -> RocketpyError:
+    return kind.__new__(kind, *arguments)
 
 
 class LocalProtocolError(RocketpyError):
@@ -135,12 +143,40 @@ class ClientErrorCode(IntEnum):
 class ClientError(RocketpyError):
     """A client call failed before or without a broker's answer (no route, no nameserver, an invalid message).
 
-    ``response_code`` is a :class:`ClientErrorCode`, or -1.
+    ``response_code`` is a :class:`ClientErrorCode`, or -1. What programs tell apart has a class of its own.
     """
 
     def __init__(self, response_code: int, message: str) -> None:
         super().__init__(f"CODE: {response_code}  DESC: {message}")
         self.response_code = response_code
+
+
+class NoBrokerError(ClientError):
+    """No nameserver knows the broker of a queue: it has gone, or has not registered yet (10003)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ClientErrorCode.BROKER_NOT_EXIST_EXCEPTION, message)
+
+
+class NoNameServerError(ClientError):
+    """A client was given no nameserver (10004). One that does not answer is a :class:`RemotingConnectError`."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ClientErrorCode.NO_NAME_SERVER_EXCEPTION, message)
+
+
+class NoRouteError(ClientError):
+    """A topic has no route that can be used: no broker has it, or lets it be written (10005)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ClientErrorCode.NOT_FOUND_TOPIC_EXCEPTION, message)
+
+
+class NoReplyError(ClientError):
+    """The message of a ``request`` is stored, but no reply has come in time (10006)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ClientErrorCode.REQUEST_TIMEOUT_EXCEPTION, message)
 
 
 class BrokerError(RocketpyError):

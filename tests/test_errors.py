@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import pickle
+from collections.abc import Callable
 
 import pytest
 
 from rocketpy import errors
 from rocketpy.errors import (
     BrokerError,
+    BrokersError,
     ClientError,
     ClientErrorCode,
     DamagedStoreError,
     DescriptorShortageError,
     DiskFullError,
+    NoBrokerError,
+    NoNameServerError,
+    NoReplyError,
+    NoRouteError,
     RequestError,
     RocketpyError,
     StartError,
@@ -78,13 +85,40 @@ def test_damage_says_which_command_shows_more() -> None:
     assert str(error) == "expected a record, found zeros; `rocketpy store verify` shows what is left (/f at 8)"
 
 
+ARGUMENTS: dict[type[RocketpyError], tuple[object, ...]] = {
+    RequestError: (1, "why"),
+    ClientError: (17, "why"),
+    BrokerError: (1, "why", "a:1"),
+    BrokersError: ({"a:1": ClientError(17, "why")}, {"b:1": 2}),
+}
+SAME = ["args", "response_code", "remark", "address", "path", "position", "wanted_bytes", "free_bytes", "__notes__"]
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("remade", [lambda error: pickle.loads(pickle.dumps(error)), copy.copy], ids=["pickle", "copy"])
+def test_errors_go_through_processes_unchanged(
+    kind: type[RocketpyError], remade: Callable[[RocketpyError], RocketpyError]
+) -> None:
+    """A Spark executor's exception reaches the driver pickled, and sends that failed for one reason have one each."""
+    if kind is DiskFullError:
+        error: RocketpyError = DiskFullError(path="/f", wanted_bytes=10, free_bytes=3)
+    elif issubclass(kind, StoreError):
+        error = kind("why", path="/f")
+    else:
+        error = kind(*ARGUMENTS.get(kind, ("why",)))
+    again = remade(error)
+    assert (type(again), str(again)) == (kind, str(error))
+    assert [getattr(again, name, None) for name in SAME] == [getattr(error, name, None) for name in SAME]
+
+
 @pytest.mark.parametrize(
-    "kind", [each for each in ALL if "__init__" not in vars(each) and not issubclass(each, StoreError)]
+    ("kind", "code"),
+    [(NoBrokerError, 10003), (NoNameServerError, 10004), (NoRouteError, 10005), (NoReplyError, 10006)],
 )
-def test_plain_errors_go_through_processes_unchanged(kind: type[RocketpyError]) -> None:
-    """A Spark executor's exception reaches the driver pickled. Those with fields of their own stay in one process."""
-    again = pickle.loads(pickle.dumps(kind("why")))
-    assert (type(again), str(again)) == (kind, "why")
+def test_what_programs_tell_apart_has_a_class_with_java_s_code(kind: Callable[[str], ClientError], code: int) -> None:
+    error = kind("why")
+    assert isinstance(error, ClientError)
+    assert (error.response_code, str(error)) == (code, f"CODE: {code}  DESC: why")
 
 
 def test_what_several_tasks_raised_is_found_in_order_however_deep() -> None:

@@ -58,7 +58,7 @@ async def open_client(
 ) -> AsyncIterator[Client]:
     """Open a client of these nameservers; its connections and tasks end with the block.
 
-    ClientError 10004 without a nameserver, SettingsError for a certificate file that cannot be used.
+    NoNameServerError without a nameserver, SettingsError for a certificate file that cannot be used.
     """
     async with open_client_instance(client_config(name_servers, config), environment=environment) as instance:
         yield Client(instance)

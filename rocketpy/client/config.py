@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from rocketpy.errors import ClientError, ClientErrorCode
+from rocketpy.errors import NoNameServerError
 from rocketpy.protocol.signature import SessionCredentials
 from rocketpy.remoting.config import TlsClientConfig
 
@@ -23,7 +23,7 @@ def _addresses(value: str | Sequence[str]) -> tuple[str, ...]:
     parts = value.split(";") if isinstance(value, str) else list(value)
     addresses = tuple(dict.fromkeys(part.strip().rpartition("/")[2] for part in parts if part.strip()))
     if not addresses:
-        raise ClientError(ClientErrorCode.NO_NAME_SERVER_EXCEPTION, "No name server address, please set it.")
+        raise NoNameServerError("No name server address, please set it.")
     return addresses
 
 

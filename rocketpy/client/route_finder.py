@@ -18,7 +18,7 @@ import trio
 
 from rocketpy.client.name_servers import NameServers
 from rocketpy.client.routes import RouteTable, publish_queues, route_like, subscribe_queues
-from rocketpy.errors import BrokerError, ClientError, ClientErrorCode, RemoteProtocolError, RemotingError
+from rocketpy.errors import BrokerError, NoBrokerError, NoRouteError, RemoteProtocolError, RemotingError
 from rocketpy.protocol.bodies.route import MASTER_ID, TopicRouteData
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.topic_name import AUTO_CREATE_TOPIC_KEY_TOPIC
@@ -63,7 +63,7 @@ class RouteFinder:
     async def publish_queues(self, topic: str, template: TopicTemplate | None = None) -> tuple[MessageQueue, ...]:
         """Return the queues a producer may send to, those of the template topic when the topic is new.
 
-        Cached if possible. ClientError 10005 when there are none.
+        Cached if possible. NoRouteError when there are none.
         """
         queues = self.table.publish_queues(topic)
         if not queues:
@@ -79,7 +79,7 @@ class RouteFinder:
         return queues
 
     async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
-        """Fetch the queues a consumer may pull from, in order; ClientError 10005 when no broker has the topic."""
+        """Fetch the queues a consumer may pull from, in order; NoRouteError when no broker has the topic."""
         route = await self._name_servers.find_route(topic)
         if route is None:
             raise await self._no_route(topic, "no broker has it")
@@ -87,7 +87,7 @@ class RouteFinder:
         return subscribe_queues(topic, route)
 
     async def publish_address(self, queue: MessageQueue) -> str:
-        """Return the address of a queue's master; ClientError 10003 when a fresh look-up finds none either."""
+        """Return the address of a queue's master; NoBrokerError when a fresh look-up finds none either."""
         self.table.note_used(queue.topic)
         address = self.table.publish_address(queue.broker_name)
         if address is None:
@@ -100,7 +100,7 @@ class RouteFinder:
     async def offset_address(self, queue: MessageQueue) -> str:
         """Return the address that has a queue's progress: the master's, that of a slave while there is no master.
 
-        ClientError 10003 when a fresh look-up finds neither.
+        NoBrokerError when a fresh look-up finds neither.
         """
         if self.table.publish_address(queue.broker_name) is None:
             with suppress(RemotingError, BrokerError, RemoteProtocolError):  # a slave that is known already will do
@@ -153,7 +153,7 @@ class RouteFinder:
         self._put(topic, route, queues)
         return queues
 
-    async def _no_route(self, topic: str, reason: str) -> ClientError:
+    async def _no_route(self, topic: str, reason: str) -> NoRouteError:
         """Return the error for a topic that no nameserver knows: for the reason, or because there is no broker at all.
 
         Nameservers that do not answer are an error of their own, and do not come here.
@@ -171,14 +171,14 @@ class RouteFinder:
             self._found_brokers()
 
 
-def no_route(topic: str, reason: str) -> ClientError:
+def no_route(topic: str, reason: str) -> NoRouteError:
     """Return the error for a topic without a route that can be used, and why there is none."""
-    return ClientError(ClientErrorCode.NOT_FOUND_TOPIC_EXCEPTION, f"No route info of this topic: {topic}: {reason}")
+    return NoRouteError(f"No route info of this topic: {topic}: {reason}")
 
 
-def no_broker(broker_name: str) -> ClientError:
+def no_broker(broker_name: str) -> NoBrokerError:
     """Return the error for a broker that no nameserver knows."""
-    return ClientError(ClientErrorCode.BROKER_NOT_EXIST_EXCEPTION, f"The broker[{broker_name}] not exist")
+    return NoBrokerError(f"The broker[{broker_name}] not exist")
 
 
 def _why_not_writable(route: TopicRouteData) -> str:

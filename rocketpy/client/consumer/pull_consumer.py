@@ -102,7 +102,7 @@ class PullConsumer:
         )
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Return the topic's readable queues, in order; ClientError 10005 when no broker has the topic."""
+        """Return the topic's readable queues, in order; NoRouteError when no broker has the topic."""
         queues = await self._routes.subscribe_queues(self._namespace.wrap(topic))
         return self._namespace.unwrap_queues(queues)
 
@@ -192,7 +192,7 @@ class PullConsumer:
 
         ``start`` is what :meth:`start_offset` takes; after a wall time come only messages stored since then. With
         ``until_end`` the stream ends where the queues ended when it was opened. Nothing is committed unless
-        :meth:`MessageStream.commit` is called. ClientError 10005 when no broker has the topic, ValueError for an
+        :meth:`MessageStream.commit` is called. NoRouteError when no broker has the topic, ValueError for an
         invalid ``start`` or ``expression``.
         """
         parse_tag_expression(topic, expression)

@@ -179,8 +179,8 @@ class Producer:
     ) -> SendResult:
         """Send one message; return the queue and offset at which it is stored.
 
-        Raises ClientError for a message that cannot be sent or a topic without route, BrokerError for a broker's
-        refusal, RemotingError when no attempt got an answer (the message may be stored or not).
+        Raises ClientError for a message that cannot be sent, NoRouteError for a topic without route, BrokerError for a
+        broker's refusal, RemotingError when no attempt got an answer (the message may be stored or not).
         """
         return await self._send(self._maker.message(message), queue, timeout_s)
 
@@ -206,8 +206,8 @@ class Producer:
     ) -> MessageExt:
         """Send a message and return the reply that its consumer sends (``reply_to``), all in ``timeout_s`` seconds.
 
-        Raises ClientError 10006 when the message is stored but no reply comes in time, and ClientError -1, caused by
-        what :meth:`send` raises, when it is not sent.
+        Raises NoReplyError when the message is stored but no reply comes in time, and ClientError -1, caused by what
+        :meth:`send` raises and with its text, when it is not sent.
         """
 
         async def send(request: SendRequest, seconds: float) -> None:

@@ -16,7 +16,7 @@ from rocketpy.client.instance import ClientInstance
 from rocketpy.client.producer.send_request import SendRequest, SendRequestMaker
 from rocketpy.client.route_finder import TopicTemplate
 from rocketpy.client.validators import UNSPECIFIED
-from rocketpy.errors import BrokerError, ClientError, ClientErrorCode, RemotingError
+from rocketpy.errors import BrokerError, ClientError, NoReplyError, NoRouteError, RemotingError
 from rocketpy.protocol.message import Message, MessageExt
 from rocketpy.protocol.namespace import wrap_namespace
 from rocketpy.protocol.properties import (
@@ -52,12 +52,13 @@ class ReplyRequests:
             try:
                 await send(request, deadline - trio.current_time())
             except (BrokerError, RemotingError) as failure:
-                raise ClientError(UNSPECIFIED, f"send request message to <{message.topic}> fail") from failure
+                raise ClientError(
+                    UNSPECIFIED, f"send request message to <{message.topic}> fail: {failure}"
+                ) from failure
             with trio.move_on_at(deadline):
                 await waiting.arrived.wait()
             if waiting.reply is None:
-                raise ClientError(
-                    ClientErrorCode.REQUEST_TIMEOUT_EXCEPTION,
+                raise NoReplyError(
                     f"send request message to <{message.topic}> OK, but wait reply message timeout, "
                     f"{timeout_s * 1000:g} ms.",
                 )
@@ -66,7 +67,7 @@ class ReplyRequests:
     async def _become_known(self, topic: str, timeout_s: float) -> None:
         """Before the first request of a topic: a broker that does not know this client cannot pass the reply on.
 
-        Raises ClientError -1 when the route is not found in time. Heartbeats get half of what is left then: one broker
+        Raises NoRouteError when no nameserver answers in time. Heartbeats get half of what is left then: one broker
         that does not answer them keeps no request from another.
         """
         wrapped = wrap_namespace(self._maker.namespace, topic)
@@ -76,6 +77,7 @@ class ReplyRequests:
         with trio.move_on_at(deadline) as looking_up:
             await self._instance.routes.publish_queues(wrapped, self._template)
         if looking_up.cancelled_caught:
-            raise ClientError(UNSPECIFIED, f"send request message to <{topic}> fail: no route in {timeout_s:g} s")
+            asked = ", ".join(self._instance.name_servers.addresses)
+            raise NoRouteError(f"send request message to <{topic}> fail: no answer from {asked} in {timeout_s:g} s")
         with trio.move_on_after((deadline - trio.current_time()) / 2):
             await self._instance.heartbeats.send()

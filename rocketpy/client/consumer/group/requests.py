@@ -53,7 +53,7 @@ class GroupRequests:
         return None
 
     async def master_address(self, queue: MessageQueue) -> str:
-        """Return the address of a queue's master; ClientError 10003 when there is none."""
+        """Return the address of a queue's master; NoBrokerError when there is none."""
         return await self._instance.routes.publish_address(queue)
 
     async def connect(self, address: str) -> Connection:

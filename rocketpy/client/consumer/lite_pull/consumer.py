@@ -199,7 +199,7 @@ class LitePullConsumer:
         return AssignmentIterator(self._joined.rebalance.changes, self._namespace)
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
-        """Ask a nameserver for the readable queues of a topic; ClientError 10005 when no broker has it."""
+        """Ask a nameserver for the readable queues of a topic; NoRouteError when no broker has it."""
         self._check_running()
         queues = await self._instance.routes.subscribe_queues(self._namespace.wrap(topic))
         return self._namespace.unwrap_queues(queues)

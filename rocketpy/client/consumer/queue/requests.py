@@ -48,7 +48,7 @@ _PULL_CODES = tuple(status.value for status in PullStatus)
 
 
 class QueueRequests:
-    """The requests of one consumer group. Raises BrokerError for refusals, RemotingError, ClientError 10003."""
+    """The requests of one consumer group. Raises BrokerError for refusals, RemotingError, NoBrokerError."""
 
     def __init__(self, *, instance: ClientInstance, group: str, filter_hooks: Sequence[FilterMessageHook] = ()) -> None:
         self._instance = instance
