@@ -215,6 +215,11 @@ class RemotingClient:
         """Return the open connection to an address, if there is one; a child of the process has none."""
         return self._connections.get(address) if self._birthplace.is_here else None
 
+    @property
+    def frames_received(self) -> int:
+        """Number of frames that the open connections have brought."""
+        return sum(connection.frames_received for connection in self._connections.values())
+
     @contextmanager
     def reporting_ends(self, listener: Callable[[str], None]) -> Iterator[None]:
         """Call a listener with the address of each connection that ends while the block runs.

@@ -250,7 +250,7 @@ class Connection:
         Raises RemotingTimeoutError, RemotingSendRequestError when the connection ends first, and
         RemotingTooMuchRequestError above the bound on requests in flight.
         """
-        pending = AwaitedResponse(request, self.peer)
+        pending = AwaitedResponse(request, self)
         opaque = self.request_nowait(pending)
         try:
             return await pending.wait(timeout_s)

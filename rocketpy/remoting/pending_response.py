@@ -9,6 +9,7 @@ import trio
 from rocketpy.errors import RemotingSendRequestError, RemotingTimeoutError
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame import encode_frame
+from rocketpy.remoting.arrivals import let_readers_read
 
 
 class PendingResponse(Protocol):
@@ -23,12 +24,19 @@ class PendingResponse(Protocol):
         ...
 
 
+class Answering(Protocol):
+    """The connection to the peer."""
+
+    peer: str
+    frames_received: int
+
+
 class AwaitedResponse:
     """A request whose response a task waits for."""
 
     __slots__ = ("_done", "_peer", "_request", "_response")
 
-    def __init__(self, request: RemotingCommand, peer: str) -> None:
+    def __init__(self, request: RemotingCommand, peer: Answering) -> None:
         self._request = request
         self._peer = peer
         self._done = trio.Event()
@@ -48,10 +56,12 @@ class AwaitedResponse:
         """Return the response; RemotingTimeoutError, or RemotingSendRequestError when the connection ends first."""
         with trio.move_on_after(timeout_s):
             await self._done.wait()
+        if not self._done.is_set():
+            await let_readers_read(self._done.is_set, lambda: self._peer.frames_received)
         if self._response is not None:
             return self._response
         if self._done.is_set():
-            raise RemotingSendRequestError(f"the connection to {self._peer} ended before it answered")
+            raise RemotingSendRequestError(f"the connection to {self._peer.peer} ended before it answered")
         raise RemotingTimeoutError(
-            f"no answer from {self._peer} to request code {self._request.code} in {timeout_s:g} s"
+            f"no answer from {self._peer.peer} to request code {self._request.code} in {timeout_s:g} s"
         )

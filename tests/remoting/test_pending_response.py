@@ -11,7 +11,13 @@ from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.frame.codec import decode_frame
 from rocketpy.remoting.pending_response import AwaitedResponse
 
-PEER = "there"
+
+class Peer:
+    peer = "there"
+    frames_received = 0
+
+
+PEER = Peer()
 
 
 def test_the_request_gets_the_opaque_of_its_connection() -> None:
@@ -45,3 +51,18 @@ async def test_the_end_of_the_connection_and_of_the_time_are_different_errors(
     pending.complete(None)
     with pytest.raises(RemotingSendRequestError, match="the connection to there ended before it answered"):
         await pending.wait(3)
+
+
+async def test_a_response_that_is_here_when_the_time_is_over_counts(autojump_clock: trio.testing.MockClock) -> None:
+    """A loop that was blocked finds both at once."""
+    pending, response = AwaitedResponse(RemotingCommand(code=7), PEER), RemotingCommand(code=0)
+
+    async def read() -> None:
+        await trio.sleep(3)
+        for _ in range(2):
+            await trio.lowlevel.checkpoint()
+        pending.complete(response)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        assert await pending.wait(3) is response

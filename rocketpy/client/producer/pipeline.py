@@ -38,6 +38,7 @@ from rocketpy.errors import (
     RemotingTooMuchRequestError,
 )
 from rocketpy.protocol.command import RemotingCommand
+from rocketpy.remoting.arrivals import let_readers_read
 from rocketpy.remoting.connection import Connection
 
 CONNECT_SECONDS = 3.0
@@ -68,6 +69,7 @@ class Pipeline:
         self._under_way: dict[Delivery, None] = {}
         self._topic_lanes = Lanes(self._start_soon, self._serve_topic_lane)
         self._broker_lanes = Lanes(self._start_soon, self._serve_broker_lane)
+        self._expired: list[tuple[Delivery, int]] = []  # attempts whose time is over, with their numbers
         self._is_closed = False
 
     @property
@@ -143,15 +145,53 @@ class Pipeline:
             delivery.attempt_s = remaining
             self._timeouts.start(delivery, remaining)
             return
-        connection, seconds = delivery.connection, now - delivery.began
-        self._leave(delivery)
-        where = delivery.request.topic if connection is None else connection.peer
-        self._failed(
-            delivery,
-            RemotingTimeoutError(f"no answer from {where} to request code {delivery.request.code} in {seconds:.3g} s"),
+        if delivery.connection is None:
+            where = self._waits_for(delivery)
+            self._leave(delivery)
+            self._failed(delivery, RemotingConnectError(f"{where} in {now - delivery.began:.3g} s"))
+            return
+        self._expired.append((delivery, delivery.attempts))
+        if len(self._expired) == 1:
+            self._start_soon(self._give_up_expired)
+
+    def _waits_for(self, delivery: Delivery) -> str:
+        """Say what keeps an attempt in a lane: nothing of it has left."""
+        topic = delivery.request.topic
+        if delivery.chosen is not None:
+            broker = delivery.chosen.broker_name
+            return f"no connection to {broker} ({self._routes.table.publish_address(broker) or 'address unknown'})"
+        if delivery.request.needs_thread:
+            return f"the body of a message to {topic} was not compressed"
+        return f"no route of {topic}: no answer from {', '.join(self._instance.name_servers.addresses)}"
+
+    async def _give_up_expired(self) -> None:
+        """Give up the attempts whose time is over, except those whose answers are here and only have to be read."""
+        connections = {delivery.connection for delivery, _ in self._expired}
+        await let_readers_read(
+            self._has_none_expired,
+            lambda: sum(each.frames_received for each in connections if each is not None),
         )
-        if connection is not None:
+        expired, self._expired = self._expired, []
+        now = trio.current_time()
+        for delivery, attempt in expired:
+            if not self._is_expired((delivery, attempt)):  # the end of a shared connection was the end of it
+                continue
+            connection = delivery.connection
+            assert connection is not None
+            self._leave(delivery)
+            text = f"no answer from {connection.peer} to request code {delivery.request.code}"
+            self._failed(delivery, RemotingTimeoutError(f"{text} in {now - delivery.began:.3g} s"))
             self._remoting.note_timeout(connection)
+
+    def _has_none_expired(self) -> bool:
+        while self._expired and not self._is_expired(self._expired[-1]):
+            self._expired.pop()
+        return not self._expired
+
+    def _is_expired(self, waiting: tuple[Delivery, int]) -> bool:
+        """Whether an attempt still waits for its answer."""
+        delivery, attempt = waiting
+        return delivery.connection is not None and delivery.attempts == attempt
 
     def _has_another_broker(self, delivery: Delivery) -> bool:
         """Whether the next attempt may go to another broker; a route that is not known yet has none."""

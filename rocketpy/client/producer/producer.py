@@ -53,8 +53,8 @@ from rocketpy.errors import (
     BrokerError,
     ClientError,
     RemoteProtocolError,
+    RemotingConnectError,
     RemotingError,
-    RemotingTimeoutError,
     RemotingTooMuchRequestError,
 )
 from rocketpy.protocol.codes import ResponseCode
@@ -252,7 +252,7 @@ class Producer:
         with trio.move_on_after(self._config.send_msg_timeout / 1000):
             await self._send_oneway(delivery)
             return
-        failure = RemotingTimeoutError(f"no connection for a oneway send to topic {message.topic} in time")
+        failure = RemotingConnectError(f"no route or connection for a oneway send to topic {message.topic} in time")
         self._report_oneway(delivery, failure)
         raise failure
 

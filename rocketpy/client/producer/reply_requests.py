@@ -24,6 +24,7 @@ from rocketpy.protocol.properties import (
     PROPERTY_MESSAGE_REPLY_TO_CLIENT,
     PROPERTY_MESSAGE_TTL,
 )
+from rocketpy.remoting.arrivals import let_readers_read
 
 Send = Callable[[SendRequest, float], Awaitable[None]]
 """Sends a request, in so many seconds."""
@@ -57,6 +58,8 @@ class ReplyRequests:
                 ) from failure
             with trio.move_on_at(deadline):
                 await waiting.arrived.wait()
+            remoting = self._instance.remoting
+            await let_readers_read(waiting.arrived.is_set, lambda: remoting.frames_received)
             if waiting.reply is None:
                 raise NoReplyError(
                     f"send request message to <{message.topic}> OK, but wait reply message timeout, "

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
 
-from rocketpy.client.client import open_producer
+from rocketpy.client.client import open_client, open_producer
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.producer import Producer
 from rocketpy.errors import RemotingConnectError, RemotingTimeoutError, RemotingTooMuchRequestError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.message import Message
+from rocketpy.testing.fixture.in_thread import BrokerInThread
 from rocketpy.testing.fixture.network import ReservedPort
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeBroker, FakeCluster
-from tests.patience import until_blocked
+from tests.patience import until, until_blocked, wait_until
 
 SEND = RequestCode.SEND_MESSAGE_V2
 
@@ -140,3 +143,53 @@ async def test_with_the_vip_channel_sends_go_to_the_second_port(cluster: FakeClu
             with pytest.raises(RemotingConnectError, match=f"127.0.0.1:{second.port}"):
                 await send(Message(TOPIC, b"x"))
     second.release()
+
+
+async def test_what_keeps_a_send_from_leaving_is_named_and_nothing_is_stored(
+    cluster: FakeCluster, mock_clock: MockClock
+) -> None:
+    failures: list[RemotingConnectError] = []
+
+    async def send(send: Callable[[Message], Awaitable[object]], topic: str) -> None:
+        with pytest.raises(RemotingConnectError) as caught:
+            await send(Message(topic, b"x"))
+        failures.append(caught.value)
+
+    async with open_producer(cluster.address) as producer, trio.open_nursery() as nursery:
+        cluster.name_server.be_silent(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+        nursery.start_soon(send, producer.send, TOPIC)
+        nursery.start_soon(send, producer.send_oneway, "Oneway")
+        await until_blocked(lambda: len(cluster.name_server.asked(RequestCode.GET_ROUTEINFO_BY_TOPIC)) >= 2)
+        mock_clock.jump(3)
+        await until_blocked(lambda: len(failures) == 2)
+    assert sorted(map(str, failures)) == [
+        f"no route of {TOPIC}: no answer from {cluster.address} in 3 s",
+        "no route or connection for a oneway send to topic Oneway in time",
+    ]
+
+
+async def test_an_answer_that_is_here_counts_although_the_loop_was_blocked_for_longer(broker: BrokerInThread) -> None:
+    """Whether the timer or the reader runs first is a matter of chance: here each of some sends takes its own."""
+    hasty = ProducerConfig(send_msg_timeout=50, retry_times_when_send_async_failed=0)
+    async with (
+        open_client(broker.name_server) as client,
+        client.producer("patient") as patient,
+        client.producer("hasty", config=hasty) as producer,
+    ):
+        result = await patient.send(Message("Blocked", b"x"))
+        queue = result.message_queue
+        remoting = client._instance.remoting
+        connection = remoting.connection(broker.address)
+        assert connection is not None
+        for count in range(1, 11):
+            await until(lambda: connection.in_flight_count == 0)  # no heartbeat is
+            await patient.send(Message("Blocked", b"x"), queue=queue)
+            pending = producer.send_nowait(Message("Blocked", b"x"), queue=queue)  # leaves at once: it is alone
+            _block_the_loop(0.06, until=lambda n=count: len(broker.messages("Blocked")) == 2 * n + 1)
+            await pending
+        assert remoting.connection(broker.address) is connection
+
+
+def _block_the_loop(seconds: float, *, until: Callable[[], bool]) -> None:
+    ends = trio.current_time() + seconds
+    wait_until(lambda: until() and trio.current_time() > ends)
