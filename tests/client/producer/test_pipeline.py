@@ -9,10 +9,10 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from rocketpy.client.client import open_client, open_producer
+from rocketpy.client.client import open_producer
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.producer.config import ProducerConfig
-from rocketpy.client.producer.producer import Producer
+from rocketpy.client.producer.producer import Producer, producer_role
 from rocketpy.errors import RemotingConnectError, RemotingTimeoutError, RemotingTooMuchRequestError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.message import Message
@@ -20,6 +20,7 @@ from rocketpy.testing.fixture.in_thread import BrokerInThread
 from rocketpy.testing.fixture.network import ReservedPort
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeBroker, FakeCluster
+from tests.client.opened import opened
 from tests.patience import until, until_blocked, wait_until
 
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -172,14 +173,13 @@ async def test_an_answer_that_is_here_counts_although_the_loop_was_blocked_for_l
     """Whether the timer or the reader runs first is a matter of chance: here each of some sends takes its own."""
     hasty = ProducerConfig(send_msg_timeout=50, retry_times_when_send_async_failed=0)
     async with (
-        open_client(broker.name_server) as client,
-        client.producer("patient") as patient,
-        client.producer("hasty", config=hasty) as producer,
+        opened(broker.name_server) as instance,
+        producer_role(instance, "patient", ProducerConfig()) as patient,
+        producer_role(instance, "hasty", hasty) as producer,
     ):
         result = await patient.send(Message("Blocked", b"x"))
         queue = result.message_queue
-        remoting = client._instance.remoting
-        connection = remoting.connection(broker.address)
+        connection = instance.remoting.connection(broker.address)
         assert connection is not None
         for count in range(1, 11):
             await until(lambda: connection.in_flight_count == 0)  # no heartbeat is
@@ -187,7 +187,7 @@ async def test_an_answer_that_is_here_counts_although_the_loop_was_blocked_for_l
             pending = producer.send_nowait(Message("Blocked", b"x"), queue=queue)  # leaves at once: it is alone
             _block_the_loop(0.06, until=lambda n=count: len(broker.messages("Blocked")) == 2 * n + 1)
             await pending
-        assert remoting.connection(broker.address) is connection
+        assert instance.remoting.connection(broker.address) is connection
 
 
 def _block_the_loop(seconds: float, *, until: Callable[[], bool]) -> None:
