@@ -60,7 +60,7 @@ $(VENV)/.core: $(VENV)/.made pyproject.toml constraints.txt
 # trio-typing brings old stubs that shadow Trio's own types (and crash its mypy plugin): they are moved aside.
 $(VENV)/.full: $(VENV)/.made pyproject.toml constraints.txt
 	@echo 'Installing rocketpy and what its tests need into $(VENV) (PySpark is large) ...'
-	@ROCKETPY_PURE=1 $(PIP) install --no-compile -c constraints.txt -e '.[dev,spark,dashboard]'
+	@ROCKETPY_PURE=1 $(PIP) install --no-compile -c constraints.txt -e '.[dev,spark]'
 	@$(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib >/dev/null || true
 	@$(BIN)/python -m tests.hide_trio_stubs
 	@touch $@

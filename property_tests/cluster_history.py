@@ -36,7 +36,7 @@ from property_tests.cluster_exemptions import may_lose
 from property_tests.cluster_late import is_due
 from property_tests.cluster_liar import Liar
 from property_tests.cluster_nemesis import Nemesis
-from property_tests.cluster_offsets import Observer, open_recorded_consumer
+from property_tests.cluster_offsets import QUEUES_OF_BROKER, Observer, open_recorded_consumer
 from property_tests.cluster_plan import CONSUMERS, LIES, PRODUCERS, TRANSACTIONS, Decision, Plan
 from property_tests.cluster_record import Got, History, Sent, are_equal, body_of, has_record
 from property_tests.cluster_retries import SentBack
@@ -65,7 +65,6 @@ from rocketpy.testing.cluster_world import ClusterWorld, environment_of, simulat
 from rocketpy.testing.sim.host import Program, SimProcess
 
 TOPIC = "T"
-QUEUES_OF_BROKER = 2
 RESTART_SECONDS = 1.0
 HEALING_SECONDS = 100.0
 """Brokers register every 30 s, and clients look for them every 30 s."""
@@ -134,7 +133,7 @@ class Cluster:
         self.nemesis = Nemesis(world, history)
         self.began_at = 0.0
         self.observer = Observer(history, self.nemesis.brokers)
-        self.nemesis.serving = self.observer.look
+        self.nemesis.serving = self.observer.look_at_started
         self.liar = Liar(history, lambda name: self.nemesis.brokers[self.nemesis.roles(name)[0]])
         self.transactions = TransactionalProducer(world, history)
         self.backs = SentBack(history)

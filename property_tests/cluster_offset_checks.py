@@ -5,7 +5,9 @@ A broker's offset of a queue is known from the answers to commits and from those
 - after a commit of a lower offset, by a consumer that began again or by an operator, that may have arrived in between.
   Slaves follow resets of their masters some time later;
 - if the broker was killed so soon that the offset was not written yet (``flushConsumerOffsetInterval``);
-- after a promotion: the new master has what its slave knew, and an old one whose tail is cut takes that.
+- after a promotion: the new master has what its slave knew, and an old one whose tail is cut takes that. A slave cuts
+  its tail after its master has lost power, too;
+- after a start, if the queue ends before it: it stood for messages of another log.
 """
 
 from __future__ import annotations
@@ -16,10 +18,14 @@ from collections.abc import Iterator
 
 import attrs
 
+from property_tests.cluster_plan import Operation
 from property_tests.cluster_record import Commit, History
 
 WRITTEN_SECONDS = 8.0
 """Offsets are written every 5 s; writing takes some calls of the disk."""
+
+WARNING_RATIO = 0.9
+"""``diskSpaceWarningLevelRatio``: from there on the rest may be too little for a table."""
 
 _DISK_CALLS = 20
 _HINDERS_WRITING = ("fill disk", "slow disk", "pause", "fail sync", "fail write")
@@ -78,6 +84,8 @@ def _fallen(history: History, broker: str, key: Key, seen: list[_Seen], now: _Se
             return
         if before.offset <= now.offset or not _must_have(history, broker, before, now.until):
             continue
+        if _was_fitted(history, broker, key[1], before, now):
+            continue
         if not any(_explains(history, commit, before, now) for commit in _commits(history, broker, key)):
             yield (
                 f"offsets: {broker} had {before.offset} for {key[0]} in queue {key[1]} at {before.until:.3f}, "
@@ -91,13 +99,29 @@ def _must_have(history: History, broker: str, before: _Seen, until: float) -> bo
     name = broker.partition("/")[0]
     if any(promoted == name and before.since <= at <= until for at, promoted in history.promotions):
         return False
-    if broker in history.cut_tails and any(promoted == name and at <= until for at, promoted in history.promotions):
+    parted = [*history.promotions, *((at, lost.partition("/")[0]) for at, lost in history.tail_losses)]
+    if broker in history.cut_tails and any(of == name and at <= until for at, of in parted):
         return False
-    is_hindered = any(each.kind in _HINDERS_WRITING and each.target == broker for each in history.plan.operations)
+    is_hindered = any(_hinders_writing(each) and each.target == broker for each in history.plan.operations)
     written_s = WRITTEN_SECONDS + _DISK_CALLS * history.plan.disk_delay_s
     ends = [end for end in history.ends if end.broker == broker and before.since <= end.at <= until]
     return not any(
         is_hindered or (not end.is_clean and (end.is_wiped or end.at - before.until <= written_s)) for end in ends
+    )
+
+
+def _hinders_writing(operation: Operation) -> bool:
+    """Whether a broker may be unable to write its tables: a disk of which old files are deleted may have no room."""
+    is_full = operation.kind == "delete old files" and operation.value > WARNING_RATIO
+    return operation.kind in _HINDERS_WRITING or is_full
+
+
+def _was_fitted(history: History, broker: str, queue_id: int, before: _Seen, now: _Seen) -> bool:
+    """Whether the broker was started meanwhile with a queue that ended below the offset, and set it back to there."""
+    return any(
+        queue_id in each.ends and each.ends[queue_id] < before.offset and each.ends[queue_id] <= now.offset
+        for each in history.offsets
+        if each.broker == broker and before.until <= each.asked_at <= now.until
     )
 
 

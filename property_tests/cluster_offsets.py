@@ -5,7 +5,7 @@ an observer that asks every broker what it has.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import attrs
 import trio
@@ -25,13 +25,19 @@ from rocketpy.protocol.headers.offset import (
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rocketpy.protocol.headers.queue_bounds import SearchOffsetRequestHeader, SearchOffsetResponseHeader
+from rocketpy.protocol.headers.queue_bounds import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+)
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
 from rocketpy.testing.cluster_world import ClusterWorld, SimBroker, environment_of
 from rocketpy.testing.sim.host import SimProcess
 
 TOPIC = "T"
+QUEUES_OF_BROKER = 2
 OBSERVED_EVERY_SECONDS = 3.0
 _PATIENCE_SECONDS = 2.0
 
@@ -108,7 +114,19 @@ class Observer:
                         if broker.host.is_running:
                             nursery.start_soon(self.look, name)
 
-    async def look(self, name: str) -> None:
+    async def look_at_started(self, name: str) -> None:
+        """Note which offsets a broker has that has just been started, and where its queues end, if it answers."""
+        assert self._client is not None
+        ends: dict[int, int] = {}
+        for queue_id in range(QUEUES_OF_BROKER):
+            header = GetMaxOffsetRequestHeader(topic=TOPIC, queue_id=queue_id)
+            request = make_request(RequestCode.GET_MAX_OFFSET, header)
+            with suppress(RemotingError):
+                answer = await self._client.request(self._brokers[name].address, request, _PATIENCE_SECONDS)
+                ends[queue_id] = read_response(answer, GetMaxOffsetResponseHeader).offset
+        await self.look(name, ends)
+
+    async def look(self, name: str, ends: dict[int, int] | None = None) -> None:
         """Note which offsets a broker has, if it answers."""
         assert self._client is not None
         asked_at, address = trio.current_time(), self._brokers[name].address
@@ -126,7 +144,7 @@ class Observer:
             if key.startswith(f"{TOPIC}@")
             for queue_id, offset in offsets.items()
         }
-        self._history.offsets.append(Offsets(name, asked_at, trio.current_time(), of_queues))
+        self._history.offsets.append(Offsets(name, asked_at, trio.current_time(), of_queues, ends or {}))
 
 
 # ---- private --------------------------------------------------------------------------------------------------------

@@ -67,6 +67,8 @@ class Offsets:
     answered_at: float
     of_queues: dict[tuple[str, int], int]
     """By group and queue id."""
+    ends: dict[int, int] = attrs.Factory(dict)
+    """Where its queues ended just before, by queue id, if it had just been started."""
 
 
 @attrs.frozen

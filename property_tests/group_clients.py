@@ -33,7 +33,7 @@ from rocketpy.testing.broker_world import BrokerWorld, Client
 
 GROUP, TOPIC = "G", "T"
 OFFSETS_SECONDS = 2
-LOCK_SECONDS = 60
+LOCK_SECONDS = 30
 
 
 def make_world(flush: FlushDiskType = ASYNC, *, sector_size: int = 512, queue_nums: int = 1) -> BrokerWorld:

@@ -42,7 +42,7 @@ HORIZON_SECONDS = 50.0
 """How long after the end of a disturbance the queues are handed over at last, in a group without locks."""
 OWNERLESS_SECONDS = 10.0
 """A queue of which nothing was handled for so long had no owner, and what its next owner repeats is not late."""
-LOCK_SECONDS = 60.0
+LOCK_SECONDS = 30.0
 """How long a broker keeps the locks of a member that is gone."""
 WAIT_SECONDS_MAX = 40.0
 

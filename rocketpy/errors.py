@@ -106,6 +106,10 @@ class RemotingConnectError(RemotingError):
     """No connection to the address could be made."""
 
 
+class RemotingRefusedError(RemotingConnectError):
+    """No program listens at the address: its broker or nameserver does not run."""
+
+
 class RemotingSendRequestError(RemotingError):
     """The connection ended while the request was on its way; whether the peer has processed it is unknown."""
 

@@ -33,6 +33,9 @@ IN_FORCE = ".inForce"
 _DETAIL = "rocketpy.setting"
 _KEY_SHOWN_MAX = 100
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+_LINE = re.compile(r" line \d+: ")
+_KEY = re.compile(r"[A-Za-z][\w.]*")
+_QUOTED = re.compile(r"""(["']).+\1\Z""", re.DOTALL)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}\Z", re.ASCII)
 
 
@@ -122,6 +125,7 @@ class LoadedSettings:
     values: tuple[object, ...]
     warnings: tuple[str, ...]
     unknown: dict[str, str]  # keys of no class, kept for when the file is written again
+    places: dict[str, str] = attrs.field(factory=dict)  # by key: the file and line that count, for :func:`located`
 
     def of(self, settings_class: type[T]) -> T:
         """Return the value of one of the classes that were asked for."""
@@ -238,7 +242,36 @@ def settings_from_text(text: str, file: str, *classes: object) -> LoadedSettings
             warnings.append(f"{file} line {line.line}: {unknown_key(line.key, rows)}")
             unknown[line.key] = line.value
     values: list[object] = [_build(each, found, file) for each in defaults]
-    return LoadedSettings(values=tuple(values), warnings=tuple(warnings), unknown=unknown)
+    warnings += _quoted(found, rows, file)
+    places = {key: f"{file} line {line.line}" for key, line in found.items()} if file else {}
+    return LoadedSettings(values=tuple(values), warnings=tuple(warnings), unknown=unknown, places=places)
+
+
+def located(sentence: str, places: Mapping[str, str]) -> str:
+    """Return a sentence about a setting with the file and line in front that set it.
+
+    A check of several settings, or of the machine, comes after the file was read and knows only the key. The first key
+    of the sentence that the file sets is the one; a sentence without such a key, or with its line, stays as it is.
+    """
+    if _LINE.search(sentence):
+        return sentence
+    place = next((places[word] for word in _KEY.findall(sentence) if word in places), None)
+    return sentence if place is None else f"{place}: {sentence}"
+
+
+def _quoted(found: Mapping[str, PropertyLine], rows: Mapping[str, SettingRow], file: str) -> list[str]:
+    """Return warnings about values in quotes, which are part of the value; SettingsError for a path in quotes."""
+    warnings = []
+    for line in found.values():
+        if line.key not in rows or not _QUOTED.match(line.value):
+            continue
+        if rows[line.key].fixed and line.value[1:2] in ("/", "~", "."):
+            raise SettingsError(
+                f"{file} line {line.line}: {line.key} = {line.value!r}: expected a path without quotes, they would be "
+                "part of it"
+            )
+        warnings.append(f"{file} line {line.line}: the quotes of {line.key} are part of its value")  # maybe a password
+    return warnings
 
 
 def updated_settings(settings: T, changes: Mapping[str, str]) -> T:

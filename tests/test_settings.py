@@ -13,6 +13,7 @@ from rocketpy.settings import (
     Between,
     format_settings,
     load_settings,
+    located,
     replace_live,
     setting,
     setting_rows,
@@ -112,6 +113,29 @@ def test_an_unknown_key_is_a_warning_with_the_nearest_known_name() -> None:
         "f line 3: unknown key ServerWorkerThread has no effect; did you mean serverWorkerThreads?",
     )
     assert loaded.unknown == {"listen_port": "1", "zzz": "2", "ServerWorkerThread": "4"}
+
+
+def test_a_value_in_quotes_is_a_warning_and_a_path_in_quotes_is_refused() -> None:
+    """Quotes are part of a value in RocketMQ's format: such a path makes a directory whose name is a quote."""
+
+    @attrs.frozen(kw_only=True)
+    class Paths:
+        root: str = setting("", fixed=True)
+        name: str = setting("")
+
+    loaded = settings_from_text("name='x'\nroot=a", "b.conf", Paths)
+    assert loaded.warnings == ("b.conf line 1: the quotes of name are part of its value",)
+    assert settings_from_text("name='x\nroot=''", "b.conf", Paths).warnings == ()
+    with pytest.raises(SettingsError) as caught:
+        settings_from_text('# x\nroot="/a b"', "b.conf", Paths)
+    assert str(caught.value).startswith("""b.conf line 2: root = '"/a b"': expected a path without quotes""")
+
+
+def test_a_sentence_about_a_setting_is_told_where_it_is_set() -> None:
+    places = settings_from_text("\nname=x\nlistenPort=5", "b.conf", PortSettings).places
+    assert located("high = 7: expected listenPort", places) == "b.conf line 3: high = 7: expected listenPort"
+    for as_it_is in ("high = 7: expected less", "a.conf line 9: name = 'x': expected y"):
+        assert located(as_it_is, places) == as_it_is
 
 
 def test_a_file_is_read_as_utf8_or_else_latin1(tmp_path: Path) -> None:

@@ -172,6 +172,33 @@ def test_pytest_finds_the_fixtures_and_other_programs_do_not_load_pytest(compile
     install(compiled.python, "pytest")
     (tmp_path / "test_it.py").write_text("def test_it(rocketmq): rocketmq.topic('T')\n")
     assert "1 passed" in run([python, "-m", "pytest", "-q"], tmp_path, variables).stdout
+    (tmp_path / "conftest.py").write_text(TIMED_SETUP)
+    for may_write in ("", "1"):
+        attempts = [setup_s(python, tmp_path, variables | {"PYTHONDONTWRITEBYTECODE": may_write}) for _ in range(3)]
+        assert min(attempts) < FIRST_FIXTURE_SECONDS, attempts
+    assert f"at most {FIRST_FIXTURE_SECONDS} s" in (wheels.ROOT / "docs" / "fixture.md").read_text()
+
+
+FIRST_FIXTURE_SECONDS = 1.2
+TIMED_SETUP = """
+import time
+import pytest
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup():
+    begun = time.process_time()
+    result = yield
+    print("SETUP", time.process_time() - begun)
+    return result
+"""
+
+
+def setup_s(python: str, folder: Path, variables: dict[str, str]) -> float:
+    """Return the processor time of the first fixture of a run, where nothing of pytest's is cached."""
+    for cached in Path(python).parents[1].rglob("*-pytest-*.pyc"):
+        cached.unlink()
+    printed = run([python, "-m", "pytest", "-q", "-s"], folder, variables).stdout
+    return float(printed.partition("SETUP ")[2].split()[0])
 
 
 @pytest.mark.spark

@@ -16,12 +16,15 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, TextIO
 
 if __name__ == "__main__":
+    # Nothing is there yet that an interrupt must shut down: it ends the program at once, without a traceback.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     # Imports make a hundred thousand objects that stay. The only garbage is young: classes that attrs makes anew.
     gc.set_threshold(10_000, 1_000, 1_000)
 
@@ -36,10 +39,11 @@ from rocketpy.broker.sample_cluster import SAMPLE_CLUSTERS, Member, run_members,
 from rocketpy.broker.shutdown_signals import EXIT_FAILED, obey_signals
 from rocketpy.broker.start_settings import (
     LOOPBACK,
-    NAMESRV_PORT,
     PORT_MAX,
     BrokerSettings,
     StartOptions,
+    check_namesrv_port,
+    embedded_nameserver,
     load_broker_settings,
 )
 from rocketpy.clock import SystemClock
@@ -47,7 +51,9 @@ from rocketpy.errors import RocketpyError, SettingsError, StartError, StoreError
 from rocketpy.other_distribution import other_rocketpy_warning
 from rocketpy.ready_file import ReadyFile
 from rocketpy.remoting.limits.descriptors import raise_descriptor_limit
-from rocketpy.settings import format_settings
+from rocketpy.remoting.network import HIGHEST_PORT, PortInUseError, split_address
+from rocketpy.settings import format_settings, located
+from rocketpy.standard_output import print_to_reader
 from rocketpy.store.disk.os_disk import OsDisk
 from rocketpy.store.services.worker_thread import open_worker_thread
 
@@ -55,6 +61,7 @@ if TYPE_CHECKING:
     from rocketpy.broker.group_processes import ParentLine
 
 EXIT_WRONG = 2
+INTERRUPTED = 130
 SWITCH_INTERVAL_SECONDS = 0.0005
 """Thread switch interval: bounds how long a finished sync waits for the event loop (Python's default is 5 ms)."""
 
@@ -75,10 +82,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         environment_namesrv_addr=os.environ.get("NAMESRV_ADDR"),
         store_path=given.store,
         port=given.port,
+        namesrv_port=given.namesrv_port,
         log_directory=given.log_directory,
     )
     started: list[BrokerAddress] = []
     ready_file = ReadyFile(given.ready_file)
+    places: dict[str, str] = {}
     status = 0
     try:
         if BUILD.fault:
@@ -94,15 +103,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with ready_file.removed_around():
                 return _run_groups(given.groups, options, started, ready_file)
         settings = load_broker_settings(options)
+        places = settings.places
         if prints:
-            print("\n".join(format_settings(*settings.values, important_only=given.print_important_config)))
+            print_to_reader(format_settings(*settings.values, important_only=given.print_important_config))
             return 0
         _warn(settings.warnings)
         _prepare_process(settings)
         with ready_file.removed_around():
             trio.run(_serve_until_signal, settings, started, ready_file)
     except* (SettingsError, StartError, StoreError) as group:
-        status = report_failure(group, is_start=not started)
+        status = report_failure(group, is_start=not started, places=places)
     except* RocketpyError:
         _log.critical("the broker has failed", exc_info=True)
         status = EXIT_FAILED
@@ -132,6 +142,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--store", metavar="DIR", help="store directory")
     parser.add_argument("--log-directory", metavar="DIR", help="directory for log files (default: standard error)")
     parser.add_argument("--port", type=_port, metavar="N", help="port to listen on (default: 10911; 0: any free port)")
+    parser.add_argument(
+        "--namesrv-port",
+        type=_namesrv_port,
+        metavar="N",
+        help="port of the nameserver that runs in this process (default: 9876)",
+    )
     parser.add_argument(
         "--ready-file", metavar="FILE", help="file with the addresses, as JSON, while it serves (-: standard output)"
     )
@@ -163,6 +179,12 @@ def _parser() -> argparse.ArgumentParser:
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or int(text) > PORT_MAX:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a port from 0 to {PORT_MAX}")
+    return int(text)
+
+
+def _namesrv_port(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a port from 1 to {HIGHEST_PORT}")
     return int(text)
 
 
@@ -230,7 +252,8 @@ def _run_sample_cluster(name: str, options: StartOptions, started: list[BrokerAd
     if options.config_file is not None:
         raise SettingsError(f"-c {options.config_file}: expected no file with --cluster, which has its own settings")
     port = BROKER_PORT if options.port is None else options.port
-    namesrv_addr = options.namesrv_addr or f"{LOOPBACK}:{NAMESRV_PORT}"
+    check_namesrv_port(options, embeds_nameserver=options.namesrv_addr is None)
+    namesrv_addr = options.namesrv_addr or embedded_nameserver(options)
     directory = options.store_path or os.path.join("store", name)
     members = sample_members(name, directory=directory, namesrv_addr=namesrv_addr, port=port)
     broker = attrs.evolve(members[0].broker, log_directory=options.log_directory or "")
@@ -265,8 +288,9 @@ def _say_cluster_ready(members: Sequence[Member], ready_file: ReadyFile) -> None
     output = ready_file.output_for_people
     namesrv_addr = members[0].settings.broker.namesrv_addr
     print("\n".join(table_of(members, namesrv_addr=namesrv_addr)), file=output)
-    try_it = "try it: rocketpy produce -t hello, rocketpy consume -t hello -o beginning; Ctrl-C ends all of it"
-    print(try_it, file=output, flush=True)
+    # A topic that a send creates is on one broker only, so it is created on all of them first.
+    commands = "rocketpy topic create hello, rocketpy produce -t hello, rocketpy consume -t hello -o beginning"
+    print(f"try it: {commands}; Ctrl-C ends all of it", file=output, flush=True)
     brokers = [ready_values(member.settings, member.at, member.pid) for member in members]
     ready_file.write({"role": "cluster", "namesrvAddr": namesrv_addr, "brokers": brokers})
 
@@ -309,7 +333,7 @@ def _run_group(settings: BrokerSettings, line: ParentLine) -> int:
         trio.run(_serve_group, settings, started, line)
     except* (SettingsError, StartError, StoreError) as group:
         if not started:
-            line.report_failure(str(next(single_failures(group))))
+            line.report_failure(_sentence(group, settings.places))
         status = EXIT_WRONG if not started else report_failure(group, is_start=False)
     except* RocketpyError:
         _log.critical("the broker has failed", exc_info=True)
@@ -338,17 +362,22 @@ async def _run_embedded_nameserver(
     from rocketpy.remoting.config import NettyServerConfig
 
     directory = directory or os.path.join(settings.store.root, "config")
-    await run_nameserver(
-        NamesrvConfig(
-            kv_config_path=os.path.join(directory, "kvConfig.json"),
-            config_store_path=os.path.join(directory, "namesrv.properties"),
-        ),
-        NettyServerConfig(listen_port=NAMESRV_PORT, connections_max=NAMESRV_CONNECTIONS_MAX),
-        tls=settings.tls_server,
-        host=LOOPBACK,
-        disk=OsDisk(),
-        task_status=task_status,
-    )
+    _, port = split_address(settings.broker.namesrv_addr)
+    try:
+        await run_nameserver(
+            NamesrvConfig(
+                kv_config_path=os.path.join(directory, "kvConfig.json"),
+                config_store_path=os.path.join(directory, "namesrv.properties"),
+            ),
+            NettyServerConfig(listen_port=port, connections_max=NAMESRV_CONNECTIONS_MAX),
+            tls=settings.tls_server,
+            host=LOOPBACK,
+            disk=OsDisk(),
+            task_status=task_status,
+        )
+    except PortInUseError as failure:
+        remedy = "--namesrv-port N moves this broker's nameserver, -n HOST:PORT names one that runs"
+        raise StartError(f"{failure}; {remedy}") from failure
 
 
 def _say_ready(settings: BrokerSettings, address: BrokerAddress, output: TextIO) -> None:
@@ -358,8 +387,12 @@ def _say_ready(settings: BrokerSettings, address: BrokerAddress, output: TextIO)
         f"The broker[{config.broker_name}, {address.address}] boot success. serializeType=JSON and name server is "
         f"{namesrv}",
         f"  store       {os.path.abspath(settings.store.root)}",
-        f"  build       {BUILD}",
     ]
+    if settings.store.store_path_commit_log:
+        lines.append(f"  commitlog   {', '.join(map(os.path.abspath, settings.store.commit_log_paths))}")
+    if config.log_directory:
+        lines.append(f"  logs        {os.path.abspath(os.path.expanduser(config.log_directory))}")
+    lines.append(f"  build       {BUILD}")
     if settings.embeds_nameserver:
         lines += [
             f"  nameserver  {namesrv} (in this process): what clients connect to",
@@ -384,17 +417,33 @@ def ready_values(settings: BrokerSettings, address: BrokerAddress, pid: int | No
     }
 
 
-def report_failure(group: BaseExceptionGroup[RocketpyError], *, is_start: bool) -> int:
+def report_failure(
+    group: BaseExceptionGroup[RocketpyError], *, is_start: bool, places: Mapping[str, str] | None = None
+) -> int:
     """Print the message of a failed start; log later failures with their traceback."""
     if is_start:
-        print(next(single_failures(group)), file=sys.stderr)
+        print(_sentence(group, places or {}), file=sys.stderr)
         return EXIT_WRONG
     for failure in single_failures(group):
         _log.critical("the broker has failed: %s", failure, exc_info=failure)
     return EXIT_FAILED
 
 
+def _sentence(group: BaseExceptionGroup[RocketpyError], places: Mapping[str, str]) -> str:
+    """Return the first failure of a start, with the option that helps, or the file and line of the setting."""
+    failure = next(single_failures(group))
+    if isinstance(failure, PortInUseError):
+        return f"{failure}; --port N moves the broker"
+    return located(str(failure), places)
+
+
 if __name__ == "__main__":
     gc.set_threshold(*GC_THRESHOLDS)
     linecache.clearcache()  # attrs leaves the source text of all methods that it has generated there, for debuggers
-    sys.exit(main())
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        status = main()
+    except* KeyboardInterrupt:  # before the broker takes signals itself
+        status = INTERRUPTED
+    sys.exit(status)

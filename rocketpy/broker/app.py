@@ -37,7 +37,7 @@ from rocketpy.errors import StartError
 from rocketpy.protocol.host import pack_host
 from rocketpy.remoting.client import open_remoting_client
 from rocketpy.remoting.limits.descriptors import descriptor_limit
-from rocketpy.remoting.network import Listener, Network, SocketNetwork
+from rocketpy.remoting.network import Listener, Network, PortInUseError, SocketNetwork
 from rocketpy.remoting.server import RemotingServer
 from rocketpy.remoting.tls.contexts import ServerTls
 from rocketpy.runner import RunBlocking
@@ -259,7 +259,10 @@ async def _open_all_listeners(settings: BrokerSettings, network: Network) -> Asy
         try:
             slaves = await listen(port + HA_PORT_STEP if port else 0)
         except StartError as failure:
-            raise StartError(f"{failure} (the port for slaves, one above listenPort)") from failure
+            sentence = f"{failure} (the port for slaves, one above listenPort)"
+            if isinstance(failure, PortInUseError):
+                raise PortInUseError(sentence, failure.port) from failure
+            raise StartError(sentence) from failure
         yield _Listeners(clients, slaves)
 
 

@@ -98,7 +98,7 @@ class BrokerConfig:
     disable_consume_if_consumer_read_slowly: bool = setting(False, live=True)
     consumer_fallbehind_threshold: int = setting(17_179_869_184, unit="bytes", validator=Between(0), live=True)
     lock_max_live_time: int = setting(
-        60_000, key="rocketmq.broker.rebalance.lockMaxLiveTime", unit="ms", validator=Between(1), live=True
+        30_000, key="rocketmq.broker.rebalance.lockMaxLiveTime", unit="ms", validator=Between(1), live=True
     )
 
     client_body_bytes_max: int = setting(131_072, unit="bytes", validator=Between(1024), live=True)

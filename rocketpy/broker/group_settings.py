@@ -22,16 +22,17 @@ import attrs
 from rocketpy.broker.config import BROKER_PORT, BrokerConfig
 from rocketpy.broker.sample_cluster import PORT_STEP
 from rocketpy.broker.start_settings import (
-    LOOPBACK,
-    NAMESRV_PORT,
     PORT_MAX,
     BrokerSettings,
     StartOptions,
+    check_namesrv_port,
+    embedded_nameserver,
     laptop_store,
     load_broker_settings,
 )
 from rocketpy.errors import SettingsError
 from rocketpy.remoting.local_address import local_host_name
+from rocketpy.settings import located
 from rocketpy.store.config import BrokerRole
 
 GROUPS_MAX = len(string.ascii_lowercase)
@@ -55,13 +56,15 @@ def load_group_settings(count: int, options: StartOptions) -> GroupSettings:
     last = port + PORT_STEP * (count - 1)
     if port and last > PORT_MAX:
         raise SettingsError(f"--groups {count}: expected ports up to {PORT_MAX}, {PORT_STEP} apart from {port} on")
-    namesrv_addr = named or f"{LOOPBACK}:{NAMESRV_PORT}"
+    check_namesrv_port(options, embeds_nameserver=not named)
+    namesrv_addr = named or embedded_nameserver(options)
     names = [f"broker-{letter}" for letter in string.ascii_lowercase[:count]]
     members = tuple(
         _member(
             attrs.evolve(
                 options,
                 namesrv_addr=namesrv_addr,
+                namesrv_port=None,
                 store_path=os.path.join(root, name),
                 port=port + PORT_STEP * number if port else 0,
             ),
@@ -80,7 +83,7 @@ def _shared(options: StartOptions) -> tuple[str, int, str, list[str]]:
         root = options.store_path or laptop_store().store_path_root_dir
         port = BROKER_PORT if options.port is None else options.port
         return root, port, options.namesrv_addr or options.environment_namesrv_addr or "", []
-    shared = load_broker_settings(options)
+    shared = load_broker_settings(attrs.evolve(options, namesrv_port=None))
     name = shared.broker.broker_name
     warnings = []
     if name != local_host_name():
@@ -92,7 +95,8 @@ def _member(options: StartOptions, name: str) -> BrokerSettings:
     own_defaults = None if options.config_file else (BrokerConfig(broker_name=name), laptop_store())
     settings = load_broker_settings(options, own_defaults=own_defaults)
     if settings.store.broker_role is BrokerRole.SLAVE:
-        raise SettingsError("brokerRole = 'SLAVE': expected a master with --groups, each group is one")
+        sentence = "brokerRole = 'SLAVE': expected a master with --groups, each group is one"
+        raise SettingsError(located(sentence, settings.places))
     return attrs.evolve(
         settings,
         broker=attrs.evolve(settings.broker, broker_name=name, isolate_log_enable=True),

@@ -27,7 +27,7 @@ from rocketpy.remoting.local_address import interface_address, local_host_name
 from rocketpy.remoting.network import split_address
 from rocketpy.remoting.tls.contexts import client_context, with_config_file
 from rocketpy.runner import RunBlocking
-from rocketpy.settings import load_settings
+from rocketpy.settings import load_settings, located
 from rocketpy.store.config import MessageStoreConfig
 from rocketpy.store.disk.interface import Disk
 
@@ -57,6 +57,7 @@ class StartOptions:
     environment_namesrv_addr: str | None = None
     store_path: str | None = None
     port: int | None = None
+    namesrv_port: int | None = None  # of the embedded nameserver
     log_directory: str | None = None
 
 
@@ -75,6 +76,7 @@ class BrokerSettings:
     config_file: str = ""  # where changes by request are written; empty: broker.properties in the store's config
     unknown: dict[str, str] = attrs.field(factory=dict)  # unused keys of the file
     warnings: tuple[str, ...] = ()
+    places: dict[str, str] = attrs.field(factory=dict)  # by key: the file and line that set it
 
     @property
     def values(self) -> tuple[object, ...]:
@@ -156,9 +158,38 @@ def load_broker_settings(
         config_file=os.path.realpath(options.config_file) if options.config_file else "",
         unknown=loaded.unknown,
         warnings=loaded.warnings,
+        places={key: place for key, place in loaded.places.items() if key not in _overridden(options)},
     )
-    _check(settings)
-    return _completed(_with_tls(settings), options)
+    try:
+        _check(settings)
+        return _completed(_with_tls(settings), options)
+    except SettingsError as failure:
+        raise SettingsError(located(str(failure), settings.places)) from failure
+
+
+def _overridden(options: StartOptions) -> set[str]:
+    """Return the keys of a file that the command line sets."""
+    given = {
+        "namesrvAddr": options.namesrv_addr,
+        "listenPort": options.port,
+        "storePathRootDir": options.store_path,
+        "logDirectory": options.log_directory,
+    }
+    return {key for key, value in given.items() if value is not None}
+
+
+def embedded_nameserver(options: StartOptions) -> str:
+    """Return the address of the nameserver that runs in this process, where none is named."""
+    return f"{LOOPBACK}:{NAMESRV_PORT if options.namesrv_port is None else options.namesrv_port}"
+
+
+def check_namesrv_port(options: StartOptions, *, embeds_nameserver: bool) -> None:
+    """Raise SettingsError for a port of a nameserver that does not run here."""
+    if options.namesrv_port is not None and not embeds_nameserver:
+        raise SettingsError(
+            f"--namesrv-port {options.namesrv_port}: no nameserver runs in this process, because one is named or -c is "
+            "given"
+        )
 
 
 def _changed_by_request(options: StartOptions) -> str | None:
@@ -183,8 +214,9 @@ def _completed(settings: BrokerSettings, options: StartOptions) -> BrokerSetting
     warnings = list(settings.warnings)
     namesrv = options.namesrv_addr or broker.namesrv_addr or options.environment_namesrv_addr or ""
     embeds_nameserver = not namesrv and options.config_file is None
+    check_namesrv_port(options, embeds_nameserver=embeds_nameserver)
     if embeds_nameserver:
-        namesrv = f"{LOOPBACK}:{NAMESRV_PORT}"
+        namesrv = embedded_nameserver(options)
     if not namesrv:
         warnings.append("namesrvAddr is not set: this broker registers with no nameserver, clients need its address")
     warnings += role_warnings(attrs.evolve(broker, namesrv_addr=namesrv), settings.store)

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import sys
 
-import typer
+try:
+    import typer
 
-from rocketpy import BUILD, __version__
-from rocketpy.cli.consume import consume
-from rocketpy.cli.doctor import doctor
-from rocketpy.cli.pipeline.commands import pipeline_commands
-from rocketpy.cli.produce import produce
-from rocketpy.cli.store import store_commands
-from rocketpy.cli.topic import topic_commands
+    from rocketpy import BUILD, __version__
+    from rocketpy.cli.consume import consume
+    from rocketpy.cli.doctor import doctor
+    from rocketpy.cli.outcome import INTERRUPTED
+    from rocketpy.cli.pipeline.commands import pipeline_commands
+    from rocketpy.cli.produce import produce
+    from rocketpy.cli.store import store_commands
+    from rocketpy.cli.topic import topic_commands
+except KeyboardInterrupt:  # the console script is not ours, and would print where the imports were
+    sys.exit(130)
 
 app = typer.Typer(
     name="rocketpy",
@@ -57,7 +61,10 @@ def main() -> None:
     if BUILD.fault:
         print(f"rocketpy: {BUILD.fault}", file=sys.stderr)
         sys.exit(2)
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

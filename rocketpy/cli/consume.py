@@ -70,7 +70,7 @@ def consume(
     count: Annotated[int, typer.Option("-c", "--count", min=0, help="End after so many messages; 0: never.")] = 0,
     expression: Annotated[str, typer.Option("-f", "--filter", help="Tags: 'TagA || TagB'.")] = "*",
     queue: Queue = "",
-    group: Annotated[str, typer.Option("--group", help="The consumer group.")] = "rocketpy_cli",
+    group: Annotated[str, typer.Option("-g", "--group", help="The consumer group.")] = "rocketpy_cli",
     as_json: Annotated[bool, typer.Option("-J", "--json", help="A JSON object a line instead of the body.")] = False,
     commit: Annotated[bool, typer.Option("--commit", help="Record the group's progress.")] = False,
     tls: Tls = False,

@@ -6,7 +6,6 @@ output pipe (``rocketpy consume | head``) is not a failure.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import typer
 
 from rocketpy.cli.printing import print_line
 from rocketpy.errors import ClientError, ClientErrorCode, RocketpyError, single_failures
+from rocketpy.standard_output import abandon_output
 
 Result = TypeVar("Result")
 
@@ -34,7 +34,7 @@ def outcome() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        _abandon_output()
+        abandon_output()
         raise typer.Exit(0) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
@@ -78,14 +78,7 @@ def _leave_for(group: BaseExceptionGroup[BaseException]) -> None:
     if group.subgroup(KeyboardInterrupt) is not None:
         raise typer.Exit(INTERRUPTED) from None
     if group.subgroup(BrokenPipeError) is not None:
-        _abandon_output()
+        abandon_output()
         raise typer.Exit(0) from None
     print_line(f"rocketpy: {next(single_failures(group))}", err=True)
     raise typer.Exit(FAILED) from None
-
-
-def _abandon_output() -> None:
-    """Discard buffered output, about which the interpreter would otherwise complain at exit."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
-    os.close(devnull)

@@ -65,7 +65,8 @@ class LineFormat:
 def produce(
     topic: Topic,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
-    tag: Annotated[str, typer.Option("-g", "--tag", help="The tag of every message.", show_default=False)] = "",
+    tag: Annotated[str, typer.Option("-T", "--tag", help="The tag of every message.", show_default=False)] = "",
+    tag_as_before: Annotated[str, typer.Option("-g", hidden=True)] = "",
     key: Annotated[
         str, typer.Option("-k", "--key", help="The keys of every message, separated by blanks.", show_default=False)
     ] = "",
@@ -83,7 +84,10 @@ def produce(
     credentials: Credentials = "",
 ) -> None:
     """Send each line of standard input as a message. Empty lines are left out: RocketMQ has no empty messages."""
-    template = _properties(tag, key, properties or [])
+    if tag_as_before:
+        # Deprecated in 0.1: everywhere else in RocketMQ, and in ``consume``, -g is a group.
+        print_line("rocketpy: -g TAG is deprecated: use -T TAG or --tag TAG", err=True)
+    template = _properties(tag or tag_as_before, key, properties or [])
     line_format = LineFormat(topic=topic, properties=template, key_separator=key_separator.encode())
     read = partial(os.read, sys.stdin.fileno(), READ_SIZE)
     with outcome(), naming_topic(topic, namesrv):
@@ -119,7 +123,10 @@ async def send_lines(
     import trio
 
     from rocketpy.client.client import open_producer
+    from rocketpy.client.validators import check_properties, check_topic
 
+    check_topic(line_format.topic)  # no message may ever come, and what is wrong with all of them would not be noticed
+    check_properties(line_format.properties)
     sent_count = 0
     lines = LineReader()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,10 +48,12 @@ def create_topic(
 ) -> None:
     """Create a topic, or change its number of queues, on every master."""
     with outcome():
-        addresses = run_async(
+        addresses, before = run_async(
             _create, namesrv, chosen_config(tls, tls_file, credentials), topic, queues, cluster or None
         )
         print_line(f"{topic}: {queues} {'queue' if queues == 1 else 'queues'} on {', '.join(addresses)}")
+        for line in no_longer_read(topic, queues, before):
+            print_line(f"rocketpy: {line}", err=True)
 
 
 async def _topic_rows(namesrv: str, config: ClientConfig, names_only: bool) -> list[tuple[str, ...]]:
@@ -74,11 +77,33 @@ async def _topic_rows(namesrv: str, config: ClientConfig, names_only: bool) -> l
     ]
 
 
-async def _create(namesrv: str, config: ClientConfig, topic: str, queues: int, cluster: str | None) -> list[str]:
+async def _create(
+    namesrv: str, config: ClientConfig, topic: str, queues: int, cluster: str | None
+) -> tuple[list[str], dict[str, int]]:
+    """Return the addresses of the brokers that have the topic now, and by broker how many queues it had to read."""
     from rocketpy.client.client import open_admin_client
+    from rocketpy.protocol.bodies.route import MASTER_ID
 
     async with open_admin_client(namesrv, config=config) as admin:
-        return await admin.create_topic(topic, queue_nums=queues, cluster=cluster)
+        route = await admin.topics.route(topic)
+        addresses = await admin.create_topic(topic, queue_nums=queues, cluster=cluster)
+    if route is None:
+        return addresses, {}
+    changed = {each.broker_name for each in route.broker_datas if each.broker_addrs.get(MASTER_ID) in addresses}
+    return addresses, {
+        each.broker_name: each.read_queue_nums for each in route.queue_datas if each.broker_name in changed
+    }
+
+
+def no_longer_read(topic: str, queues: int, before: Mapping[str, int]) -> list[str]:
+    """Return a sentence for each broker that had more queues: messages are in them that no consumer finds now."""
+    return [
+        f"{topic} had {count} queues on {broker}, and no consumer reads "
+        f"{f'queue {queues}' if count == queues + 1 else f'queues {queues} to {count - 1}'} any more; "
+        f"rocketpy topic create {topic} -q {count} brings them back with their messages"
+        for broker, count in sorted(before.items())
+        if count > queues
+    ]
 
 
 def permission_text(perm: int) -> str:

@@ -28,6 +28,7 @@ from rocketpy.client.hooks import (
     FilterMessageContext,
     FilterMessageHook,
     MessageType,
+    PropertiesHook,
     SendMessageContext,
     SendMessageHook,
 )
@@ -116,6 +117,7 @@ __all__ = [
     "PendingSend",
     "Producer",
     "ProducerConfig",
+    "PropertiesHook",
     "PullConfig",
     "PullConsumer",
     "PullResult",

@@ -9,7 +9,8 @@
 Everything that :mod:`rocketpy.client` opens is here, with the same names, parameters, results and errors; type checkers
 see the same classes. A coroutine function that is handed over (a handler of messages) runs in asyncio. A cancelled task
 leaves nothing behind: its call has ended when the cancellation is raised. A client belongs to the event loop that has
-opened it.
+opened it. One that is open when ``asyncio.run`` ends is closed then, with a ResourceWarning. In a child of the process
+a client of the parent raises LocalProtocolError.
 
 Trio runs in the same thread, as a guest of asyncio (:mod:`rocketpy.client.shells.guest_host`).
 """
@@ -23,6 +24,7 @@ from typing import ParamSpec, TypeVar, cast
 
 from rocketpy.client import client as trio_client
 from rocketpy.client.shells.asyncio_shell import AsyncioClient
+from rocketpy.client.shells.open_clients import name_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,7 +37,8 @@ def _opener(function: Callable[P, AbstractAsyncContextManager[T]]) -> Callable[P
 
     @functools.wraps(function)
     def opening(*arguments: P.args, **named: P.kwargs) -> AbstractAsyncContextManager[T]:
-        opened = AsyncioClient(functools.partial(function, *arguments, **named))
+        name = name_of(__name__, function.__name__, arguments, named)
+        opened = AsyncioClient(functools.partial(function, *arguments, **named), name)
         return cast(AbstractAsyncContextManager[T], opened)
 
     return opening

@@ -12,7 +12,9 @@
 Everything that :mod:`rocketpy.client` opens is here, with the same names, parameters, results and errors. A client has
 a thread of its own, in which Trio runs; it may be used from any number of threads. A call blocks its thread until it
 has ended. KeyboardInterrupt, while a call blocks, cancels it, and is raised once it has ended. A function that is
-handed over (a handler of messages) is called in a worker thread.
+handed over (a handler of messages) is called in a worker thread, which nothing interrupts: the end of a client waits
+until it returns. A client that is open when the program ends is closed then, and a warning is logged. In a child of the
+process (``os.fork``, ``multiprocessing``) a client of the parent raises LocalProtocolError: open one in each process.
 
 Each call crosses to the other thread and back, which takes about 0.1 ms: for many messages, send them in batches,
 with ``send_soon``, or from several threads. Type checkers read the signatures of plain code in ``blocking.pyi``, whose
@@ -29,6 +31,7 @@ from typing import Any, ParamSpec
 from rocketpy import client as client_package
 from rocketpy.client import client as trio_client
 from rocketpy.client.shells.blocking_shell import THREAD_NAME, BlockingClient, BlockingShell
+from rocketpy.client.shells.open_clients import name_of
 from rocketpy.client.shells.shell import shell_class
 
 P = ParamSpec("P")
@@ -48,7 +51,8 @@ def _opener(function: Callable[P, AbstractAsyncContextManager[Any]]) -> Callable
 
     @functools.wraps(function)
     def opening(*arguments: P.args, **named: P.kwargs) -> AbstractContextManager[Any]:
-        return BlockingClient(functools.partial(function, *arguments, **named))
+        name = name_of(__name__, function.__name__, arguments, named)
+        return BlockingClient(functools.partial(function, *arguments, **named), name)
 
     return opening
 

@@ -22,6 +22,7 @@ from rocketpy.client.hooks import (
     ConsumeMessageHook,
     EndTransactionHook,
     FilterMessageHook,
+    PropertiesHook,
     SendMessageHook,
 )
 from rocketpy.client.producer.config import ProducerConfig
@@ -76,6 +77,9 @@ def open_producer(
     group: str = ...,
     config: ClientConfig | None = ...,
     producer: ProducerConfig | None = ...,
+    send_hooks: Sequence[SendMessageHook] = ...,
+    check_forbidden_hooks: Sequence[CheckForbiddenHook] = ...,
+    properties_hooks: Sequence[PropertiesHook] = ...,
     environment: ClientEnvironment | None = ...,
 ) -> AbstractContextManager[Producer]: ...
 def open_pull_consumer(
@@ -256,8 +260,10 @@ class Client:
         group: str = ...,
         *,
         config: ProducerConfig | None = ...,
+        topics: Sequence[str] = ...,
         send_hooks: Sequence[SendMessageHook] = ...,
         check_forbidden_hooks: Sequence[CheckForbiddenHook] = ...,
+        properties_hooks: Sequence[PropertiesHook] = ...,
     ) -> AbstractContextManager[Producer]: ...
     def transaction_producer(
         self,
@@ -265,8 +271,10 @@ class Client:
         *,
         check: Callable[[MessageExt], LocalTransactionState],
         config: ProducerConfig | None = ...,
+        topics: Sequence[str] = ...,
         send_hooks: Sequence[SendMessageHook] = ...,
         check_forbidden_hooks: Sequence[CheckForbiddenHook] = ...,
+        properties_hooks: Sequence[PropertiesHook] = ...,
         end_transaction_hooks: Sequence[EndTransactionHook] = ...,
     ) -> AbstractContextManager[TransactionProducer]: ...
     def pull_consumer(

@@ -26,6 +26,7 @@ from rocketpy.client.hooks import (
     ConsumeMessageHook,
     EndTransactionHook,
     FilterMessageHook,
+    PropertiesHook,
     SendMessageHook,
 )
 from rocketpy.client.instance import ClientInstance, open_client_instance
@@ -114,11 +115,14 @@ class Client:
         group: str = DEFAULT_PRODUCER_GROUP,
         *,
         config: ProducerConfig | None = None,
+        topics: Sequence[str] = (),
         send_hooks: Sequence[SendMessageHook] = (),
         check_forbidden_hooks: Sequence[CheckForbiddenHook] = (),
+        properties_hooks: Sequence[PropertiesHook] = (),
     ) -> AsyncIterator[Producer]:
         """Open a producer of a group; at the end of the block it is unregistered from the brokers.
 
+        The brokers of ``topics``, and those that create topics on their own, know the group before its first send.
         ClientError for an illegal group, or one that this client has a producer of.
         """
         config = config or ProducerConfig()
@@ -128,8 +132,10 @@ class Client:
                 self._instance,
                 group,
                 config,
+                topics=topics,
                 send_hooks=(*send_hooks, *traces.send_hooks),
                 check_forbidden_hooks=check_forbidden_hooks,
+                properties_hooks=properties_hooks,
             ) as producer,
         ):
             yield producer
@@ -141,12 +147,16 @@ class Client:
         *,
         check: Check,
         config: ProducerConfig | None = None,
+        topics: Sequence[str] = (),
         send_hooks: Sequence[SendMessageHook] = (),
         check_forbidden_hooks: Sequence[CheckForbiddenHook] = (),
+        properties_hooks: Sequence[PropertiesHook] = (),
         end_transaction_hooks: Sequence[EndTransactionHook] = (),
     ) -> AsyncIterator[TransactionProducer]:
         """Open a producer of transactions; ``check`` says what became of one that a broker asks about.
 
+        Brokers may ask before its first send, about transactions of another process: those that create topics on their
+        own, and those of ``topics``. Where no broker creates topics, name those of the group's transactions.
         ClientError for an illegal group, or one that this client has a producer of.
         """
         config = config or ProducerConfig()
@@ -156,8 +166,11 @@ class Client:
                 self._instance,
                 group,
                 config,
+                topics=topics,
+                is_asked=True,
                 send_hooks=(*send_hooks, *traces.send_hooks),
                 check_forbidden_hooks=check_forbidden_hooks,
+                properties_hooks=properties_hooks,
             ) as producer,
             transaction_producer_role(
                 self._instance, group, producer, check, (*end_transaction_hooks, *traces.end_transaction_hooks)
@@ -255,12 +268,21 @@ async def open_producer(
     group: str = DEFAULT_PRODUCER_GROUP,
     config: ClientConfig | None = None,
     producer: ProducerConfig | None = None,
+    send_hooks: Sequence[SendMessageHook] = (),
+    check_forbidden_hooks: Sequence[CheckForbiddenHook] = (),
+    properties_hooks: Sequence[PropertiesHook] = (),
     environment: ClientEnvironment | None = None,
 ) -> AsyncIterator[Producer]:
     """Open a client with one producer, see :meth:`Client.producer`."""
     async with (
         open_client(name_servers, config=config, environment=environment) as client,
-        client.producer(group, config=producer) as opened,
+        client.producer(
+            group,
+            config=producer,
+            send_hooks=send_hooks,
+            check_forbidden_hooks=check_forbidden_hooks,
+            properties_hooks=properties_hooks,
+        ) as opened,
     ):
         yield opened
 

@@ -85,34 +85,54 @@ class Heartbeats:
         del self._producer_groups[group]
         await self._unregister(producer_group=group)
 
-    async def remove_consumer(self, group: str) -> None:
-        """Unregister a group from the brokers; returns within ``UNREGISTER_SECONDS``, also when cancelled."""
+    async def remove_consumer(self, group: str, *, keeps_locks: bool = False) -> None:
+        """Unregister a group from the brokers; returns within ``UNREGISTER_SECONDS``, also when cancelled.
+
+        ``keeps_locks``: its queues stay locked until their locks expire.
+        """
         del self._consumers[group]
-        await self._unregister(consumer_group=group)
+        await self._unregister(consumer_group=group, keep_locks=keeps_locks or None)
 
     async def send(self) -> None:
         """Send a heartbeat to every broker of every known route; a failed one is repeated with the next round."""
         if not self._producer_groups and not self._consumers:
             return
         self._forget_unrouted()
-        body = encode_body(
+        body = self._body()
+        async with trio.open_nursery() as nursery:
+            for address in self.addresses():
+                nursery.start_soon(self._send_to, address, body)
+
+    def addresses(self) -> list[str]:
+        """Return the brokers that get heartbeats: none without groups, only masters without consumers."""
+        if not self._producer_groups and not self._consumers:
+            return []
+        return self._table().broker_addresses(masters_only=not self._consumers)
+
+    async def introduce(self, address: str) -> None:
+        """Send one broker a heartbeat, whatever it answers; RemotingError when it does not."""
+        await self._announce(address, self._body())
+
+    def _body(self) -> bytes:
+        return encode_body(
             HeartbeatData(
                 client_id=self._client_id,
                 producer_data_set=[ProducerData(group) for group in sorted(self._producer_groups)],
                 consumer_data_set=[data() for data in self._consumers.values()],
             )
         )
-        async with trio.open_nursery() as nursery:
-            for address in self._table().broker_addresses(masters_only=not self._consumers):
-                nursery.start_soon(self._send_to, address, body)
 
     async def _send_to(self, address: str, body: bytes) -> None:
-        self._registered[address] = None
         try:
-            await self._request(address, make_request(RequestCode.HEART_BEAT, body=body))
+            await self._announce(address, body)
         except RemotingError as failure:
             self._registered.pop(address, None)
             self._states.fails(StateSubject.BROKER, address, failure)
+
+    async def _announce(self, address: str, body: bytes) -> None:
+        self._registered[address] = None
+        try:
+            await self._request(address, make_request(RequestCode.HEART_BEAT, body=body))
         except BrokerError as failure:
             self._states.fails(StateSubject.HEARTBEAT, address, failure)
         else:
@@ -126,9 +146,14 @@ class Heartbeats:
             self._states.forget(StateSubject.BROKER, address)
             self._states.forget(StateSubject.HEARTBEAT, address)
 
-    async def _unregister(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
+    async def _unregister(
+        self, *, producer_group: str | None = None, consumer_group: str | None = None, keep_locks: bool | None = None
+    ) -> None:
         header = UnregisterClientRequestHeader(
-            client_id=self._client_id, producer_group=producer_group, consumer_group=consumer_group
+            client_id=self._client_id,
+            producer_group=producer_group,
+            consumer_group=consumer_group,
+            keep_locks=keep_locks,
         )
         with trio.move_on_after(UNREGISTER_SECONDS, shield=True):
             async with trio.open_nursery() as nursery:

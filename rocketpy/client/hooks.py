@@ -1,20 +1,24 @@
-"""Hooks of a client: to observe what it sends and consumes, to forbid sends, and to filter what it consumes.
+"""Hooks of a client: to observe what it sends and consumes, to forbid sends, to add properties, to filter.
 
 A hook is any object with the methods of one of these protocols. They are called on the event loop and must not block.
 What a hook raises is logged and changes nothing, except that what a :class:`CheckForbiddenHook` raises refuses the
 attempt and reaches the sender. Without hooks nothing is paid for them.
 
+Hooks of a send run in the context variables (:mod:`contextvars`) of the call that has begun it, in a copy of them for
+each send: what a hook sets before an attempt it finds after it. Messages that :meth:`Producer.batching` has collected
+have many callers: their hooks run in the context in which the client was opened.
+
 Groups in contexts have their namespace, as in Java; topics of messages and queues have not.
 
 Compatibility: ``SendMessageHook``, ``CheckForbiddenHook``, ``EndTransactionHook``, ``ConsumeMessageHook``,
 ``FilterMessageHook`` and their contexts (4.9.8). A context of a send has the caller's own message: it must not be
-changed.
+changed. Hooks in Java change it to add properties, for which there is :class:`PropertiesHook` here.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -48,7 +52,9 @@ class SendMessageContext:
     messages: Sequence[Message]
     """More than one in a batch, with their own properties (UNIQ_KEY)."""
     message_queue: MessageQueue
+    """Without a route its broker has no name, and its queue id is -1."""
     broker_address: str
+    """Empty while it is not known."""
     communication_mode: CommunicationMode
     message_type: MessageType
     body_size: int
@@ -70,11 +76,31 @@ class SendMessageHook(Protocol):
         ...
 
     def send_message_before(self, context: SendMessageContext) -> None:
-        """Called before an attempt leaves."""
+        """Called before an attempt leaves, or before the report of one that could not: no route, no connection."""
         ...
 
     def send_message_after(self, context: SendMessageContext) -> None:
-        """Called with the outcome of the attempt; of a oneway send once it has left."""
+        """Called with the outcome of the attempt, once for each that was announced; of a oneway send once it has left.
+
+        A send that is cancelled, or whose producer is closed, has a RemotingSendRequestError: it may be stored.
+        """
+        ...
+
+
+class PropertiesHook(Protocol):
+    """Adds properties to messages before they are sent."""
+
+    @property
+    def hook_name(self) -> str:
+        """Its name, for the log."""
+        ...
+
+    def properties_of(self, message: Message) -> Mapping[str, str]:
+        """Return the properties to add; they take the place of the message's own of the same names.
+
+        Called once for each message when its send begins, with a copy of it; those of an :class:`EncodedBatch` are not
+        shown. Reserved names (``KEYS``, ``TAGS``) are refused: nothing of what the hook returned is added then.
+        """
         ...
 
 

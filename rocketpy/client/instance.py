@@ -24,6 +24,7 @@ from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.heartbeats import Heartbeats
 from rocketpy.client.name_servers import NameServers
 from rocketpy.client.namespace import Namespace
+from rocketpy.client.reconnects import Reconnects
 from rocketpy.client.replies import Replies
 from rocketpy.client.route_finder import RouteFinder
 from rocketpy.client.scope import unwrapped
@@ -72,8 +73,8 @@ async def open_client_instance(
 class ClientInstance:
     """The shared part of one client. Created by :func:`open_client_instance`.
 
-    ``name_servers``, ``routes``, ``heartbeats``, ``broker_requests`` and ``states`` are its parts; roles use them
-    directly.
+    ``name_servers``, ``routes``, ``heartbeats``, ``reconnects``, ``broker_requests`` and ``states`` are its parts;
+    roles use them directly.
     """
 
     def __init__(self, *, remoting: RemotingClient, config: ClientConfig, environment: ClientEnvironment) -> None:
@@ -88,6 +89,8 @@ class ClientInstance:
         self.client_id = "@".join(filter(None, (self.client_ip, self._instance_name(), config.unit_name)))
         self.trace_dispatcher_numbers = itertools.count(1)
         self.remoting = remoting
+        self.home = remoting.home
+        """Context of the tasks that serve many calls, see :mod:`rocketpy.remoting.home`."""
         self.answers = Answers(environment.run_blocking)
         self.states = ClientStates()
         self.name_servers = NameServers(
@@ -113,14 +116,21 @@ class ClientInstance:
             interval_s=config.poll_name_server_interval / 1000,
             pause_s=REFRESH_PAUSE_SECONDS,
         )
+        self.reconnects = Reconnects(
+            addresses=self.heartbeats.addresses,
+            introduce=self.heartbeats.introduce,
+            refresh_routes=self.request_route_refresh,
+        )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the services of the client until cancelled."""
+        ends = self.remoting.reporting_ends
         try:
-            with self.remoting.reporting_ends(self.heartbeats.note_connection_end):
+            with ends(self.heartbeats.note_connection_end), ends(self.reconnects.connection_ended):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self.heartbeats.run)
                     nursery.start_soon(self._refreshes.run)
+                    nursery.start_soon(self.reconnects.run)
                     task_status.started()
         finally:
             self.states.close()

@@ -20,6 +20,7 @@ from rocketpy.protocol.bodies.route import ClusterInfo, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.namesrv import GetRouteInfoRequestHeader
+from rocketpy.remoting.network import split_address
 
 T = TypeVar("T")
 
@@ -32,6 +33,16 @@ class Request(Protocol):
     ) -> RemotingCommand:
         """Return the answer."""
         ...
+
+
+CODES_OF_EVERY_NAMESERVER = frozenset(
+    {
+        RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        RequestCode.GET_BROKER_CLUSTER_INFO,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+    }
+)
+"""A program that does not know one of them is no nameserver; brokers, in Java too, know none."""
 
 
 class NameServers:
@@ -73,10 +84,18 @@ class NameServers:
             except RemotingError as failure:
                 failures.append(failure)
                 self._leave(address, failure)
+            except BrokerError as failure:
+                if _is_of_a_broker(failure, request.code):
+                    found = (failure.remark or "").strip()
+                    remark = f"this is a broker, name the nameserver (port 9876 by default): {found}"
+                    raise BrokerError(failure.response_code, remark, failure.address) from failure
+                self._states.works(StateSubject.NAME_SERVER, address)
+                raise
             else:
                 self._states.works(StateSubject.NAME_SERVER, address)
                 return response
-        raise RemotingConnectError("no nameserver answers: " + "; ".join(map(str, failures))) from failures[0]
+        found = "nameserver " if all(map(_is_malformed, self.addresses)) else "no nameserver answers: "
+        raise RemotingConnectError(found + "; ".join(map(str, failures))) from failures[0]
 
     async def cluster_info(self, *, timeout_s: float | None = None) -> ClusterInfo:
         """Return clusters, brokers and their addresses. Errors as of :meth:`find_route`."""
@@ -145,3 +164,15 @@ class NameServers:
         self._states.fails(StateSubject.NAME_SERVER, address, failure, is_raised=True)
         if self.addresses[self._chosen] == address:
             self._chosen = (self._chosen + 1) % len(self.addresses)
+
+
+def _is_of_a_broker(failure: BrokerError, code: int) -> bool:
+    return failure.response_code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and code in CODES_OF_EVERY_NAMESERVER
+
+
+def _is_malformed(address: str) -> bool:
+    try:
+        split_address(address)
+    except RemotingConnectError:
+        return True
+    return False

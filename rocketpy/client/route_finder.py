@@ -9,8 +9,9 @@ Compatibility: ``MQClientInstance.updateTopicRouteInfoFromNameServer``, ``findBr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 import attrs
 import trio
@@ -55,6 +56,18 @@ class RouteFinder:
         self._states = states
         # One task looks a topic up while the others wait for its result: the request awaits.
         self._looking_up: dict[str, trio.Lock] = {}
+        self._followed: Counter[str] = Counter()  # roles by topic
+
+    @contextmanager
+    def following(self, topics: Iterable[str]) -> Iterator[None]:
+        """Refresh the routes of topics while the block runs, whether they are known and used or not."""
+        followed = dict.fromkeys(topics)
+        self._followed.update(followed.keys())
+        try:
+            yield
+        finally:
+            self._followed.subtract(followed.keys())
+            self._followed += Counter()  # drops what is followed no more
 
     async def publish_queues(self, topic: str, template: TopicTemplate | None = None) -> tuple[MessageQueue, ...]:
         """Return the queues a producer may send to, those of the template topic when the topic is new.
@@ -137,8 +150,8 @@ class RouteFinder:
         return address
 
     async def refresh(self) -> None:
-        """Look every known topic up again; the cached routes stay when no nameserver can be reached."""
-        for topic in self.table.topics:
+        """Look every known or followed topic up again; cached routes stay when no nameserver can be reached."""
+        for topic in dict.fromkeys((*self._followed, *self.table.topics)):
             try:
                 await self.look_up_again(topic)
             except RemotingError:

@@ -13,6 +13,10 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # Nothing is there yet that an interrupt must shut down: it ends the program at once, without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import attrs
 import trio
 
@@ -24,12 +28,15 @@ from rocketpy.nameserver.logs import configure_logging
 from rocketpy.ready_file import ReadyFile
 from rocketpy.remoting.config import NettyServerConfig, TlsClientConfig, TlsServerConfig
 from rocketpy.remoting.limits.descriptors import raise_descriptor_limit
+from rocketpy.remoting.network import HIGHEST_PORT, PortInUseError
 from rocketpy.remoting.tls.contexts import with_config_file
-from rocketpy.settings import format_settings, load_settings
+from rocketpy.settings import format_settings, load_settings, located
+from rocketpy.standard_output import print_to_reader
 from rocketpy.store.disk.os_disk import OsDisk
 
 LOOPBACK = "127.0.0.1"
 EXIT_WRONG = 2
+INTERRUPTED = 130
 
 EVERY_ADDRESS = (None, "0.0.0.0", "::")
 OPEN = (
@@ -46,11 +53,13 @@ _log = logging.getLogger("rocketpy.nameserver")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a nameserver until a signal ends it; return the exit status."""
     options = _parser().parse_args(arguments)
+    places: dict[str, str] = {}
     status = 0
     try:
         if BUILD.fault:
             raise SettingsError(BUILD.fault)
         loaded = load_settings(options.config_file, NamesrvConfig, default_server_config(), TlsServerConfig)
+        places = loaded.places
         tls, _, tls_warnings = with_config_file(loaded.of(TlsServerConfig), TlsClientConfig())
         for warning in (*loaded.warnings, *tls_warnings):
             print(warning, file=sys.stderr)
@@ -59,8 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             namesrv = attrs.evolve(namesrv, config_store_path=options.config_file)
         if options.log_directory is not None:
             namesrv = attrs.evolve(namesrv, log_directory=options.log_directory)
+        if options.port is not None:
+            server_config = attrs.evolve(server_config, listen_port=options.port)
         if options.print_config_item:
-            print("\n".join(format_settings(namesrv, server_config)))
+            print_to_reader(format_settings(namesrv, server_config))
         else:
             configure_logging(namesrv)
             raise_descriptor_limit()
@@ -71,7 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with ready_file.removed_around():
                 trio.run(serve, namesrv, server_config, tls, host, loaded.unknown, ready_file)
     except* (SettingsError, StartError) as group:
-        print(next(single_failures(group)), file=sys.stderr)
+        failure = next(single_failures(group))
+        remedy = "; --port N moves the nameserver" if isinstance(failure, PortInUseError) else ""
+        print(f"{located(str(failure), places)}{remedy}", file=sys.stderr)
         status = EXIT_WRONG
     return status
 
@@ -86,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-n", "--namesrvAddr", dest="ignored", metavar="ADDRESSES", help="accepted without effect, as in RocketMQ"
     )
+    parser.add_argument("--port", type=_port, metavar="N", help="port to listen on (default: 9876; 0: any free port)")
     parser.add_argument("--log-directory", metavar="DIR", help="directory for log files (default: standard error)")
     parser.add_argument(
         "--ready-file", metavar="FILE", help="file with the port, as JSON, while it serves (-: standard output)"
@@ -94,6 +108,12 @@ def _parser() -> argparse.ArgumentParser:
         "-p", "--printConfigItem", dest="print_config_item", action="store_true", help="print every setting and exit"
     )
     return parser
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) > HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a port from 0 to {HIGHEST_PORT}")
+    return int(text)
 
 
 async def serve(
@@ -132,4 +152,10 @@ async def serve(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        status = main()
+    except* KeyboardInterrupt:  # before the nameserver takes signals itself
+        status = INTERRUPTED
+    sys.exit(status)

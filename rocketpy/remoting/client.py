@@ -18,11 +18,13 @@ from contextlib import asynccontextmanager, contextmanager
 import trio
 
 from rocketpy.errors import LocalProtocolError, RemotingConnectError, RemotingSendRequestError, RemotingTimeoutError
+from rocketpy.forks import OTHER_PROCESS, Birthplace
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.host import plain_address
 from rocketpy.remoting.config import IDLE_SWEEP_SECONDS, NettyClientConfig, TlsClientConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import AsyncProcessor, Dispatcher, Processor
+from rocketpy.remoting.home import Home
 from rocketpy.remoting.limits.held_bytes import ProgramBytes, unfinished_frames, unread_answers
 from rocketpy.remoting.limits.refusal_log import RefusalLog
 from rocketpy.remoting.network import Address, Network, SocketNetwork, split_address
@@ -102,6 +104,8 @@ class RemotingClient:
         network: Network,
         before_request: BeforeRequest | None = None,
     ) -> None:
+        self.home = Home()
+        """Context of everything that the client starts, whichever request needs it first."""
         self._nursery = nursery
         self._network = network
         self._before_request = before_request
@@ -119,6 +123,7 @@ class RemotingClient:
             ),
             refusals=RefusalLog(),
         )
+        self._birthplace = Birthplace()
         self.is_closed = False
         """Whether the block has ended: no connection is made any more."""
         self._connections: dict[str, Connection] = {}
@@ -163,8 +168,10 @@ class RemotingClient:
     async def connect(self, address: str, timeout_s: float) -> Connection:
         """Return the open connection to an address, or open one; RemotingConnectError when that fails.
 
-        LocalProtocolError when the client's block has ended.
+        LocalProtocolError when the client's block has ended, and in a child of the process that has opened the client.
         """
+        if not self._birthplace.is_here:
+            raise LocalProtocolError(OTHER_PROCESS)
         connection = self._connections.get(address)
         if connection is not None and not connection.is_closed:
             return connection
@@ -205,8 +212,8 @@ class RemotingClient:
             connection.close()
 
     def connection(self, address: str) -> Connection | None:
-        """Return the open connection to an address, if there is one."""
-        return self._connections.get(address)
+        """Return the open connection to an address, if there is one; a child of the process has none."""
+        return self._connections.get(address) if self._birthplace.is_here else None
 
     @contextmanager
     def reporting_ends(self, listener: Callable[[str], None]) -> Iterator[None]:
@@ -255,6 +262,7 @@ class RemotingClient:
                 stream.setsockopt(socket.SOL_SOCKET, option, size)
 
     async def _serve(self, stream: trio.abc.Stream, peer: Address, *, task_status: trio.TaskStatus[Connection]) -> None:
+        await self.home.enter()
         await self._driver.serve_stream(stream, peer, task_status=task_status)
 
     def _forget(self, connection: Connection) -> None:

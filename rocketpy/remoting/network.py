@@ -17,7 +17,7 @@ from typing import Protocol
 
 import trio
 
-from rocketpy.errors import RemotingConnectError, StartError
+from rocketpy.errors import RemotingConnectError, RemotingRefusedError, StartError
 from rocketpy.protocol.host import plain_address, plain_host, split_host_port
 from rocketpy.remoting.local_address import outgoing_address
 from rocketpy.remoting.nowait_stream import NowaitSocketStream, NowaitStream
@@ -83,7 +83,7 @@ class Network(Protocol):
     async def connect(self, address: str) -> trio.abc.Stream:
         """Connect to HOST:PORT; waits as long as the peer does not answer.
 
-        RemotingConnectError that names the address and the reason.
+        RemotingConnectError that names the address and the reason, RemotingRefusedError when no program listens there.
         """
         ...
 
@@ -152,7 +152,9 @@ class SocketNetwork:
         try:
             return await trio.open_tcp_stream(host, port)
         except (OSError, ValueError) as failure:  # ValueError: the name is none that could be looked up
-            raise RemotingConnectError(f"cannot connect to {address}: {_first_cause(failure)}") from failure
+            cause = _first_cause(failure)
+            kind = RemotingRefusedError if isinstance(cause, ConnectionRefusedError) else RemotingConnectError
+            raise kind(f"cannot connect to {address}: {cause}") from failure
 
     def local_address(self) -> str:
         """Ask the routing table."""
@@ -194,9 +196,17 @@ def local_address_of(sock: socket.socket | trio.socket.SocketType) -> str:
     return plain_address(f"{name[0]}:{name[1]}") if isinstance(name, tuple) else ""
 
 
-def address_in_use(host: str | None, port: int) -> StartError:
+class PortInUseError(StartError):
+    """Another process listens on the port. The program that was started knows which option moves it."""
+
+    def __init__(self, message: str, port: int) -> None:
+        super().__init__(message)
+        self.port = port
+
+
+def address_in_use(host: str | None, port: int) -> PortInUseError:
     """Return the error of a port that another program listens on."""
-    return StartError(f"cannot listen on {_place(host, port)}: another process uses it")
+    return PortInUseError(f"cannot listen on {_place(host, port)}: another process uses it", port)
 
 
 def _listening_on_every_address(port: int, backlog: int) -> socket.socket:

@@ -119,7 +119,9 @@ def _session_class() -> type[SparkSession]:
         import pyarrow  # noqa: F401 (readers and writers need it, and would only say so in a task)
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise StartError(f"Spark is not installed here: pip install 'rocketpy[spark]' ({error})") from error
+        raise StartError(
+            f"Spark is not installed here: pip install 'DIR[spark]', where DIR is a checkout of rocketpy ({error})"
+        ) from error
     return SparkSession
 
 

@@ -21,8 +21,10 @@ it imports nothing of a broker until a test asks for one, because every run of p
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
@@ -61,11 +63,36 @@ class _Brokers:
                 broker.check()
 
 
+class _AsItIs:
+    """Imports the modules of rocketpy as every program does, from their bytecode.
+
+    Pytest rewrites the asserts of all modules of a distribution that has a plugin. With an empty cache, or one that it
+    may not write, the first broker of a run would wait seconds until hundreds of modules are parsed, rewritten and
+    compiled; no test is among them. This finder stands before pytest's and asks all others.
+    """
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return where a module of rocketpy is; None for any other."""
+        if not name.startswith("rocketpy."):
+            return None
+        for finder in sys.meta_path:
+            if finder is not self and not type(finder).__module__.startswith("_pytest."):
+                spec = finder.find_spec(name, path, target)
+                if spec is not None:
+                    return spec
+        return None
+
+
 _BROKERS = pytest.StashKey[_Brokers]()
+_AS_IT_IS = _AsItIs()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the ini option."""
+    """Declare the ini option; the first thing that pytest asks of a plugin, before it loads a conftest."""
+    if _AS_IT_IS not in sys.meta_path:
+        sys.meta_path.insert(0, _AS_IT_IS)
     parser.addini(INI_SETTINGS, "settings of broker.conf for every broker of a fixture, key=value", type="linelist")
 
 
@@ -74,6 +101,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARKER_HELP)
     brokers = config.stash[_BROKERS] = _Brokers()
     config.pluginmanager.register(brokers, "rocketmq-brokers")
+
+
+def pytest_unconfigure() -> None:
+    """Leave imports as they were; of runs of pytest in one process the first that ends does it."""
+    if _AS_IT_IS in sys.meta_path:
+        sys.meta_path.remove(_AS_IT_IS)
 
 
 @pytest.fixture

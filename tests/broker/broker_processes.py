@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,11 @@ from typing import Any
 from tests.blackbox.processes import REPOSITORY, Process, python_command
 from tests.patience import PATIENCE_SECONDS, wait_until
 
-MOVED = (
-    "import sys, rocketpy.broker.start_settings as s; s.NAMESRV_PORT = int(sys.argv.pop(1));"
-    "from rocketpy.broker.__main__ import main; sys.exit(main())"
-)
-"""The nameserver listens on RocketMQ's port: a test that starts the whole system moves it before the import."""
-
 
 def broker_command(*arguments: str, namesrv_port: int | None = None) -> list[str]:
     """Return the command line of a broker; with a port, its own nameserver listens there."""
-    if namesrv_port is None:
-        return python_command("rocketpy.broker", *arguments)
-    return [sys.executable, "-c", MOVED, str(namesrv_port), *arguments]
+    moved = () if namesrv_port is None else ("--namesrv-port", str(namesrv_port))
+    return python_command("rocketpy.broker", *moved, *arguments)
 
 
 def broker_environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:

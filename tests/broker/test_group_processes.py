@@ -150,10 +150,11 @@ def test_a_file_is_shared_but_for_what_must_differ(start: Callable[..., Groups],
 def test_a_port_in_use_is_one_sentence_and_status_2(tmp_path: Path) -> None:
     with port_in_use() as port:
         options = ("--port", str(port - STEP), "-n", "127.0.0.1:1")
-        ended = run_broker(tmp_path, "--groups", "2", *options, namesrv_port=free_ports(1))
+        ended = run_broker(tmp_path, "--groups", "2", *options)
     assert ended.returncode == 2, ended.stderr
     lines = [line for line in ended.stderr.splitlines() if " INFO " not in line and " WARN" not in line]
-    assert lines == [f"broker-b: cannot listen on 127.0.0.1, port {port}: another process uses it"]
+    sentence = f"cannot listen on 127.0.0.1, port {port}: another process uses it; --port N moves the broker"
+    assert lines == [f"broker-b: {sentence}"]
     assert list(tmp_path.glob("store/*/abort")) == []
 
 
@@ -161,5 +162,7 @@ def test_a_nameserver_port_in_use_is_one_sentence_and_status_2(tmp_path: Path) -
     with port_in_use() as port:
         ended = run_broker(tmp_path, "--groups", "2", "--port", "0", namesrv_port=port)
     assert ended.returncode == 2
-    assert ended.stderr == f"cannot listen on 127.0.0.1, port {port}: another process uses it\n"
+    sentence = f"cannot listen on 127.0.0.1, port {port}: another process uses it; --namesrv-port N moves this broker's"
+    assert ended.stderr.startswith(sentence)
+    assert len(ended.stderr.splitlines()) == 1
     assert not (tmp_path / "store").exists()

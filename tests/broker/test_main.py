@@ -15,6 +15,8 @@ import pytest
 
 from rocketpy import BUILD
 from rocketpy.broker import __main__ as broker_main
+from rocketpy.broker.app import BrokerAddress
+from rocketpy.broker.start_settings import StartOptions, load_broker_settings
 from rocketpy.errors import StartError, StoreError
 from tests.blackbox.ports import free_ports, port_in_use
 from tests.blackbox.processes import REPOSITORY, Process
@@ -88,7 +90,15 @@ def test_imports_are_rarely_searched_for_garbage(tmp_path: Path) -> None:
     assert int(count) < 40, "over a hundred by default"
 
 
-@pytest.mark.parametrize("arguments", [["--port", "x"], ["--port", "65535"], ["--port", "-1"], ["--nonsense"], ["-c"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["--port", text] for text in ("x", "65535", "-1")),
+        *(["--namesrv-port", text] for text in ("x", "65536", "0")),
+        ["--nonsense"],
+        ["-c"],
+    ],
+)
 def test_a_wrong_option_is_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         broker_main.main(arguments)
@@ -97,6 +107,9 @@ def test_a_wrong_option_is_status_2(arguments: list[str], capsys: pytest.Capture
 
 
 NOT_PRINTED = "-p and -m print the settings of one broker: expected no --cluster and no --groups"
+
+
+NO_NAMESERVER = "--namesrv-port 7: no nameserver runs in this process, because one is named or -c is given"
 
 
 @pytest.mark.parametrize(
@@ -108,6 +121,9 @@ NOT_PRINTED = "-p and -m print the settings of one broker: expected no --cluster
         ("--cluster 2m-noslave -c b.conf", "-c b.conf: expected no file with --cluster, which has its own settings"),
         ("-p --cluster 2m-noslave", NOT_PRINTED),
         ("-p --groups 2", NOT_PRINTED),
+        ("-n a:1 --namesrv-port 7", NO_NAMESERVER),
+        ("-n a:1 --namesrv-port 7 --groups 2", NO_NAMESERVER),
+        ("-n a:1 --namesrv-port 7 --cluster 2m-noslave", NO_NAMESERVER),
     ],
 )
 def test_what_is_not_started_is_said_in_one_sentence_with_status_2(
@@ -170,6 +186,22 @@ def test_without_a_file_it_is_a_whole_system_until_a_signal(
     assert f"  build       {BUILD}\n" in process.log()
 
 
+def test_a_port_in_use_is_one_sentence_that_names_the_option_which_moves_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    monkeypatch.setattr(broker_main, "_prepare_process", lambda settings: None)
+    monkeypatch.chdir(tmp_path)
+    with port_in_use() as port:
+        in_use = f"cannot listen on 127.0.0.1, port {port}: another process uses it"
+        assert broker_main.main(["--port", "0", "--namesrv-port", str(port)]) == 2
+        remedy = "--namesrv-port N moves this broker's nameserver, -n HOST:PORT names one that runs"
+        assert capsys.readouterr().err == f"{in_use}; {remedy}\n"
+        for moved, suffix in ((0, ""), (-1, " (the port for slaves, one above listenPort)"), (2, "")):
+            assert broker_main.main(["-n", "127.0.0.1:1", "--port", str(port + moved)]) == 2
+            assert capsys.readouterr().err == f"{in_use}{suffix}; --port N moves the broker\n"
+
+
 def test_a_cluster_to_try_replicates_and_ends_with_ctrl_c(tmp_path: Path, start: Callable[..., Process]) -> None:
     first = free_ports(40)
     arguments = ("--cluster", "2m-2s-sync", "--port", str(first + 4), "--store", "stores")
@@ -205,6 +237,21 @@ def test_with_a_file_it_warns_that_it_is_open(tmp_path: Path, start: Callable[..
 
 
 # ---- inside ------------------------------------------------------------------------------------------------------
+
+
+def test_the_start_says_where_its_files_are_and_which_line_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b.conf").write_text("brokerIP1=127.0.0.1\nstorePathRootDir=s\nstorePathCommitLog=log\n")
+    settings = load_broker_settings(StartOptions(config_file="b.conf", log_directory="logs"))
+    broker_main._say_ready(settings, BrokerAddress("127.0.0.1:1", 1, None, 2), sys.stdout)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    for each in (["store", f"{tmp_path}/s"], ["commitlog", f"{tmp_path}/log"], ["logs", f"{tmp_path}/logs"]):
+        assert each in lines
+    (tmp_path / "b.conf").write_text("brokerIP1=127.0.0.1\nlogDirectory=/proc/none\nlistenPort=0\nnamesrvAddr=a:1\n")
+    assert broker_main.main(["-c", "b.conf"]) == 2
+    assert "\nb.conf line 2: logDirectory = '/proc/none': expected" in "\n" + capsys.readouterr().err
 
 
 def test_a_failure_before_the_start_is_a_sentence_and_one_after_it_is_not(

@@ -107,8 +107,8 @@ def test_the_nameservers_of_the_command_line_are_enough_for_a_slave(tmp_path: Pa
     ("text", "message"),
     [
         ("brokerRole=SLAVE", "brokerId = 0: expected a number above 0, because brokerRole is SLAVE"),
-        ("brokerId=9223372036854775808", "b.conf line 2: brokerId = '9223372036854775808': expected an integer"),
-        ("brokerRole=MASTER", "b.conf line 2: brokerRole = 'MASTER': expected one of ASYNC_MASTER"),
+        ("brokerId=9223372036854775808", "brokerId = '9223372036854775808': expected an integer"),
+        ("brokerRole=MASTER", "brokerRole = 'MASTER': expected one of ASYNC_MASTER"),
         ("enableDLegerCommitLog=true", "enableDLegerCommitLog = 'true': expected false"),
         ("listenPort=65535", "listenPort = 65535: expected a port from 0"),
         ("listenPort=-1", "listenPort = "),
@@ -121,15 +121,22 @@ def test_the_nameservers_of_the_command_line_are_enough_for_a_slave(tmp_path: Pa
             "namesrvAddr=http://a:1",
             "namesrvAddr = 'http://a:1': expected HOST:PORT, several separated by ;, found 'http://a:1'",
         ),
-        ("namesrvAddr=a:1;b:x", "found 'b:x'"),
+        ("namesrvAddr=a:1;b:x", "namesrvAddr = 'a:1;b:x': expected HOST:PORT, several separated by ;, found 'b:x'"),
         ("brokerIP1=no such host", "brokerIP1 = 'no such host': expected an address or a known host name"),
-        ("flushDiskType=SOMETIMES", "b.conf line 2: flushDiskType = 'SOMETIMES': expected one of ASYNC_FLUSH"),
+        ("flushDiskType=SOMETIMES", "flushDiskType = 'SOMETIMES': expected one of ASYNC_FLUSH"),
     ],
 )
 def test_what_it_cannot_be_it_refuses_to_be(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SettingsError) as failure:
         loaded(tmp_path, f"namesrvAddr=ns:9876\n{text}\n")
-    assert message in str(failure.value)
+    assert str(failure.value).startswith(f"{tmp_path / 'b.conf'} line 2: {message}")
+
+
+def test_what_the_command_line_says_is_not_blamed_on_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "b.conf"
+    path.write_text("namesrvAddr=ns:9876\n")
+    with pytest.raises(SettingsError, match=r"^namesrvAddr = 'nowhere': expected HOST:PORT"):
+        load_broker_settings(StartOptions(config_file=str(path), namesrv_addr="nowhere"))
 
 
 def test_a_name_becomes_an_address() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import errno
 import io
 import json
+import os
 import signal
 
 import pytest
@@ -94,10 +96,18 @@ def consume_options(cluster: FakeCluster, **changes: object) -> ConsumeOptions:
 
 
 class Output(io.BytesIO):
-    """Counts its flushes, and breaks on request."""
+    """Counts its flushes, and breaks on request; at a write it is a disk that is full."""
 
     flushes = 0
     breaks_at_flush = 0
+    writes = 0
+    breaks_at_write = 0
+
+    def write(self, line: bytes) -> int:  # type: ignore[override]
+        self.writes += 1
+        if self.writes == self.breaks_at_write:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(line)
 
     def flush(self) -> None:
         self.flushes += 1
@@ -171,6 +181,18 @@ async def test_unread_messages_are_not_committed(cluster: FakeCluster) -> None:
     with pytest.raises(BrokenPipeError):
         await print_messages(consume_options(cluster, commit=True), output)
     assert cluster.broker.progress == {}
+
+
+async def test_a_message_that_could_not_be_written_is_not_committed(cluster: FakeCluster) -> None:
+    fill(cluster, 8, queues=1)
+    output = Output()
+    output.breaks_at_write = 3
+    with pytest.raises(OSError, match="No space left"):
+        await print_messages(consume_options(cluster, commit=True), output)
+    assert cluster.broker.progress == {("g", TOPIC, 0): 2}
+    rest = Output()
+    await print_messages(consume_options(cluster, commit=True, start=Start.stored()), rest)
+    assert output.getvalue() + rest.getvalue() == b"".join(b"%d\n" % number for number in range(8))
 
 
 async def test_output_is_flushed_by_the_pull_and_not_by_the_message(cluster: FakeCluster) -> None:

@@ -20,12 +20,19 @@ async def test_a_first_session(tmp_path: Path) -> None:
             return ended.lines
 
         assert await rocketpy("topic", "create", "hello", "-q", "2") == [f"hello: 2 queues on {cluster.broker_address}"]
+        fewer = await run("topic", "create", "hello", "-q", "1", NAMESRV_ADDR=cluster.address)
+        assert "hello had 2 queues on broker-a, and no consumer reads queue 1 any more" in fewer.errors
+        assert await rocketpy("topic", "create", "hello", "-q", "2") == [f"hello: 2 queues on {cluster.broker_address}"]
+        wrong = await run("consume", "-t", "hello", "-e", "-n", cluster.broker_address)
+        assert (wrong.status, len(wrong.errors.splitlines())) == (1, 1)
+        assert "this is a broker, name the nameserver (port 9876 by default)" in wrong.errors
         assert ["hello", "broker-a", "2", "2", "RW"] in [line.split() for line in await rocketpy("topic", "list")]
         numbers = [str(number) for number in range(1000)]
-        await rocketpy("produce", "-t", "hello", "-g", "blue", stdin="\n".join(numbers).encode())
+        await rocketpy("produce", "-t", "hello", "-T", "blue", stdin="\n".join(numbers).encode())
         found = await rocketpy("consume", "-t", "hello", "-o", "beginning", "-e", "--commit")
         assert sorted(found, key=int) == numbers
         assert await rocketpy("consume", "-t", "hello", "-o", "stored", "-e") == []
+        assert len(await rocketpy("consume", "-t", "hello", "-o", "beginning", "-e", "-g", "another")) == len(numbers)
         await rocketpy("produce", "-t", "hello", "-K", ":", "-q", "1", stdin=b"key:later\n")
         (last,) = await rocketpy("consume", "-t", "hello", "-o", "stored", "-e", "--json")
         assert (json.loads(last)["body"], json.loads(last)["keys"], json.loads(last)["queue_id"]) == ("later", "key", 1)

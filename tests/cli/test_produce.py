@@ -89,7 +89,7 @@ async def test_a_queue_may_be_chosen(cluster: FakeCluster) -> None:
 
 
 async def test_a_file_is_sent_with_tag_keys_and_properties(cluster: FakeCluster) -> None:
-    arguments = ("produce", "-t", TOPIC, "-n", cluster.address, "-g", "blue", "-K", "=", "-p", "a=b", "-p", "c=d=e")
+    arguments = ("produce", "-t", TOPIC, "-n", cluster.address, "-T", "blue", "-K", "=", "-p", "a=b", "-p", "c=d=e")
     ended = await run(*arguments, "-v", stdin=b"k1=one\nk2=two\n")
     assert ended.status == 0, ended
     assert [
@@ -117,9 +117,7 @@ async def test_a_line_typed_alone_goes_out_at_once_and_control_c_ends_it(cluster
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("-t", "a b"), "illegal characters"),
         (("-t", TOPIC, "-q", "9"), "no queue '9', expected one of: broker-a:0"),
-        (("-t", TOPIC, "-p", "PGROUP=x"), "The Property<PGROUP> is used by system"),
         (("-t", "ReadOnly"), "no topic named 'ReadOnly' at 127"),
     ],
 )
@@ -133,3 +131,27 @@ async def test_refusals_are_one_sentence_and_status_1(
     assert count.startswith("sent 0 messages")
     assert failure.startswith("rocketpy: ")
     assert sentence in failure
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("-t", "a b"), "illegal characters"),
+        (("-t", TOPIC, "-p", "PGROUP=x"), "The Property<PGROUP> is used by system"),
+    ],
+)
+async def test_what_no_message_may_have_is_refused_though_none_comes(
+    cluster: FakeCluster, arguments: tuple[str, ...], sentence: str
+) -> None:
+    ended = await run("produce", "-n", cluster.address, *arguments, stdin=b"")
+    assert ended.status == 1
+    (failure,) = ended.errors.splitlines()
+    assert failure.startswith("rocketpy: ")
+    assert sentence in failure
+
+
+async def test_the_tag_may_still_be_given_as_before_with_a_warning(cluster: FakeCluster) -> None:
+    ended = await run("produce", "-t", TOPIC, "-n", cluster.address, "-g", "blue", stdin=b"x\n")
+    assert ended.errors.splitlines()[0] == "rocketpy: -g TAG is deprecated: use -T TAG or --tag TAG"
+    (sent,) = cluster.broker.messages(TOPIC)
+    assert sent.tags == "blue"

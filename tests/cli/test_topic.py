@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.cli.topic import aligned, permission_text
+from rocketpy.cli.topic import aligned, no_longer_read, permission_text
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from tests.cli.conftest import run
 from tests.client.fake_cluster import FakeCluster
@@ -32,13 +32,24 @@ async def test_refusals_are_one_sentence_and_status_1(cluster: FakeCluster) -> N
         assert (ended.status, ended.errors) == (1, sentence)
 
 
-@pytest.mark.parametrize("namesrv", ["127.0.0.1:1", "nonsense"])
-async def test_a_nameserver_that_is_none(namesrv: str) -> None:
+@pytest.mark.parametrize(
+    ("namesrv", "sentence"),
+    [("127.0.0.1:1", "no nameserver answers: "), ("nonsense", "nameserver 'nonsense' is not ")],
+)
+async def test_a_nameserver_that_is_none(namesrv: str, sentence: str) -> None:
     ended = await run("topic", "list", "-n", namesrv)
     assert ended.status == 1
-    assert ended.errors.startswith("rocketpy: no nameserver answers: ")
+    assert ended.errors.startswith(f"rocketpy: {sentence}")
     assert namesrv in ended.errors
     assert ended.errors.count("\n") == 1
+
+
+def test_a_topic_that_has_fewer_queues_now_says_which_are_no_longer_read() -> None:
+    assert no_longer_read("T", 2, {"broker-a": 2, "broker-b": 1}) == []
+    (one, more) = no_longer_read("T", 2, {"broker-b": 8, "broker-a": 3, "broker-c": 2})
+    assert one.startswith("T had 3 queues on broker-a, and no consumer reads queue 2 any more; ")
+    assert more.startswith("T had 8 queues on broker-b, and no consumer reads queues 2 to 7 any more; ")
+    assert more.endswith("rocketpy topic create T -q 8 brings them back with their messages")
 
 
 def test_permissions_in_letters() -> None:

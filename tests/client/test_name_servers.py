@@ -11,6 +11,7 @@ import trio.testing
 from rocketpy.client.instance import ClientInstance
 from rocketpy.errors import BrokerError, RemotingConnectError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import make_request
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
 from tests.client.opened import opened
@@ -44,6 +45,34 @@ async def test_no_nameserver_names_them_all() -> None:
             await instance.name_servers.find_route(TOPIC)
     assert "127.0.0.1:1" in str(caught.value)
     assert "127.0.0.1:2" in str(caught.value)
+
+
+async def test_what_is_no_address_is_not_said_to_be_silent() -> None:
+    async with opened("foo") as instance:
+        with pytest.raises(RemotingConnectError, match=r"^nameserver 'foo' is not an address, expected HOST:PORT$"):
+            await instance.name_servers.find_route(TOPIC)
+
+
+async def test_a_broker_that_is_taken_for_a_nameserver_is_named(cluster: FakeCluster) -> None:
+    """It refuses every code of a nameserver, as Java's does. The next nameserver is asked all the same."""
+    broker = cluster.brokers[0].address
+    async with opened(broker) as instance:
+        for ask in (partial(instance.name_servers.find_route, TOPIC), instance.name_servers.cluster_info):
+            with pytest.raises(BrokerError, match=r"DESC: this is a broker, name the nameserver \(port 9876") as caught:
+                await ask()
+            assert caught.value.address == broker
+    for addresses in (f"{broker};{cluster.address}", f"{cluster.address};{broker}"):
+        async with opened(addresses) as instance:
+            assert await instance.name_servers.find_route(TOPIC) is not None
+
+
+async def test_a_nameserver_that_does_not_know_a_newer_code_is_no_broker(
+    cluster: FakeCluster, instance: ClientInstance
+) -> None:
+    not_supported = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    cluster.name_server.refuse(RequestCode.GET_KV_CONFIG, not_supported, "request type 101 not supported")
+    with pytest.raises(BrokerError, match="DESC:  request type 101 not supported"):
+        await instance.name_servers.request(make_request(RequestCode.GET_KV_CONFIG))
 
 
 async def test_a_refusal_of_a_nameserver_is_final(cluster: FakeCluster, instance: ClientInstance) -> None:

@@ -175,3 +175,20 @@ async def test_a_topic_in_use_keeps_its_route_while_no_nameserver_knows_it(
         assert await routes.publish_queues(TOPIC)
         await routes.refresh()
         assert routes.table.topics == []
+
+
+async def test_a_followed_topic_is_refreshed_before_anything_uses_it_and_no_longer_than_that(
+    cluster: FakeCluster, instance: ClientInstance
+) -> None:
+    with instance.routes.following([TOPIC, "Later"]), instance.routes.following(["Later"]):
+        await instance.routes.refresh()
+        assert instance.routes.table.topics == [TOPIC]
+    with instance.routes.following(["Later"]):
+        cluster.add_topic("Later")
+        await instance.routes.refresh()
+        assert instance.routes.table.topics == [TOPIC, "Later"]
+    cluster.add_topic("Last")
+    with instance.routes.following(["Last"]):
+        pass
+    await instance.routes.refresh()
+    assert "Last" not in instance.routes.table.topics

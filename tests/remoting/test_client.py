@@ -16,6 +16,7 @@ from rocketpy.errors import (
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
 )
+from rocketpy.forks import OTHER_PROCESS
 from rocketpy.protocol.command import RemotingCommand, make_request, make_response
 from rocketpy.protocol.frame import encode_frame
 from rocketpy.remoting.client import RemotingClient, open_remoting_client
@@ -23,6 +24,7 @@ from rocketpy.remoting.config import NettyClientConfig
 from rocketpy.remoting.connection import Connection
 from tests.forgotten import sizes_within
 from tests.patience import PATIENCE_SECONDS, until, until_blocked
+from tests.processes import in_child
 from tests.remoting.conftest import DEFER, ECHO, SLOW, Running
 
 
@@ -93,6 +95,18 @@ async def test_a_client_whose_block_has_ended_says_so(running: Running) -> None:
     async with open_remoting_client() as client:
         await client.request(running.address, make_request(ECHO))
     with pytest.raises(LocalProtocolError, match="the client's block has ended"):
+        await client.request(running.address, make_request(ECHO))
+
+
+async def test_a_child_does_not_write_to_its_parents_sockets(running: Running) -> None:
+    async with open_remoting_client() as client:
+        await client.request(running.address, make_request(ECHO))
+
+        def use() -> None:
+            assert client.connection(running.address) is None
+            client.request(running.address, make_request(ECHO)).send(None)
+
+        assert in_child(use) == f"LocalProtocolError: {OTHER_PROCESS}"
         await client.request(running.address, make_request(ECHO))
 
 

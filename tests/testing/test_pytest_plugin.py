@@ -254,6 +254,28 @@ def test_the_plugin_loads_nothing_of_a_broker_until_a_test_asks_for_one(pytester
     run_alone(pytester, scene).assert_outcomes(passed=1)
 
 
+def test_no_module_waits_until_pytest_has_rewritten_its_asserts(pytester: pytest.Pytester) -> None:
+    """Pytest marks every module of a distribution with a plugin, as the conftest does here: that took four seconds."""
+    pytester.makeconftest("import pytest\npytest.register_assert_rewrite('rocketpy')\nimport rocketpy.client\n")
+    scene = """
+        import sys
+
+        def test_it(rocketmq):
+            loaders = {name: type(module.__spec__.loader).__module__ for name, module in list(sys.modules.items())
+                       if name.startswith("rocketpy.") and module.__spec__}
+            assert len(loaders) > 200
+            rewritten = {name for name, loader in loaders.items() if loader.startswith("_pytest")}
+            assert rewritten == {"rocketpy.testing.pytest_plugin"}
+        """
+    run_alone(pytester, scene).assert_outcomes(passed=1)
+
+
+def test_imports_are_as_they_were_after_a_run(pytester: pytest.Pytester) -> None:
+    before = list(sys.meta_path)
+    run(pytester, "def test_it(): pass").assert_outcomes(passed=1)
+    assert sys.meta_path == before
+
+
 def test_programs_do_not_load_pytest() -> None:
     code = (
         "import sys, rocketpy.client, rocketpy.broker.app, rocketpy.nameserver.app, rocketpy.cli.__main__\n"

@@ -45,6 +45,7 @@ class ClientsFeature(Feature):
             subscription_group_manager=tables.groups,
             consumer_manager=tables.consumers,
             producer_manager=tables.producers,
+            rebalance_lock_manager=tables.locks,
             group_changed=self.notifications.changed,
             accounts=StrictAccounts(tables.accounts),
             current_time=current_time,

@@ -1,7 +1,8 @@
 """GET_CONSUMER_LIST_BY_GROUP, UPDATE_CONSUMER_OFFSET and QUERY_CONSUMER_OFFSET: requests of rebalancing consumers.
 
 Compatibility: ``ConsumerManageProcessor`` (4.9.8). A negative queue id or offset is refused, where
-Java stores it. What a slave brings home is not stored once a reset has revoked it, and the slave is answered that.
+Java stores it. What a slave brings home is not stored once a reset has revoked it, and the slave is answered that. It
+never lowers an offset.
 """
 
 from __future__ import annotations
@@ -86,7 +87,10 @@ class ConsumerManageProcessor:
             f"{topic}@{group}", queue_id, header.commit_offset, header.committed_ago
         ):
             return make_response(request, header=UpdateConsumerOffsetResponseHeader(is_revoked=True))
-        self._consumer_offset_manager.commit_offset(connection.peer, group, topic, queue_id, header.commit_offset)
+        # The slave has asked for the group's offset before: a client may have committed a higher one meanwhile.
+        own = self._consumer_offset_manager.query_offset(group, topic, queue_id) if header.is_brought_home else -1
+        if header.commit_offset > own:
+            self._consumer_offset_manager.commit_offset(connection.peer, group, topic, queue_id, header.commit_offset)
         return make_response(request, header=UpdateConsumerOffsetResponseHeader())
 
     def process_query_consumer_offset(

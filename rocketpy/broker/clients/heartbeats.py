@@ -18,6 +18,7 @@ from rocketpy.broker.acl.strict_accounts import StrictAccounts
 from rocketpy.broker.clients.channel import ClientChannelInfo
 from rocketpy.broker.clients.consumers import ConsumerManager, kept_bytes
 from rocketpy.broker.clients.producers import MEMBER_BYTES, ProducerManager
+from rocketpy.broker.clients.queue_locks import RebalanceLockManager
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.groups import SubscriptionGroupManager
 from rocketpy.broker.metadata.topic_names import check_topic_name
@@ -61,6 +62,7 @@ class ClientManageProcessor:
     _subscription_group_manager: SubscriptionGroupManager
     _consumer_manager: ConsumerManager
     _producer_manager: ProducerManager
+    _rebalance_lock_manager: RebalanceLockManager
     _group_changed: Callable[[str], None]
     _accounts: StrictAccounts
     _current_time: Callable[[], float]
@@ -110,12 +112,14 @@ class ClientManageProcessor:
         return make_response(request)
 
     def process_unregister_client(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Remove the connection from a producer group, a consumer group or both."""
+        """Remove the connection from a producer group, a consumer group or both; a member's locks are released."""
         header = read_header(request, UnregisterClientRequestHeader)
         if header.producer_group:
             self._producer_manager.unregister_producer(header.producer_group, connection)
         if header.consumer_group:
             has_left = self._consumer_manager.unregister_consumer(header.consumer_group, connection)
+            if has_left and not header.keep_locks:  # before the others are notified: they ask for the queues at once
+                self._rebalance_lock_manager.unlock_all(header.consumer_group, header.client_id)
             if has_left and self._may_notify(header.consumer_group):
                 self._group_changed(header.consumer_group)
         return make_response(request, header=UnregisterClientResponseHeader())

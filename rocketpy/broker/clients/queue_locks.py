@@ -1,11 +1,13 @@
 """Locks on queues for orderly consumption: at most one client of a group holds a queue. Locks expire.
 
-Rule: a queue has one holder per group. A holder that does not renew within
-``rocketmq.broker.rebalance.lockMaxLiveTime`` may be replaced. The table is in memory only, so after a restart of the
-broker the first client to ask holds the queue.
+Rule: a queue has one holder per group, until it unlocks the queue or leaves the group. A holder that does not renew
+within ``rocketmq.broker.rebalance.lockMaxLiveTime`` may be replaced, but never before: one whose connection has ended
+may still be working. The table is in memory only, so after a restart of the broker the first client to ask holds the
+queue.
 
 Compatibility: ``RebalanceLockManager`` (4.9.8). Neither client nor topic need exist. Java measures in wall time; here
-the time is passed in and does not step.
+the time is passed in and does not step. Its locks live 60 seconds, and outlive the membership. Its members trust a
+lock for 30 seconds, and renew it every 20 (``ConsumeMessageOrderlyService``, ``ProcessQueue``).
 """
 
 from __future__ import annotations
@@ -85,6 +87,10 @@ class RebalanceLockManager:
         lines.end(client_id)
         if not locks:
             del self._locks[group]
+
+    def unlock_all(self, group: str, client_id: str) -> None:
+        """Unlock every queue that the client holds for a group: it has left."""
+        self.unlock_batch(group, list(self._locks.get(group, {})), client_id)
 
     def drop_expired(self) -> int:
         """Remove locks not renewed for ten lifetimes, which bounds the table; return how many."""

@@ -17,6 +17,7 @@ import attrs
 
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.auto_create_bounds import AutoCreateBounds
+from rocketpy.broker.metadata.config_text import config_text, log_put
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.broker.metadata.topics import QUEUE_NUMS_MAX, queue_nums_in
 from rocketpy.clock import Clock
@@ -112,7 +113,7 @@ class SubscriptionGroupManager:
         ):
             group_config = SubscriptionGroupConfig(group_name=group)
             self._put(group_config)
-            _log.info("group created", extra=event_fields(group=group, now=group_config))
+            log_put(_log, "group", group_config, None)
             self._changed()
         return group_config
 
@@ -132,7 +133,7 @@ class SubscriptionGroupManager:
             return
         old = self.subscription_group_table.get(group_config.group_name)
         self._put(group_config)
-        _log.info("group changed", extra=event_fields(group=group_config.group_name, now=group_config, was=old))
+        log_put(_log, "group", group_config, old)
         self._changed()
 
     def take(self, wrapper: SubscriptionGroupWrapper) -> bool:
@@ -162,7 +163,7 @@ class SubscriptionGroupManager:
         if old is None:
             return False
         self._bounds.removed(group)
-        _log.info("group deleted", extra=event_fields(group=group, was=old))
+        _log.info("group deleted", extra=event_fields(group=group, was=config_text(old)))
         self._changed()
         return True
 

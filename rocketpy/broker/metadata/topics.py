@@ -23,6 +23,7 @@ import attrs
 
 from rocketpy.broker.config import BrokerConfig
 from rocketpy.broker.metadata.auto_create_bounds import AutoCreateBounds
+from rocketpy.broker.metadata.config_text import config_text, log_put
 from rocketpy.broker.metadata.new_topics import NewTopics
 from rocketpy.broker.metadata.stored_table import StoredTable
 from rocketpy.broker.metadata.topic_names import (
@@ -210,7 +211,7 @@ class TopicConfigManager:
             return
         old = self.topic_config_table.get(topic_config.topic_name)
         self._put(topic_config)
-        _log.info("topic changed", extra=event_fields(topic=topic_config.topic_name, now=topic_config, was=old))
+        log_put(_log, "topic", topic_config, old)
         self._changed()
 
     def take(self, wrapper: TopicConfigSerializeWrapper | ReplicatedTopics, *, drops: bool = True) -> bool:
@@ -238,7 +239,7 @@ class TopicConfigManager:
         if old is None:
             return False
         self._bounds.removed(topic)
-        _log.info("topic deleted", extra=event_fields(topic=topic, was=old))
+        _log.info("topic deleted", extra=event_fields(topic=topic, was=config_text(old)))
         self._changed()
         return True
 
@@ -314,7 +315,7 @@ class TopicConfigManager:
 
     def _created(self, topic_config: TopicConfig) -> TopicConfig:
         self._put(topic_config)
-        _log.info("topic created", extra=event_fields(topic=topic_config.topic_name, now=topic_config))
+        log_put(_log, "topic", topic_config, None)
         self._changed()
         self.new.add(topic_config.topic_name, self.stored.change_count)
         return topic_config

@@ -78,7 +78,8 @@ def pipeline_session(name: str, master: str, configuration: list[str] | None) ->
         except ImportError as missing:
             package = (missing.name or "a package").partition(".")[0]
             raise CommandError(
-                f"pipelines run on Spark, and {package} is not installed: pip install 'rocketpy-mq[spark]'"
+                f"pipelines run on Spark, and {package} is not installed: pip install 'DIR[spark]', where DIR is a "
+                "checkout of rocketpy"
             ) from missing
         spark, is_ours = SparkSession.getActiveSession(), False
         if spark is None:

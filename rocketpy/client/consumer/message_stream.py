@@ -12,6 +12,7 @@ Compatibility: the nearest thing in RocketMQ is ``DefaultLitePullConsumer`` with
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
@@ -19,6 +20,8 @@ from typing import Protocol
 import attrs
 import trio
 
+from rocketpy.client.begun import Done, begun_by
+from rocketpy.client.callers import told_caller
 from rocketpy.client.consumer.start import Start, StartKind
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.client.scope import unwrapped
@@ -105,7 +108,10 @@ async def open_message_stream(source: QueueSource, plan: StreamPlan) -> AsyncIte
 
 
 class MessageStream:
-    """Iterator over messages, for one task. Created by ``PullConsumer.open_messages``."""
+    """Iterator over messages, for one task. Created by ``PullConsumer.open_messages``.
+
+    Plain code takes messages that are here in its own threads, so what says how far it is has a lock.
+    """
 
     def __init__(self, *, source: QueueSource, readers: _Readers, receive: trio.MemoryReceiveChannel[_Pulled]) -> None:
         self._source = source
@@ -113,22 +119,45 @@ class MessageStream:
         self._receive = receive
         self._current: _Pulled | None = None
         self._index = 0  # in _current, of the next message to yield
-        self._handed_to: trio.lowlevel.Task | None = None  # the task that received the last message
+        self._handed_to: object = None  # the caller that received the last message
+        self._lock = threading.Lock()  # for the four above and _done; nothing awaits while it is held
         self._done: dict[MessageQueue, int] = {}
         self._committed: dict[MessageQueue, int] = {}
 
     def __aiter__(self) -> MessageStream:
         return self
 
+    def _take_ready(self, caller: object) -> MessageExt | None:
+        """Return the next message of the last pull, None after its end; in any thread."""
+        with self._lock:
+            pulled = self._current
+            if pulled is None or self._index == len(pulled.messages):
+                return None
+            self._settle()
+            self._index += 1
+            self._handed_to = caller
+            return pulled.messages[self._index - 1]
+
+    def _begin_next(self, caller: object) -> Done | None:
+        message = self._take_ready(caller)
+        return None if message is None else Done(message)
+
+    @begun_by(_begin_next)
+    async def _next_for(self, caller: object) -> MessageExt:
+        while (message := self._take_ready(caller)) is None:
+            with self._lock:
+                self._settle()
+            pulled = await self._next_pulled()
+            with self._lock:
+                self._current, self._index = pulled, 0
+        return message
+
+    @told_caller(_next_for, ready=_take_ready)
     async def __anext__(self) -> MessageExt:
         """Return the next message; raises the failure of a queue's task after the messages that came before it."""
-        self._settle()
-        while self._current is None or self._index == len(self._current.messages):
-            self._current, self._index = await self._next_pulled(), 0
-            self._settle()
-        self._index += 1
-        self._handed_to = trio.lowlevel.current_task()
-        return self._current.messages[self._index - 1]
+        caller = trio.lowlevel.current_task()
+        message = self._take_ready(caller)
+        return await self._next_for(caller) if message is None else message
 
     @property
     def has_ready(self) -> bool:
@@ -137,21 +166,28 @@ class MessageStream:
             return True
         return self._receive.statistics().current_buffer_used > 0
 
-    async def commit(self, *, with_last: bool | None = None) -> None:
-        """Commit the offsets of the processed messages, for the queues where they have changed.
-
-        The last message counts as processed too if the task that received it calls. For any other task, one that
-        commits every few seconds perhaps, it is still being processed. ``with_last`` overrides that: False when
-        processing it failed, True when another task knows that it is processed. Raises as ``PullConsumer.commit``.
-        """
-        if with_last is None:
-            with_last = self._handed_to is trio.lowlevel.current_task()
-        if with_last:
-            self._settle()
-        for queue, consumer_offset in list(self._done.items()):
+    async def _commit_for(self, caller: object, *, with_last: bool | None = None) -> None:
+        with self._lock:
+            if with_last is None:
+                with_last = caller is not None and self._handed_to is caller
+            if with_last:
+                self._settle()
+            done = list(self._done.items())
+        for queue, consumer_offset in done:
             if self._committed.get(queue) != consumer_offset:
                 await self._source.commit(queue, consumer_offset)
                 self._committed[queue] = consumer_offset
+
+    @told_caller(_commit_for)
+    async def commit(self, *, with_last: bool | None = None) -> None:
+        """Commit the offsets of the processed messages, for the queues where they have changed.
+
+        The last message counts as processed too if the task that received it calls: Trio's or asyncio's, or in plain
+        code the thread. For any other, one that commits every few seconds perhaps, it is still being processed.
+        ``with_last`` overrides that: False when processing it failed, True when another task knows that it is
+        processed. Raises as ``PullConsumer.commit``.
+        """
+        await self._commit_for(trio.lowlevel.current_task(), with_last=with_last)
 
     async def _next_pulled(self) -> _Pulled:
         try:

@@ -120,6 +120,7 @@ class PullMember:
             if self.topics:
                 await self._membership.join()
                 self._nursery.start_soon(self.rebalance.run)
+                self._nursery.start_soon(self._instance.reconnects.notify, self.rebalance.wake)
             self._leaving = stack.pop_all()
         self._nursery.start_soon(
             persist_regularly, self._store.persist_soon, self._storable, self._config.persist_consumer_offset_interval

@@ -239,7 +239,7 @@ class BatchingProducer:
             batch = None
         if size > self._max_bytes:
             self._send_others(message.topic, queue)
-            return self._send_alone(message, queue)
+            return self._send_alone(message, queue, properties)
         if batch is None:
             self._send_others(message.topic, queue)
             batch = self._collected[key] = _Batch(key, self._send_batch)
@@ -264,13 +264,15 @@ class BatchingProducer:
             return queue
         return select_queue(queue, self._known_queues(message.topic), message)
 
-    def _send_alone(self, message: Message, queue: MessageQueue | QueueSelector | None) -> PendingSend:
+    def _send_alone(
+        self, message: Message, queue: MessageQueue | QueueSelector | None, own: dict[str, str] | None = None
+    ) -> PendingSend:
         """Send a message that is in no batch; what a selector may overtake leaves before it."""
         pending = PendingSend()
         if queue is not None and not isinstance(queue, MessageQueue):
             for batch in [each for each in self._collected.values() if each.key[0] == message.topic]:
                 self._send_batch(batch)
-        request = self._maker.message(message)
+        request = self._maker.message(message, own=own)
         share = partial(_share, [(message, {})], [pending], is_batch=False)
         self._send(request, queue, share, size=len(message.body), count=1)
         return pending

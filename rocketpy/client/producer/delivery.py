@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from typing import Protocol
 
+from rocketpy.client.hooks import SendMessageContext
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.retry_rules import RetryRules
 from rocketpy.client.producer.selectors import QueueSelector, select_queue
@@ -53,6 +55,7 @@ class Delivery:
         "brokers",
         "chosen",
         "connection",
+        "context",
         "deadline",
         "failure",
         "hook_context",
@@ -108,7 +111,19 @@ class Delivery:
         self.address = ""
         self.connection: Connection | None = None
         self.opaque = 0
-        self.hook_context: object = None
+        # For hooks: what they were shown of the attempt, and the context variables of the caller.
+        self.hook_context: SendMessageContext | None = None
+        self.context: Context | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether its messages were collected from many callers; ``send_batch``, which waits, has one."""
+        return self.is_async and self.request.batch_messages is not None
+
+    @property
+    def is_attempting(self) -> bool:
+        """Whether an attempt is under way: it waits in a lane, or for an answer."""
+        return self.is_waiting or self.connection is not None
 
     def waits_in(self, attempt: int) -> bool:
         """Whether this attempt still waits in a lane."""

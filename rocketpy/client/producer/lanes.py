@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-import trio
-
 from rocketpy.client.producer.delivery import Delivery
+
+StartSoon = Callable[..., None]
+"""Starts a task with a function and its arguments."""
 
 
 class Lane:
@@ -51,8 +52,8 @@ class Lane:
 class Lanes:
     """Lanes by name; ``serve`` empties one, in a task of its own."""
 
-    def __init__(self, nursery: trio.Nursery, serve: Callable[[Lane], Awaitable[None]]) -> None:
-        self._nursery = nursery
+    def __init__(self, start_soon: StartSoon, serve: Callable[[Lane], Awaitable[None]]) -> None:
+        self._start_soon = start_soon
         self._serve = serve
         self._lanes: dict[str, Lane] = {}
         self.get = self._lanes.get
@@ -63,7 +64,7 @@ class Lanes:
         assert name not in self._lanes, name
         lane = self._lanes[name] = Lane(name)
         lane.add(delivery)
-        self._nursery.start_soon(self._run, lane)
+        self._start_soon(self._run, lane)
 
     async def _run(self, lane: Lane) -> None:
         try:

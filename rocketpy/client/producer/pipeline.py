@@ -11,6 +11,9 @@ connection fails, all that wait in the lane fail with it. A repeated attempt is 
 
 from __future__ import annotations
 
+from contextvars import copy_context
+from functools import partial
+
 import trio
 
 from rocketpy.client.instance import ClientInstance
@@ -35,7 +38,6 @@ from rocketpy.errors import (
     RemotingTooMuchRequestError,
 )
 from rocketpy.protocol.command import RemotingCommand
-from rocketpy.protocol.message import MessageQueue
 from rocketpy.remoting.connection import Connection
 
 CONNECT_SECONDS = 3.0
@@ -62,10 +64,10 @@ class Pipeline:
         self._choice = choice
         self._timeouts = timeouts
         self._hooks = hooks
-        self._nursery = nursery
+        self._start_soon = partial(instance.home.start_soon, nursery)
         self._under_way: dict[Delivery, None] = {}
-        self._topic_lanes = Lanes(nursery, self._serve_topic_lane)
-        self._broker_lanes = Lanes(nursery, self._serve_broker_lane)
+        self._topic_lanes = Lanes(self._start_soon, self._serve_topic_lane)
+        self._broker_lanes = Lanes(self._start_soon, self._serve_broker_lane)
         self._is_closed = False
 
     @property
@@ -82,6 +84,8 @@ class Pipeline:
         if self._is_closed:
             raise ClientError(UNSPECIFIED, "The producer service state not OK, SHUTDOWN_ALREADY")
         delivery.pipeline = self
+        if self._hooks is not None:
+            delivery.context = self._instance.home.context() if delivery.is_shared else copy_context()
         now = trio.current_time()
         delivery.deadline = now + delivery.rules.timeout_s
         self._under_way[delivery] = None
@@ -90,7 +94,7 @@ class Pipeline:
     def abandon(self, delivery: Delivery) -> None:
         """Forget a send: nothing waits for its result any more, and it is not tried again."""
         if delivery in self._under_way:
-            self._leave(delivery)
+            self._break_off(delivery, "the send was cancelled before an answer came")
             del self._under_way[delivery]
             delivery.is_over = True
 
@@ -98,8 +102,15 @@ class Pipeline:
         """Fail every send under way, and refuse new ones."""
         self._is_closed = True
         for delivery in list(self._under_way):
-            self._leave(delivery)
-            self._fail(delivery, RemotingSendRequestError("the producer was closed before an answer came"))
+            self._fail(delivery, self._break_off(delivery, "the producer was closed before an answer came"))
+
+    def _break_off(self, delivery: Delivery, reason: str) -> RemotingSendRequestError:
+        """End the attempt that is under way, if there is one; return the failure that hooks were shown."""
+        failure, is_attempting = RemotingSendRequestError(reason), delivery.is_attempting
+        self._leave(delivery)
+        if is_attempting and self._hooks is not None:
+            self._hooks.after(delivery, failure=failure)
+        return failure
 
     # ---- called by a delivery -------------------------------------------------------------------------------------
 
@@ -120,7 +131,7 @@ class Pipeline:
         try:
             result = read_send_result(delivery, status, response)
         except RemoteProtocolError as failure:
-            self._fail(delivery, failure)
+            self._give_up(delivery, failure)
         else:
             self._stored(delivery, result)
 
@@ -186,7 +197,7 @@ class Pipeline:
                 )
             except ClientError as failure:
                 self._leave(delivery)
-                self._fail(delivery, failure)
+                self._give_up(delivery, failure)
                 return True
         delivery.chosen = queue
         broker = queue.broker_name
@@ -217,7 +228,10 @@ class Pipeline:
             self._failed(delivery, failure)
         except (ClientError, LocalProtocolError) as failure:
             self._leave(delivery)
-            self._fail(delivery, failure)
+            if delivery.hook_context is None:  # it was forbidden, which no hook is shown
+                self._fail(delivery, failure)
+            else:
+                self._give_up(delivery, failure)
         else:
             delivery.is_waiting = False
 
@@ -238,7 +252,7 @@ class Pipeline:
         if result.status is SendStatus.SEND_OK or not rules.retry_not_store_ok or delivery.attempts >= rules.attempts:
             self._end(delivery)
         else:
-            self._nursery.start_soon(self._attempt_again, delivery)
+            self._start_soon(self._attempt_again, delivery)
 
     def _failed(self, delivery: Delivery, failure: BrokerError | RemotingError | ClientError) -> None:
         """Note the failure of an attempt; begin another one, if there may be one."""
@@ -254,10 +268,11 @@ class Pipeline:
             self._end(delivery)
         else:
             # In a task: this may be called while a connection ends, and no send leads to another one.
-            self._nursery.start_soon(self._attempt_again, delivery)
+            self._start_soon(self._attempt_again, delivery)
 
     async def _attempt_again(self, delivery: Delivery) -> None:
         if not delivery.is_over:
+            delivery.chosen, delivery.address = None, ""
             self._attempt(delivery, trio.current_time())
 
     def _note_answer(
@@ -287,6 +302,11 @@ class Pipeline:
             )
         self._fail(delivery, failure)
 
+    def _give_up(self, delivery: Delivery, failure: Exception) -> None:
+        """Fail a send whose attempt has ended with a failure after which there is no other."""
+        self._note_answer(delivery, failure=failure)
+        self._fail(delivery, failure)
+
     def _fail(self, delivery: Delivery, failure: Exception) -> None:
         self._forget(delivery)
         delivery.pending.fail(failure, delivery.request.topic)
@@ -310,12 +330,12 @@ class Pipeline:
             except (ClientError, BrokerError, RemotingError, RemoteProtocolError) as failure:
                 for each in lane.take_all():
                     self._leave(each)
-                    self._fail(each, failure)
+                    self._give_up(each, failure)
                 continue
             except LocalProtocolError as failure:
                 if lane.take_first():
                     self._leave(delivery)
-                    self._fail(delivery, failure)
+                    self._give_up(delivery, failure)
                 continue
             if lane.take_first():
                 self._dispatch(delivery)
@@ -324,20 +344,19 @@ class Pipeline:
         """Connect to a broker, and send what waits for that."""
         while (delivery := lane.first()) is not None:
             assert delivery.chosen is not None
+            address = ""
             try:
-                address, connection = await self._connect(delivery.chosen)
+                address = self._instance.broker_port_of(await self._routes.publish_address(delivery.chosen))
+                connection = await self._remoting.connect(address, CONNECT_SECONDS)
             except (ClientError, BrokerError, RemotingError, RemoteProtocolError) as failure:
                 for each in lane.take_all():
+                    each.address = address
                     self._leave(each)
                     self._failed(each, _again(failure))
                 continue
             while (following := lane.first()) is not None and not connection.is_closed:
                 lane.take_first()
                 self._put_on_wire(following, address, connection)
-
-    async def _connect(self, queue: MessageQueue) -> tuple[str, Connection]:
-        address = self._instance.broker_port_of(await self._routes.publish_address(queue))
-        return address, await self._remoting.connect(address, CONNECT_SECONDS)
 
 
 def _again(failure: Exception) -> ClientError | BrokerError | RemotingError:

@@ -21,18 +21,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 import attrs
 import trio
 
 from rocketpy.client.begun import Done, begun_by
-from rocketpy.client.hooks import CheckForbiddenHook, SendMessageHook
+from rocketpy.client.hooks import CheckForbiddenHook, PropertiesHook, SendMessageHook
 from rocketpy.client.instance import ClientInstance
+from rocketpy.client.producer.added_properties import AddedProperties
 from rocketpy.client.producer.attempt_hooks import AttemptHooks
 from rocketpy.client.producer.batching import BATCH_MAX_BYTES, BATCH_MAX_DELAY_MS, BatchingProducer
 from rocketpy.client.producer.broker_health import BrokerHealth
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.delivery import Delivery
+from rocketpy.client.producer.introduction import introduce
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.pipeline import CONNECT_SECONDS, Pipeline
 from rocketpy.client.producer.queue_choice import QueueChoice
@@ -48,7 +51,10 @@ from rocketpy.client.scope import unwrapped
 from rocketpy.client.services.timeouts import Timeouts
 from rocketpy.client.validators import body_size, check_group
 from rocketpy.errors import (
+    BrokerError,
     ClientError,
+    RemoteProtocolError,
+    RemotingError,
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
     RocketpyError,
@@ -66,11 +72,15 @@ async def producer_role(
     *,
     send_hooks: Sequence[SendMessageHook] = (),
     check_forbidden_hooks: Sequence[CheckForbiddenHook] = (),
+    properties_hooks: Sequence[PropertiesHook] = (),
     namespace: str | None = None,
+    topics: Sequence[str] = (),
+    is_asked: bool = False,
 ) -> AsyncIterator[Producer]:
     """Open a producer in a client; at the end of the block it is unregistered from the brokers.
 
-    ``namespace`` None is the client's.
+    ``namespace`` None is the client's. The brokers of ``topics``, and those that create topics, know the group before
+    its first send; ``is_asked`` when they ask it about transactions.
 
     Leaving the block waits for what ``send_nowait`` has in flight, at most as long as a send may take. Leaving it by
     cancellation does not: what has no answer by then fails.
@@ -83,22 +93,25 @@ async def producer_role(
         hooks = AttemptHooks(
             instance=instance, group=group, send_hooks=send_hooks, check_forbidden_hooks=check_forbidden_hooks
         )
+    followed = (config.create_topic_key, *(wrap_namespace(namespace, topic) for topic in topics))
     instance.heartbeats.add_producer(group)
     try:
         async with unwrapped(trio.open_nursery()) as nursery:
             timeouts = Timeouts()
             await nursery.start(timeouts.run)
+            nursery.start_soon(partial(introduce, instance, group, followed, is_asked=is_asked))
             producer = Producer(
                 instance=instance,
                 group=group,
                 config=config,
                 namespace=namespace,
                 hooks=hooks,
+                added=AddedProperties(properties_hooks) if properties_hooks else None,
                 timeouts=timeouts,
                 nursery=nursery,
             )
             try:
-                with instance.replies.serving():
+                with instance.replies.serving(), instance.routes.following(followed):
                     yield producer
             finally:
                 await producer.aclose()
@@ -121,13 +134,14 @@ class Producer:
         config: ProducerConfig,
         namespace: str,
         hooks: AttemptHooks | None,
+        added: AddedProperties | None,
         timeouts: Timeouts,
         nursery: trio.Nursery,
     ) -> None:
         self._instance = instance
         self._config = config
         self._template = TopicTemplate(config.create_topic_key, config.default_topic_queue_nums)
-        self._maker = SendRequestMaker(instance=instance, group=group, config=config, namespace=namespace)
+        self._maker = SendRequestMaker(instance=instance, group=group, config=config, namespace=namespace, added=added)
         health = BrokerHealth(config.latency_max, config.not_available_duration)
         self._choice = QueueChoice(
             randomness=instance.randomness, health=health if config.send_latency_fault_enable else None
@@ -240,7 +254,9 @@ class Producer:
         with trio.move_on_after(self._config.send_msg_timeout / 1000):
             await self._send_oneway(delivery)
             return
-        raise RemotingTimeoutError(f"no connection for a oneway send to topic {message.topic} in time")
+        failure = RemotingTimeoutError(f"no connection for a oneway send to topic {message.topic} in time")
+        self._report_oneway(delivery, failure)
+        raise failure
 
     def send_nowait(self, message: Message, *, queue: MessageQueue | QueueSelector | None = None) -> PendingSend:
         """Send a message without waiting; await the result for its outcome, when you like.
@@ -402,17 +418,29 @@ class Producer:
         return Delivery(request, once, queue=queue, is_async=is_async, on_end=on_end)
 
     async def _send_oneway(self, delivery: Delivery) -> None:
+        delivery.began = trio.current_time()
         chosen = delivery.queue
-        if chosen is None:
-            topic = delivery.request.topic
-            queues = await self._instance.routes.publish_queues(topic, self._template)
-            chosen = delivery.select(queues) if delivery.selector else self._choice.choose(topic, queues, None)
-        delivery.chosen = chosen
-        address = self._instance.broker_port_of(await self._instance.routes.publish_address(chosen))
-        delivery.address = address
-        await self._instance.remoting.connect(address, CONNECT_SECONDS)
+        try:
+            if chosen is None:
+                topic = delivery.request.topic
+                queues = await self._instance.routes.publish_queues(topic, self._template)
+                chosen = delivery.select(queues) if delivery.selector else self._choice.choose(topic, queues, None)
+            delivery.chosen = chosen
+            address = self._instance.broker_port_of(await self._instance.routes.publish_address(chosen))
+            delivery.address = address
+            await self._instance.remoting.connect(address, CONNECT_SECONDS)
+        except (ClientError, BrokerError, RemotingError, RemoteProtocolError) as failure:
+            self._report_oneway(delivery, failure)
+            raise
         if self._hooks is not None:
             self._hooks.before(delivery, oneway=True)
-        await self._instance.remoting.oneway(address, delivery.request.command(chosen, oneway=True))
+        try:
+            await self._instance.remoting.oneway(address, delivery.request.command(chosen, oneway=True))
+        except RemotingError as failure:
+            self._report_oneway(delivery, failure)
+            raise
+        self._report_oneway(delivery)
+
+    def _report_oneway(self, delivery: Delivery, failure: Exception | None = None) -> None:
         if self._hooks is not None:
-            self._hooks.after(delivery)
+            self._hooks.after(delivery, failure=failure, oneway=True)

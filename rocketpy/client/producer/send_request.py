@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import trio
 
 from rocketpy.client.instance import ClientInstance
+from rocketpy.client.producer.added_properties import AddedProperties
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.encoded_batch import EncodedBatch
 from rocketpy.client.replies import ReplyMessage
@@ -163,10 +164,17 @@ class SendRequestMaker:
     """Makes the requests of one producer."""
 
     def __init__(
-        self, *, instance: ClientInstance, group: str, config: ProducerConfig, namespace: str | None = None
+        self,
+        *,
+        instance: ClientInstance,
+        group: str,
+        config: ProducerConfig,
+        namespace: str | None = None,
+        added: AddedProperties | None = None,
     ) -> None:
-        """``namespace`` None is the client's."""
+        """``namespace`` None is the client's. ``added`` is what hooks add to each message, None without hooks."""
         self.group = group
+        self._added = added
         self.config = config
         self.unit_mode = instance.config.unit_mode
         self.namespace = instance.namespace if namespace is None else namespace
@@ -191,10 +199,15 @@ class SendRequestMaker:
         properties: Mapping[str, str] | None = None,
         sys_flag: int = 0,
         code: RequestCode = RequestCode.SEND_MESSAGE_V2,
+        own: dict[str, str] | None = None,
     ) -> SendRequest:
-        """Return the request of one message; ``properties`` are RocketMQ's own, and added. ClientError if illegal."""
+        """Return the request of one message; ``properties`` are RocketMQ's own, and added. ClientError if illegal.
+
+        ``own`` is what :meth:`with_own_properties` has returned for it, if it was asked before.
+        """
         check_message(message, self.config.max_message_size)
-        own = self.with_own_properties(message)
+        if own is None:
+            own = self.with_own_properties(message)
         topic = message.topic
         if properties is not None:
             own.update(properties)
@@ -275,8 +288,10 @@ class SendRequestMaker:
         )
 
     def with_own_properties(self, message: Message) -> dict[str, str]:
-        """Return the properties of a message with WAIT and UNIQ_KEY; those that it has are kept."""
+        """Return the properties of a message with those of hooks, WAIT and UNIQ_KEY; the latter two are kept."""
         properties = dict(message.properties)
+        if self._added is not None:
+            properties |= self._added.of(message)
         if PROPERTY_WAIT_STORE_MSG_OK not in properties:
             properties[PROPERTY_WAIT_STORE_MSG_OK] = "true"
         if PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX not in properties:

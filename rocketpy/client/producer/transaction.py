@@ -22,6 +22,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
+import trio
 
 from rocketpy.client.hooks import EndTransactionContext, EndTransactionHook
 from rocketpy.client.instance import ClientInstance
@@ -160,10 +161,13 @@ class TransactionProducer:
             )
         try:
             yield transaction
-        except Exception as failure:
+        except BaseException as failure:
             if transaction.state is None:
-                remark = f"executeLocalTransactionBranch exception: {failure!r}"
-                await transaction.end(LocalTransactionState.UNKNOW, remark)
+                if isinstance(failure, Exception):
+                    remark = f"executeLocalTransactionBranch exception: {failure!r}"
+                    await transaction.end(LocalTransactionState.UNKNOW, remark)
+                else:  # a cancelled block sends nothing
+                    self._warn_unknown(transaction, "it was cancelled")
             raise
         if transaction.state is None:
             await transaction.end(LocalTransactionState.UNKNOW)
@@ -210,9 +214,20 @@ class TransactionProducer:
             return LocalTransactionState.UNKNOW, f"executeLocalTransactionBranch exception: {failure!r}"
         return _known(state), None
 
+    def _warn_unknown(self, transaction: Transaction, reason: str) -> None:
+        _log.warning(
+            "transaction %s to topic %s has ended unknown, its broker will ask a producer of group %s about it: %s",
+            transaction.transaction_id,
+            transaction.message.topic,
+            self._group,
+            reason,
+        )
+
     async def send_verdict(self, transaction: Transaction, state: LocalTransactionState, remark: str | None) -> None:
         """Send a verdict to the master of the queue; a failure is only logged, for the broker will ask."""
         result = transaction.send_result
+        if state is LocalTransactionState.UNKNOW:
+            self._warn_unknown(transaction, remark or "no verdict")
         try:
             _, commit_log_offset = decode_offset_msg_id(result.offset_msg_id)
             header = EndTransactionRequestHeader(
@@ -236,6 +251,9 @@ class TransactionProducer:
                 transaction.message, transaction.transaction_id, address, state, from_transaction_check=False
             )
             await self._instance.remoting.oneway(address, _end_request(header, remark))
+        except trio.Cancelled:
+            _log.warning("the verdict %s on message %s was not sent: it was cancelled", state.name, result.msg_id)
+            raise
         except (ClientError, BrokerError, RemotingError, RemoteProtocolError, LocalProtocolError) as failure:
             _log.warning("the verdict %s on message %s was not sent: %s", state.name, result.msg_id, failure)
 
@@ -256,6 +274,18 @@ class _Checks:
         if self._instance.namespace:
             message.topic = without_namespace(message.topic, self._instance.namespace)
         state, remark = await self._checked(message)
+        # A verdict that was lost, or never given, is seen in the log: each check is a line of it.
+        level = logging.WARNING if state is LocalTransactionState.UNKNOW else logging.INFO
+        _log.log(
+            level,
+            "broker %s (%s) has asked group %s about transaction %s to topic %s: %s",
+            header.broker_name,
+            connection.peer,
+            self._group,
+            message.msg_id,
+            message.topic,
+            state.name,
+        )
         verdict = EndTransactionRequestHeader(
             producer_group=self._group,
             tran_state_table_offset=header.tran_state_table_offset,

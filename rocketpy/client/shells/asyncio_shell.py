@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import Any
 import trio
 
 from rocketpy.client.begun import beginning_of
+from rocketpy.client.callers import form_for_caller
 from rocketpy.client.shells.guest_host import GuestHost
 from rocketpy.client.shells.held_scope import HeldScope, is_own
 from rocketpy.client.shells.shell import OpenScope, Shell, begin_like, in_shell
@@ -31,8 +33,8 @@ class AsyncioShell(Shell[GuestHost]):
         iterator = self._target.__aiter__()
         return self if iterator is self._target else self._shelled(iterator)
 
-    async def __anext__(self) -> Any:
-        return await self._call(self._target.__anext__)
+    def __anext__(self) -> Any:
+        return self._call_member(self._target.__anext__)()
 
     async def __aenter__(self) -> Any:
         self._opened = self._open(lambda: self._target)
@@ -69,14 +71,19 @@ class AsyncioShell(Shell[GuestHost]):
         setattr(self._target, name, value)
 
     def _call_member(self, member: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-        call_in_trio, held, begin = self._loop.call, self._held, beginning_of(member)
+        call_in_trio, held = self._loop.call, self._held
+        for_caller = form_for_caller(member)
+        begin = beginning_of(for_caller or member)
 
         async def call(*arguments: Any, **named: Any) -> Any:
             function, given = self._bound(member, arguments, named)
             result = await call_in_trio(function, *given, tasks=held.calls, begin=begin_like(begin, function))
             return self._shelled(result)
 
-        return call
+        if for_caller is None:
+            return call
+        member = for_caller
+        return _ByCaller(call)
 
     def _iterate_member(self, member: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
         async def iterate(*arguments: Any, **named: Any) -> AsyncIterator[Any]:
@@ -124,41 +131,66 @@ class AsyncioOpened:
     async def __aexit__(
         self, _: type[BaseException] | None, failure: BaseException | None, traceback: TracebackType | None
     ) -> bool:
+        if not self._loop.is_of_this_process:
+            return False  # the block is the parent's
         try:
-            await self._loop.call(self._held.leave, failure)
+            with self._loop.leaving():
+                await self._loop.call(self._held.leave, failure)
         except BaseException as raised:
             if is_own(raised, failure):
                 return False
             raise
         return failure is not None
 
+    async def close(self) -> None:
+        """Leave the block, and those within it, in place of the program."""
+        await self._loop.call(self._held.close)
+
 
 class AsyncioClient:
     """A whole client: with the Trio run that it needs."""
 
-    def __init__(self, open_scope: OpenScope) -> None:
+    def __init__(self, open_scope: OpenScope, name: str) -> None:
         self._open_scope = open_scope
+        self._name = name
         self._opened: AsyncioOpened | None = None
         self._host: GuestHost | None = None
 
+    def __repr__(self) -> str:
+        return self._name
+
     async def __aenter__(self) -> Any:
-        self._host = await GuestHost.acquire()
+        host = await GuestHost.acquire(self)
+        opened = AsyncioOpened(host, self._open_scope, None)
         try:
-            self._opened = AsyncioOpened(self._host, self._open_scope, None)
-            return await self._opened.__aenter__()
+            value = await opened.__aenter__()
         except BaseException:
-            await self._host.release()
+            await host.release(self)
             raise
+        self._opened, self._host = opened, host
+        return value
 
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, traceback: TracebackType | None
     ) -> bool:
+        opened, host = self._opened, self._host
+        assert opened is not None
+        assert host is not None
+        if host.has_closed(self):  # with its loop, after a warning
+            return False
+        try:
+            return await opened.__aexit__(kind, failure, traceback)
+        finally:
+            await host.release(self)
+
+    async def close(self) -> None:
+        """Leave the block, and those within it, in place of the program."""
         assert self._opened is not None
         assert self._host is not None
         try:
-            return await self._opened.__aexit__(kind, failure, traceback)
+            await self._opened.close()
         finally:
-            await self._host.release()
+            await self._host.release(self)
 
 
 class _Handler:
@@ -173,16 +205,38 @@ class _Handler:
         task = asyncio.ensure_future(self._function(*shelled, **named), loop=self._shell._loop.loop)
         ended = trio.Event()
         task.add_done_callback(lambda _: ended.set())
+        handlers = self._shell._loop.handlers
+        handlers.add(ended)
         try:
             await ended.wait()
         except trio.Cancelled:
-            task.cancel()
+            if not ended.is_set():  # as it is when the loop has closed
+                task.cancel()
             with trio.CancelScope(shield=True):  # a handler that takes a cancellation amiss holds up its own program
                 await ended.wait()
-            if not task.cancelled():
+            if task.done() and not task.cancelled():
                 task.exception()  # seen: the cancellation counts
             raise
+        finally:
+            handlers.remove(ended)
         return task.result()
+
+
+class _ByCaller(functools.partial[Awaitable[Any]]):
+    """A coroutine function that gets the task which calls it, and not the one that awaits it, as first argument.
+
+    They differ where ``asyncio.wait_for`` awaits (Python 3.11). A partial is a coroutine function to ``inspect``.
+    """
+
+    def __call__(self, /, *arguments: Any, **named: Any) -> Awaitable[Any]:
+        return self.func(_current_task(), *arguments, **named)
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs: the coroutine is made for one that will
+        return None
 
 
 def _is_async(function: Any) -> bool:

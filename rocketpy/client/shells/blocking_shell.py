@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
+import logging
+import math
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -11,11 +15,18 @@ from typing import Any
 import trio
 
 from rocketpy.client.begun import Done, beginning_of
+from rocketpy.client.callers import form_for_caller, ready_for_caller
 from rocketpy.client.shells.held_scope import HeldScope, is_own
+from rocketpy.client.shells.loop_call import LoopCall
 from rocketpy.client.shells.loop_thread import LoopThread
 from rocketpy.client.shells.shell import OpenScope, Shell, begin_like, in_shell
 
 THREAD_NAME = "rocketpy-client"
+
+EXIT_SECONDS = 10.0
+"""How long the end of the program waits for a client that was left open; a handler in a thread may take any time."""
+
+_log = logging.getLogger("rocketpy.client")
 
 
 class BlockingShell(Shell[LoopThread]):
@@ -32,7 +43,7 @@ class BlockingShell(Shell[LoopThread]):
 
     def __next__(self) -> Any:
         try:
-            return self._call(self._target.__anext__)
+            return self._next()
         except StopAsyncIteration:
             raise StopIteration from None
 
@@ -47,6 +58,23 @@ class BlockingShell(Shell[LoopThread]):
 
     def _call(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
         return self._shelled(self._loop.call(function, *arguments, tasks=self._held.calls))
+
+    @functools.cached_property
+    def _next(self) -> Callable[[], Any]:
+        """A message that is here needs no change of threads."""
+        call = self._call_member(self._target.__anext__)
+        ready = ready_for_caller(self._target.__anext__)
+        if ready is None:
+            return call
+        held, loop = self._held, self._loop
+
+        def take() -> Any:
+            loop.check_process()
+            _ = held.calls  # LocalProtocolError once the block has ended
+            message = ready(threading.current_thread())
+            return call() if message is None else message
+
+        return take
 
     def _is_known(self, member: Callable[..., Any]) -> bool:
         """Whether the result that is waited for is known: it does not change any more, so any thread may read it."""
@@ -65,7 +93,9 @@ class BlockingShell(Shell[LoopThread]):
         self._plainly(functools.partial(setattr, self._target, name, value))
 
     def _call_member(self, member: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-        call_in_trio, held, begin = self._loop.call, self._held, beginning_of(member)
+        call_in_trio, held = self._loop.call, self._held
+        for_caller = form_for_caller(member)
+        begin = beginning_of(for_caller or member)
 
         def call(*arguments: Any, **named: Any) -> Any:
             if not arguments and not named and self._is_known(member):
@@ -73,7 +103,10 @@ class BlockingShell(Shell[LoopThread]):
             function, given = self._bound(member, arguments, named)
             return self._shelled(call_in_trio(function, *given, tasks=held.calls, begin=begin_like(begin, function)))
 
-        return call
+        if for_caller is None:
+            return call
+        member = for_caller
+        return lambda *arguments, **named: call(threading.current_thread(), *arguments, **named)
 
     def _iterate_member(self, member: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
         def iterate(*arguments: Any, **named: Any) -> Iterator[Any]:
@@ -101,9 +134,12 @@ class BlockingShell(Shell[LoopThread]):
         return BlockingOpened(self._loop, open_scope, self._held)
 
     def _handler(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+        # Who calls the handler says how many run at once; Trio's default would be 40 for all handlers of the client.
+        limiter = trio.CapacityLimiter(math.inf)
+
         async def handle(*arguments: Any) -> Any:
             """Call a handler in a worker thread; a cancellation waits for it."""
-            return await trio.to_thread.run_sync(function, *map(self._shelled, arguments))
+            return await trio.to_thread.run_sync(function, *map(self._shelled, arguments), limiter=limiter)
 
         return handle
 
@@ -124,6 +160,8 @@ class BlockingOpened(AbstractContextManager[Any]):
     def __exit__(
         self, _: type[BaseException] | None, failure: BaseException | None, traceback: TracebackType | None
     ) -> bool:
+        if not self._loop.is_of_this_process:
+            return False  # the block is the parent's
         try:
             self._loop.call(self._held.leave, failure)
         except BaseException as raised:
@@ -132,25 +170,43 @@ class BlockingOpened(AbstractContextManager[Any]):
             raise
         return failure is not None
 
+    def close_in(self, seconds: float) -> bool:
+        """Leave the block, and those within it, in place of the program; whether that has ended in time."""
+        ended = threading.Event()
+        call = LoopCall(self._held.close, (), lambda _: ended.set())
+        self._loop.submit(call)
+        return ended.wait(seconds)
+
 
 class BlockingClient(AbstractContextManager[Any]):
     """A whole client: with the thread that it needs."""
 
-    def __init__(self, open_scope: OpenScope) -> None:
+    def __init__(self, open_scope: OpenScope, name: str) -> None:
+        self._name = name
         self._loop = LoopThread(THREAD_NAME)
         self._opened = BlockingOpened(self._loop, open_scope, None)
 
     def __enter__(self) -> Any:
         self._loop.start()
         try:
-            return self._opened.__enter__()
+            value = self._opened.__enter__()
         except BaseException:
             self._loop.stop()
             raise
+        atexit.register(self.close_at_exit)
+        return value
+
+    def close_at_exit(self) -> None:
+        """Send what is in flight, for a program that ends without having left the block. Its threads still run."""
+        if self._loop.is_running:
+            _log.warning("%s was left open until the end of the program, and is closed now", self._name)
+            if not self._opened.close_in(EXIT_SECONDS):
+                _log.warning("%s did not end in %g s, so what it was doing is lost", self._name, EXIT_SECONDS)
 
     def __exit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, traceback: TracebackType | None
     ) -> bool:
+        atexit.unregister(self.close_at_exit)
         try:
             return self._opened.__exit__(kind, failure, traceback)
         finally:

@@ -32,12 +32,16 @@ import trio
 TICKS_MAX = 8
 """Ticks in a row, before other callbacks of asyncio have their turn."""
 
+ORPHAN_SECONDS = 5.0
+"""How long a guest whose loop has closed may wait for threads, until it is given up."""
+
 
 class GuestClock(trio.abc.Clock):
     """The system's clock. While :attr:`parks` is set, it notes how long the guest would sleep, and keeps it awake."""
 
     def __init__(self) -> None:
         self.parks = False
+        self._skipped_seconds = 0.0
         self.sleep_seconds: float | None = None
         """Seconds that the guest would sleep, if the last tick has left it without work."""
 
@@ -46,11 +50,15 @@ class GuestClock(trio.abc.Clock):
 
     def current_time(self) -> float:
         """Return seconds of the monotonic clock."""
-        return time.perf_counter()
+        return time.perf_counter() + self._skipped_seconds
+
+    def skip(self, seconds: float) -> None:
+        """Go on as if so many seconds had passed."""
+        self._skipped_seconds += seconds
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Return the seconds until a deadline."""
-        seconds = deadline - time.perf_counter()
+        seconds = deadline - self.current_time()
         if not self.parks or seconds <= 0:
             return seconds
         self.sleep_seconds = seconds
@@ -100,6 +108,10 @@ class GuestTicks:
         self._is_parked = False
         self._is_next = False  # the tick that runs has asked for another one
         self._timer: asyncio.TimerHandle | None = None
+        self._is_ticking = False
+        self._is_interrupted = False  # by a SIGINT while it was ticking
+        self._is_orphan = False  # its loop has closed
+        self._is_closed = False
 
     @property
     def is_threadless(self) -> bool:
@@ -122,24 +134,64 @@ class GuestTicks:
         else:
             self._is_parked = True
             runner.guest_tick_scheduled = False
-            self._set_timer(self.clock.sleep_seconds)
+            if not self._is_orphan:
+                self._set_timer(self.clock.sleep_seconds)
 
     def wake(self) -> None:
         """Schedule a tick, if the guest is parked."""
-        if self._is_parked:
+        if self._is_parked and not self._is_orphan:
             assert self._parts is not None
             self._is_parked = False
             self._parts[1].guest_tick_scheduled = True
             self._loop.call_soon(self._run)
 
+    def interrupt(self) -> None:
+        """Raise KeyboardInterrupt: now, or after the tick that runs, because Trio's own code must not be left by it."""
+        if not self._is_ticking:
+            raise KeyboardInterrupt
+        self._is_interrupted = True
+
+    def run_orphan(self) -> bool:
+        """Run a guest that was cancelled to its end, after its loop has closed; whether it has come.
+
+        Its deadlines pass at once: nothing that they bound is worth the time of whoever opens the next client. Threads
+        are waited for, :data:`ORPHAN_SECONDS` at most. A guest that waits in a thread cannot be ended without its loop.
+        """
+        if self._parts is None:
+            return self._is_closed
+        state, runner, manager = self._parts
+        self._is_orphan = True
+        given_up_at = time.perf_counter() + ORPHAN_SECONDS
+        while not self._is_closed:
+            if self._is_parked:
+                seconds = self.clock.sleep_seconds
+                assert seconds is not None
+                # What can be written or read at once comes before the deadlines.
+                events = outcome.capture(manager.get_events, 0)
+                if isinstance(events, outcome.Value) and not events.value:
+                    if not math.isinf(seconds):
+                        self.clock.skip(seconds)
+                    elif time.perf_counter() > given_up_at:
+                        return False
+                    else:
+                        events = outcome.capture(manager.get_events, ORPHAN_SECONDS / 100)
+                self._is_parked = False
+                runner.guest_tick_scheduled = True
+                state.unrolled_run_next_send = events
+            self.clock.sleep_seconds = None
+            state.guest_tick()
+        return True
+
     def close(self) -> None:
         """Stop watching; the run has ended."""
         self._is_parked = False
+        self._is_closed = True
         if self._is_watching:
-            self._loop.remove_reader(self._descriptor)
+            if not self._loop.is_closed():
+                self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._is_watching = False
-        if self._timer is not None:
+        if self._timer is not None and not self._loop.is_closed():
             self._timer.cancel()
 
     # ---- private --------------------------------------------------------------------------------------------------
@@ -166,13 +218,19 @@ class GuestTicks:
         """Run ticks until the guest has nothing to do, or others have waited enough."""
         assert self._parts is not None
         tick, clock = self._parts[0].guest_tick, self.clock
+        self._is_ticking = True
         for _ in range(TICKS_MAX):
             self._is_next = False
             clock.sleep_seconds = None
             tick()
             if not self._is_next:
-                return
-        self._loop.call_soon(self._run)
+                break
+        else:
+            self._loop.call_soon(self._run)
+        self._is_ticking = False
+        if self._is_interrupted:
+            self._is_interrupted = False
+            raise KeyboardInterrupt
 
     def _arrived(self) -> None:
         """Wake the guest: a socket is ready."""

@@ -7,7 +7,7 @@ in progress ends with :class:`~rocketpy.errors.LocalProtocolError`, and so does 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 import outcome
 import trio
@@ -40,7 +40,7 @@ class HeldScope:
 
     async def enter(self, within: CallTasks) -> object:
         """Enter the context manager in a task of its own; return or raise what it does. A cancellation leaves it."""
-        within.nursery.start_soon(self._hold)
+        within.nursery.start_soon(self._hold, within)
         try:
             await self._entered.wait()
         except trio.Cancelled:
@@ -51,7 +51,7 @@ class HeldScope:
         return self.value
 
     async def leave(self, failure: BaseException | None) -> None:
-        """Leave it, with the exception of the caller's block if it has one; raises what leaving raises."""
+        """Leave it, with the exception of the caller's block if it has one; raises what leaving raises, once."""
         self._failure = failure
         self._left.set()
         try:
@@ -59,7 +59,16 @@ class HeldScope:
         except trio.Cancelled:
             await self._cancel()
             raise
-        self._result.unwrap()
+        result, self._result = self._result, outcome.Value(None)
+        result.unwrap()
+
+    async def close(self) -> None:
+        """Leave it in place of the program, and before that what is open within it, the last first."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.leave, None)
+            if self._calls is not None:
+                for each in self._calls.scopes:
+                    stack.push_async_callback(each.close)
 
     async def _cancel(self) -> None:
         """Cancel the task and wait: what is opened here is bounded in the time that its end takes."""
@@ -67,12 +76,14 @@ class HeldScope:
         with trio.CancelScope(shield=True):
             await self._ended.wait()
 
-    async def _hold(self) -> None:
+    async def _hold(self, within: CallTasks) -> None:
+        within.scopes[self] = None
         try:
             with self._scope:
                 result: outcome.Outcome[object] = await outcome.acapture(self._live)
                 self._result = without_cancellation(result) if isinstance(result, outcome.Error) else result
         finally:
+            del within.scopes[self]
             self._calls = None
             self._entered.set()
             self._ended.set()

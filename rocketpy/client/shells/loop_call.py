@@ -6,12 +6,15 @@ for ever.
 
 A method that can be begun without a task (:mod:`rocketpy.client.begun`) takes none.
 
+A call runs in the context variables of its caller, although its task has run other calls before.
+
 Everything here is for the thread of the loop, but the making of a :class:`LoopCall`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import copy_context
 from typing import Any, Generic, Protocol, TypeVar
 
 import outcome
@@ -37,10 +40,29 @@ class Abandonable(Protocol):
         ...
 
 
+class Closable(Protocol):
+    """A block that can be left in place of the program."""
+
+    async def close(self) -> None:
+        """Leave it."""
+        ...
+
+
 class LoopCall(Generic[T]):
     """One call, and what becomes of it."""
 
-    __slots__ = ("_among", "_begun", "_task", "arguments", "begin", "function", "has_ended", "on_end", "result")
+    __slots__ = (
+        "_among",
+        "_begun",
+        "_task",
+        "arguments",
+        "begin",
+        "context",
+        "function",
+        "has_ended",
+        "on_end",
+        "result",
+    )
 
     def __init__(
         self,
@@ -57,6 +79,7 @@ class LoopCall(Generic[T]):
         self.function = function
         self.arguments = arguments
         self.begin = begin
+        self.context = copy_context()
         self.result: outcome.Outcome[T] | None = None
         self.has_ended = False
         self.on_end = on_end
@@ -122,9 +145,13 @@ class CallTasks:
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.nursery = nursery
+        self.home = copy_context()
+        """The context of tasks that are idle: that of a call would stay alive."""
         self.idle: list[_CallTask] = []
         self.begun: dict[Abandonable, None] = {}
         """Calls under way that were begun without a task."""
+        self.scopes: dict[Closable, None] = {}
+        """Blocks that are held open in the nursery, in the order in which they were entered."""
         self._is_closed = False
 
     def start(self, call: LoopCall[Any]) -> None:
@@ -132,7 +159,7 @@ class CallTasks:
         if call.has_ended:
             return
         if call.begin is not None and not self._is_closed:
-            begun: outcome.Outcome[Begun[Any] | None] = outcome.capture(call.begin, *call.arguments)
+            begun: outcome.Outcome[Begun[Any] | None] = outcome.capture(call.context.run, call.begin, *call.arguments)
             if isinstance(begun, outcome.Error):
                 call.fail(begun)
                 return
@@ -144,7 +171,7 @@ class CallTasks:
         else:
             task = _CallTask(self, call)
             try:
-                self.nursery.start_soon(task.run)
+                call.context.run(self.nursery.start_soon, task.run)
             except RuntimeError:  # Trio's own: the nursery is closed
                 call.end()
             else:
@@ -172,6 +199,7 @@ class _CallTask:
         """Run a call; only while it is idle."""
         assert self._task is not None
         self._call = call
+        self._task.context = call.context  # for its next steps
         call.run_by(self)
         trio.lowlevel.reschedule(self._task)
 
@@ -189,8 +217,10 @@ class _CallTask:
                     call.result = result
                     self._call = None
                     call.end()
+                    del call, result
                     if not self.scope.cancel_called and len(idle) < IDLE_TASKS_MAX:
                         idle.append(self)
+                        self._task.context = self._tasks.home.copy()
                         await trio.lowlevel.wait_task_rescheduled(self._leave)
         finally:
             if self._call is not None:

@@ -13,6 +13,7 @@ import trio
 from rocketpy.client.begun import Begun
 from rocketpy.client.shells.loop_call import CLOSED, CallTasks, LoopCall
 from rocketpy.errors import LocalProtocolError
+from rocketpy.forks import OTHER_PROCESS, Birthplace
 
 T = TypeVar("T")
 
@@ -37,6 +38,7 @@ class LoopThread:
         self._thread: threading.Thread | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._tasks: CallTasks | None = None
+        self._birthplace = Birthplace()
         self.failure: BaseException | None = None
         """What has ended the loop, other than :meth:`stop`."""
 
@@ -44,6 +46,16 @@ class LoopThread:
     def is_running(self) -> bool:
         """Whether calls are taken."""
         return self._token is not None and self._thread is not None and self._thread.is_alive()
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether the thread is: a fork copies the object without its thread."""
+        return self._birthplace.is_here
+
+    def check_process(self) -> None:
+        """LocalProtocolError in a child of the process that has started the thread."""
+        if not self.is_of_this_process:
+            raise LocalProtocolError(OTHER_PROCESS)
 
     @property
     def tasks(self) -> CallTasks:
@@ -54,14 +66,18 @@ class LoopThread:
     def start(self) -> None:
         """Start the thread; returns when calls are taken."""
         # A daemon: a program that forgets to close it must still be able to end.
+        self._birthplace = Birthplace()
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
         self._ready.acquire()
 
     def stop(self) -> None:
-        """Cancel everything that runs, and wait for the thread. Idempotent; not from within the loop."""
+        """Cancel everything that runs, and wait for the thread. Idempotent; not from within the loop.
+
+        Does nothing in a child of the process that has started it.
+        """
         thread, token = self._thread, self._token
-        if thread is None or token is None:
+        if thread is None or token is None or not self.is_of_this_process:
             return
         try:
             token.run_sync_soon(self._cancel)
@@ -79,8 +95,12 @@ class LoopThread:
         self.soon(tasks.start, call)
 
     def soon(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call a plain function in the loop's thread soon; LocalProtocolError when the loop has ended."""
+        """Call a plain function in the loop's thread soon.
+
+        LocalProtocolError when the loop has ended, or was started in another process.
+        """
         try:
+            self.check_process()
             if self._token is None:
                 raise LocalProtocolError(CLOSED)
             self._token.run_sync_soon(function, *arguments)

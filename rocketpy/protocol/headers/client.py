@@ -13,11 +13,16 @@ from rocketpy.protocol.value_methods import ValueMethods
 
 @attrs.frozen(kw_only=True)
 class UnregisterClientRequestHeader(ValueMethods):
-    """Request 35: a client leaves a producer group, a consumer group or both."""
+    """Request 35: a client leaves a producer group, a consumer group or both.
+
+    Compatibility: ``keep_locks`` is ours, and only of a member whose handlers have not ended: the locks of its queues
+    stay until they expire.
+    """
 
     client_id: str = attrs.field(metadata=wire("clientID"))
     producer_group: str | None = None
     consumer_group: str | None = None
+    keep_locks: bool | None = None
 
 
 @attrs.frozen

@@ -19,7 +19,7 @@ from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.spark.filters import MessageFilter, Range
 from rocketpy.spark.live.cluster import Cluster, QueueBounds, Replicas
 from rocketpy.spark.live.limits import FirstFrom, Limit
-from rocketpy.spark.live.parts import QueueSpan, cut
+from rocketpy.spark.live.parts import SHARED_TASK_RECORDS, TASKS_PER_CORE, QueueSpan, cut, share
 from rocketpy.spark.live.positions import name_of
 from rocketpy.spark.live.settings import LiveSettings
 from rocketpy.spark.live.times import CLOCK_MARGIN_MS, TimeSearch
@@ -27,8 +27,7 @@ from rocketpy.spark.live.times import CLOCK_MARGIN_MS, TimeSearch
 
 @attrs.frozen
 class QueuePart:
-    """What one task reads: a piece of a queue, and the brokers to pull it from, in this order. ``slaves`` are some of
-    the addresses."""
+    """A piece of a queue, and the brokers to pull it from, in this order. ``slaves`` are some of the addresses."""
 
     span: QueueSpan
     addresses: tuple[str, ...]
@@ -36,8 +35,12 @@ class QueuePart:
     advertised_by: str
 
 
-def plan_parts(cluster: Cluster, settings: LiveSettings) -> list[QueuePart]:
-    """Return the parts of a batch read; see :class:`Cluster` for errors."""
+TaskParts = tuple[QueuePart, ...]
+"""What one task reads: a piece of a long queue, or pieces of several short ones, one after the other."""
+
+
+def plan_parts(cluster: Cluster, settings: LiveSettings, *, cores: int) -> list[TaskParts]:
+    """Return the parts of a batch read, task by task; see :class:`Cluster` for errors."""
     queues = settings.subscription.queues(cluster)
     bounds = cluster.bounds(queues)
     search = TimeSearch(cluster, consumer_group=settings.pull.consumer_group)
@@ -56,15 +59,20 @@ def plan_parts(cluster: Cluster, settings: LiveSettings) -> list[QueuePart]:
         span = _span(settings.pull.wants, queue, start, end, first_from)
         if span is not None:
             spans.append(span)
-    return parts_of(spans, queues, settings)
+    return parts_of(spans, queues, settings, cores=cores)
 
 
 def parts_of(
-    spans: Iterable[QueueSpan], queues: Mapping[MessageQueue, Replicas], settings: LiveSettings
-) -> list[QueuePart]:
-    """Return spans as parts that tasks can read, cut as the options say."""
+    spans: Iterable[QueueSpan], queues: Mapping[MessageQueue, Replicas], settings: LiveSettings, *, cores: int
+) -> list[TaskParts]:
+    """Return spans as parts that tasks can read, cut as the options say and shared among tasks for so many cores."""
     pieces = cut(spans, partitions_min=settings.partitions_min, records_max=settings.records_max)
-    return [_part(piece, queues[piece.queue], settings.read_from) for piece in pieces]
+    tasks = share(
+        pieces,
+        tasks=max(settings.partitions_min, TASKS_PER_CORE * cores),
+        records_max=min(SHARED_TASK_RECORDS, settings.records_max or SHARED_TASK_RECORDS),
+    )
+    return [tuple(_part(piece, queues[piece.queue], settings.read_from) for piece in task) for task in tasks]
 
 
 def _part(span: QueueSpan, replicas: Replicas, read_from: str) -> QueuePart:

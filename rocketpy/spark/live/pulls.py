@@ -94,6 +94,11 @@ class PieceReader:
         self._stride = Stride(settings.batch_size)
         self._fruitless = 0
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no answer is on its way: a jump past the end of the piece leaves pulls behind."""
+        return not self._flights
+
     def bodies(self) -> Iterator[bytes]:
         """Yield the bodies of the answers: records one after another, maybe some from beyond the end of the piece.
 

@@ -1,9 +1,10 @@
-"""Reader of a live cluster: planned on the driver, executed on the executors, once per part.
+"""Reader of a live cluster: planned on the driver, executed on the executors, once per task.
 
-A part is read from one broker. If that one is gone, sends garbage or lags, the next one of the part goes on at the
-position that was reached. Where all have failed, lost connections are tried again as long as an answer may take
-(``requestTimeoutMs``): a broker that restarts meanwhile costs nothing but time. Then the error names each broker with
-its failure. What is read once is not read again. Nothing is committed.
+A task reads its parts one after the other, over one connection to each broker. A part is read from one broker. If that
+one is gone, sends garbage or lags, the next one of the part goes on at the position that was reached. Where all have
+failed, lost connections are tried again as long as an answer may take (``requestTimeoutMs``): a broker that restarts
+meanwhile costs nothing but time. Then the error names each broker with its failure. What is read once is not read
+again. Nothing is committed.
 
 A broker leaves out, without a word, messages whose file it has just deleted. So queue offsets are counted where
 the broker does not choose messages.
@@ -11,6 +12,7 @@ the broker does not choose messages.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
@@ -19,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError
+from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError, RemotingSendRequestError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.topic_name import LMQ_PREFIX
 from rocketpy.spark.columns.batch import record_batches
@@ -29,7 +31,8 @@ from rocketpy.spark.failures import stated
 from rocketpy.spark.filters import MessageFilter, PushedFilters, Range
 from rocketpy.spark.live.attempts import FAILURES, Attempts, Failure
 from rocketpy.spark.live.cluster import Cluster
-from rocketpy.spark.live.planning import QueuePart, plan_parts
+from rocketpy.spark.live.connections import BrokerConnections
+from rocketpy.spark.live.planning import QueuePart, TaskParts, plan_parts
 from rocketpy.spark.live.positions import name_of
 from rocketpy.spark.live.pulls import PieceReader
 from rocketpy.spark.live.settings import LiveSettings, PullSettings
@@ -40,7 +43,7 @@ BATCH_SIZE = 4 * 2**20
 
 
 class LiveReader(DataSourceReader):
-    """Reads the queues of a live cluster: a partition for each piece of a queue that holds messages."""
+    """Reads the queues of a live cluster: a partition for each piece of a long queue, or for pieces of short ones."""
 
     pushFilters = PushedFilters()  # noqa: N815 - Spark's name
 
@@ -62,21 +65,34 @@ class LiveReader(DataSourceReader):
         """Ask the cluster for queues and their offsets."""
         asks_slaves = self._settings.reads_slaves
         with Cluster(self._settings.pull.access, asks_slaves=asks_slaves) as cluster:
-            return [InputPartition(part) for part in plan_parts(cluster, self._settings)]
+            return [InputPartition(parts) for parts in plan_parts(cluster, self._settings, cores=cores_here())]
 
     @stated
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield what is wanted of one part of a queue."""
+        """Yield what is wanted of the parts of one task."""
         if partition.value is None:  # Spark's own partition for an empty list
             return iter(())
-        return read_part(partition.value, self._settings.pull, projection(self._schema))
+        return read_parts(partition.value, self._settings.pull, projection(self._schema))
 
 
-def read_part(part: QueuePart, settings: PullSettings, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted messages of a part in order, as batches with the columns of a schema."""
+def cores_here() -> int:
+    """Return the cores of this machine: the driver's where a read is planned, which knows no others."""
+    return os.cpu_count() or 1
+
+
+def read_parts(parts: TaskParts, settings: PullSettings, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the wanted messages of parts, each in the order of its queue, as batches with the columns of a schema."""
+    with BrokerConnections(settings.access) as connections:
+        for part in parts:
+            yield from _read_part(part, settings, columns, connections)
+
+
+def _read_part(
+    part: QueuePart, settings: PullSettings, columns: pa.Schema, connections: BrokerConnections
+) -> Iterator[pa.RecordBatch]:
     wants = _wants(part, settings.wants)
     position = part.span.start
-    for records in _joined(read_bodies(part, settings)):
+    for records in _joined(_read_bodies(part, settings, connections)):
         block = _block(records, part)
         if _must_be_complete(part, settings):
             _check_complete(block, part, position)
@@ -88,7 +104,7 @@ def read_part(part: QueuePart, settings: PullSettings, columns: pa.Schema) -> It
         raise _lost(part, position, part.span.end)
 
 
-def read_bodies(part: QueuePart, settings: PullSettings) -> Iterator[bytes]:
+def _read_bodies(part: QueuePart, settings: PullSettings, connections: BrokerConnections) -> Iterator[bytes]:
     """Yield records of a part, one after another, in pieces; a few of them may be from beyond its end.
 
     ``ClientError`` if messages are gone, or if no broker of the part can go on.
@@ -100,16 +116,21 @@ def read_bodies(part: QueuePart, settings: PullSettings) -> Iterator[bytes]:
         if address is None:
             raise _unreadable(part, position, attempts.failures)
         begun = position
+        is_kept = address in connections
         try:
-            with settings.access.connect_broker(part.span.queue.broker_name, address, part.advertised_by) as client:
-                reader = PieceReader(client, part.span, settings, position=position, is_slave=address in part.slaves)
-                for body in reader.bodies():
-                    attempts.progressed()
-                    position = reader.position
-                    yield body
+            client = connections.open(part.span.queue.broker_name, address, part.advertised_by)
+            reader = PieceReader(client, part.span, settings, position=position, is_slave=address in part.slaves)
+            for body in reader.bodies():
+                attempts.progressed()
                 position = reader.position
+                yield body
+            position = reader.position
+            if not reader.is_idle:
+                connections.close(address)
         except FAILURES as failure:
-            if position == begun:  # one that has given something is tried once more
+            connections.close(address)
+            # One that has given something is tried once more, and one that had restarted since the part before.
+            if position == begun and not (is_kept and isinstance(failure, RemotingSendRequestError)):
                 attempts.failed(address, failure)
 
 

@@ -104,7 +104,7 @@ MAX_RECORDS_PER_PARTITION: Option[int | None] = Option(
     whole_number(1, RECORDS_MAX),
     None,
     _LIVE,
-    "Cut larger pieces of a queue into several partitions.",
+    "Most messages of a partition; larger pieces of a queue are cut.",
     shown_default="no limit",
 )
 READ_FROM: Option[str] = Option(

@@ -31,7 +31,7 @@ from rocketpy.spark.live.cluster import Cluster, QueueBounds
 from rocketpy.spark.live.parts import QueueSpan
 from rocketpy.spark.live.planning import parts_of
 from rocketpy.spark.live.positions import name_of
-from rocketpy.spark.live.reader import read_part
+from rocketpy.spark.live.reader import cores_here, read_parts
 from rocketpy.spark.live.settings import LiveSettings, settings_of
 from rocketpy.spark.live.times import TimeSearch
 from rocketpy.spark.options.option import OptionValues
@@ -98,7 +98,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @stated
     def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
-        """Return the pieces of a batch; ``ClientError`` if a queue of it has no broker."""
+        """Return the pieces of a batch, task by task; ``ClientError`` if a queue of it has no broker."""
         batch = spans(read_offset(start), read_offset(end))
         queues = {}
         for span in batch:
@@ -106,12 +106,12 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if replicas is None:
                 raise _no_broker(span)
             queues[span.queue] = replicas
-        return [InputPartition(part) for part in parts_of(batch, queues, self._settings)]
+        return [InputPartition(parts) for parts in parts_of(batch, queues, self._settings, cores=cores_here())]
 
     @stated
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of one piece, in order."""
-        yield from read_part(partition.value, self._settings.pull, projection(self._schema))
+        """Yield the messages of one task's pieces, each in its order."""
+        yield from read_parts(partition.value, self._settings.pull, projection(self._schema))
 
     @stated
     def commit(self, end: Document) -> None:

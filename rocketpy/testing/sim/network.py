@@ -35,7 +35,7 @@ from random import Random
 import attrs
 import trio
 
-from rocketpy.errors import RemotingConnectError, StartError
+from rocketpy.errors import RemotingConnectError, RemotingRefusedError, StartError
 from rocketpy.protocol.host import host_of
 from rocketpy.remoting.network import BACKLOG, Address, address_in_use, split_address
 from rocketpy.testing.sim.stream import Pipe, SimStream, break_pipe
@@ -128,8 +128,8 @@ class SimHostNetwork:
         self._require_life(address)
         try:
             stream = await self._network.connect(self._host, address)
-        except OSError as failure:
-            raise RemotingConnectError(f"cannot connect to {address}: {failure}") from failure
+        except ConnectionRefusedError as failure:
+            raise RemotingRefusedError(f"cannot connect to {address}: {failure}") from failure
         try:
             self._require_life(address)  # it may have ended meanwhile
         except RemotingConnectError:

@@ -76,6 +76,15 @@ async def test_a_slave_is_answered_that_a_reset_came_after_the_commit_to_it(brok
     assert (await broker.ask(query())).ext_fields == {"offset": "5"}, "a client's own commit always counts"
 
 
+async def test_what_a_slave_brings_home_never_lowers_an_offset(broker: BrokerOnBytes) -> None:
+    """A client has committed to the master after the slave asked for its offset: that is no reset either."""
+    broker.tables.offsets.on_change = broker.tables.offset_resets.changed
+    for offset, is_brought_home in ((9, None), (8, True)):
+        assert (await broker.ask(update(offset, is_brought_home=is_brought_home))).code == ResponseCode.SUCCESS
+    assert (await broker.ask(query())).ext_fields == {"offset": "9"}
+    assert broker.tables.offset_resets.table == {}
+
+
 async def test_a_new_group_on_a_young_queue_begins_at_its_start(broker: BrokerOnBytes) -> None:
     broker.store.max_offsets["t", 0] = 100
     answer = await broker.ask(query())

@@ -20,6 +20,7 @@ from rocketpy.protocol.bodies.topic import TopicConfig
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
 from rocketpy.protocol.headers.client import UnregisterClientRequestHeader
+from rocketpy.protocol.message import MessageQueue
 from tests.broker.broker_on_bytes import BrokerOnBytes, received
 
 
@@ -34,8 +35,16 @@ def heartbeat(
     return make_request(RequestCode.HEART_BEAT, body=encode_body(body))
 
 
-def unregister(client_id: str = "c1", producer: str | None = None, consumer: str | None = None) -> RemotingCommand:
-    header = UnregisterClientRequestHeader(client_id=client_id, producer_group=producer, consumer_group=consumer)
+def unregister(
+    client_id: str = "c1",
+    producer: str | None = None,
+    consumer: str | None = None,
+    *,
+    keep_locks: bool | None = None,
+) -> RemotingCommand:
+    header = UnregisterClientRequestHeader(
+        client_id=client_id, producer_group=producer, consumer_group=consumer, keep_locks=keep_locks
+    )
     return make_request(RequestCode.UNREGISTER_CLIENT, header)
 
 
@@ -147,6 +156,28 @@ async def test_leaving_by_request_notifies_the_remaining_members(broker: BrokerO
     assert (answer.code, answer.ext_fields) == (ResponseCode.SUCCESS, {})
     assert [each.code for each in received(second)] == [40]
     assert broker.tables.producers.groups == []
+
+
+async def test_a_member_that_leaves_gives_its_queues_back_and_one_whose_connection_breaks_does_not(
+    broker: BrokerOnBytes,
+) -> None:
+    """That one may still be working; so may one that says so, and one in whose name another peer speaks."""
+    queue, locks = MessageQueue("t", "broker-a", 0), broker.tables.locks
+    for request, frees in (
+        (None, False),
+        (unregister("c1", consumer="g", keep_locks=True), False),
+        (unregister("c1", producer="g"), False),
+        (unregister("c1", consumer="g"), True),
+    ):
+        connection = broker.connect()
+        await broker.ask_all(heartbeat("c1", consumers=("g",)), connection)
+        locks.try_lock_batch("g", [queue], "c1")
+        await broker.ask(unregister("c1", consumer="g"), broker.connect())
+        assert locks.holder("g", queue) == "c1"
+        if request is not None:
+            await broker.ask(request, connection)
+        connection.close()
+        assert locks.holder("g", queue) == (None if frees else "c1"), request
 
 
 @pytest.mark.parametrize(("producer", "consumer"), [(None, None), ("p", None), (None, "g"), ("", "")])

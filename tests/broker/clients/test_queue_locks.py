@@ -26,9 +26,9 @@ def test_groups_do_not_see_each_others_locks(tables: Tables) -> None:
     assert tables.locks.try_lock_batch("h", [Q0], "c2") == [Q0]
 
 
-def test_a_lock_expires_after_60_seconds_without_renewal(tables: Tables) -> None:
+def test_a_lock_expires_after_30_seconds_without_renewal(tables: Tables) -> None:
     tables.locks.try_lock_batch("g", [Q0, Q1], "c1")
-    tables.time.now += 50
+    tables.time.now += 20
     assert tables.locks.try_lock_batch("g", [Q1], "c1") == [Q1]
     tables.time.now += 10
     assert tables.locks.try_lock_batch("g", [Q0, Q1], "c2") == []
@@ -45,6 +45,15 @@ def test_only_the_holder_frees_a_queue(tables: Tables) -> None:
     tables.locks.unlock_batch("no such group", [Q0], "c1")
 
 
+def test_a_client_that_leaves_its_group_frees_its_queues_of_that_group(tables: Tables) -> None:
+    for group, queues, client_id in (("g", [Q0, Q1], "c1"), ("g", [Q2], "c2"), ("h", [Q0], "c1")):
+        tables.locks.try_lock_batch(group, queues, client_id)
+    tables.locks.unlock_all("g", "c1")
+    tables.locks.unlock_all("no such group", "c1")
+    holders = [tables.locks.holder(group, queue) for group in "gh" for queue in (Q0, Q1, Q2)]
+    assert holders == [None, None, "c2", "c1", None, None]
+
+
 def test_asking_for_nothing_leaves_nothing(tables: Tables) -> None:
     assert tables.locks.try_lock_batch("g", [], "c1") == []
     assert tables.locks.drop_expired() == 0
@@ -52,13 +61,13 @@ def test_asking_for_nothing_leaves_nothing(tables: Tables) -> None:
 
 def test_locks_that_are_not_renewed_are_dropped(tables: Tables) -> None:
     tables.locks.try_lock_batch("g", [Q0], "c1")
-    tables.time.now += 300
+    tables.time.now += 150
     tables.locks.try_lock_batch("g", [Q1], "c1")
-    tables.time.now += 301
+    tables.time.now += 151
     assert tables.locks.drop_expired() == 1
     assert tables.locks.holder("g", Q0) is None
     assert tables.locks.holder("g", Q1) == "c1"
-    tables.time.now += 301
+    tables.time.now += 151
     assert tables.locks.drop_expired() == 1
 
 

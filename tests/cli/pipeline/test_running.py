@@ -17,7 +17,8 @@ def test_without_pyspark_the_extra_is_named() -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment())
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "rocketpy: pipelines run on Spark, and pyspark is not installed: pip install 'rocketpy-mq[spark]'\n"
+        "rocketpy: pipelines run on Spark, and pyspark is not installed: pip install 'DIR[spark]', where DIR is a "
+        "checkout of rocketpy\n"
     )
 
 

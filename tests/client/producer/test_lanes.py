@@ -44,7 +44,7 @@ async def test_a_lane_is_there_as_long_as_something_serves_it() -> None:
             served.append(delivery)
 
     async with trio.open_nursery() as nursery:
-        lanes, sends = Lanes(nursery, serve), [waiting(), waiting()]
+        lanes, sends = Lanes(nursery.start_soon, serve), [waiting(), waiting()]
         lanes.open("T", sends[0])
         await trio.testing.wait_all_tasks_blocked()
         lane = lanes.get("T")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -140,9 +141,9 @@ async def test_only_transport_failures_are_tried_again(two_brokers: FakeCluster)
         with pytest.raises(BrokerError, match="no"):
             await producer.send_nowait(Message(TOPIC, b"x"))
         assert len(first.asked(SEND)) + len(second.asked(SEND)) == 1, "a code is final, as in Java"
-    two_brokers.name_server.routes[TOPIC] = TopicRouteData(
-        queue_datas=route.queue_datas, broker_datas=[BrokerData("cluster", gone.broker_name, {0: "127.0.0.1:1"}), here]
-    )
+    moved = [BrokerData("cluster", gone.broker_name, {0: "127.0.0.1:1"}), here]
+    for topic in (TOPIC, "TBW102"):
+        two_brokers.name_server.routes[topic] = attrs.evolve(route, broker_datas=moved)
     second.behave()
     async with open_producer(two_brokers.address) as producer:
         results = [await each for each in [producer.send_nowait(Message(TOPIC, b"y")) for _ in range(6)]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+import trio
 
 from rocketpy.client.client import open_client
 from rocketpy.client.hooks import EndTransactionContext
@@ -93,6 +94,7 @@ async def test_a_local_transaction_that_fails_is_unknow_and_says_why(
         assert end.remark == "executeLocalTransactionBranch exception: ValueError('no money')"
         assert read_header(end, EndTransactionRequestHeader).commit_or_rollback == 0
     assert "its state is UNKNOW" in caplog.text
+    assert caplog.text.count("has ended unknown, its broker will ask a producer of group g about it: exec") == 2
 
 
 async def test_a_half_message_that_is_not_safe_is_rolled_back(
@@ -125,6 +127,40 @@ async def test_there_is_one_verdict(producer: TransactionProducer) -> None:
         await transaction.commit()
         with pytest.raises(ClientError, match="has ended with COMMIT_MESSAGE"):
             await transaction.rollback()
+
+
+@pytest.mark.parametrize("verdict", [COMMIT, ROLLBACK])
+async def test_a_block_that_fails_after_its_verdict_raises_its_own_failure(
+    cluster: FakeCluster, verdict: LocalTransactionState, producer: TransactionProducer
+) -> None:
+    with pytest.raises(ValueError, match="after the verdict"):
+        async with producer.transaction(Message(TOPIC, b"x")) as transaction:
+            await transaction.end(verdict)
+            raise ValueError("after the verdict")
+    async with producer.transaction(Message(TOPIC, b"y")) as transaction:
+        await transaction.end(verdict)
+    await until(lambda: len(verdicts(cluster.broker)) == 2)
+    assert {each.commit_or_rollback for each in verdicts(cluster.broker)} == {verdict.value}
+
+
+async def test_a_transaction_that_is_cancelled_here_says_what_the_broker_does_not_know(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, producer: TransactionProducer
+) -> None:
+    """In its block, and while its verdict waits for a connection."""
+    with trio.CancelScope() as scope:
+        async with producer.transaction(Message(TOPIC, b"x")) as transaction:
+            scope.cancel()
+            await trio.lowlevel.checkpoint()
+    assert transaction.state is None
+    assert f"transaction {transaction.transaction_id} to topic {TOPIC} has ended unknown" in caplog.text
+    with trio.CancelScope() as scope:
+        async with producer.transaction(Message(TOPIC, b"x")) as transaction:
+            del cluster.name_server.routes[TOPIC]  # its broker has to be looked up
+            object.__setattr__(transaction.send_result, "message_queue", MessageQueue(TOPIC, "gone", 0))
+            scope.cancel()
+            await transaction.commit()
+    assert f"COMMIT_MESSAGE on message {transaction.transaction_id} was not sent: it was cancelled" in caplog.text
+    assert verdicts(cluster.broker) == []
 
 
 @pytest.mark.parametrize(
@@ -163,8 +199,13 @@ async def test_a_verdict_that_cannot_be_sent_is_logged(
     ],
 )
 async def test_a_check_is_answered_by_a_verdict(
-    cluster: FakeCluster, state: LocalTransactionState | Exception | None, number: int, remark: str | None
+    cluster: FakeCluster,
+    state: LocalTransactionState | Exception | None,
+    number: int,
+    remark: str | None,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO", logger="rocketpy.client")
     take_verdicts(cluster.broker)
     asked: list[MessageExt] = []
 
@@ -198,6 +239,8 @@ async def test_a_check_is_answered_by_a_verdict(
         "transactionId": "t",
     }
     assert [each.body for each in asked] == [b"half"]
+    (line,) = [each for each in caplog.records if "has asked group g about transaction" in each.getMessage()]
+    assert line.levelname == ("INFO" if number else "WARNING")
 
 
 class EndRecorder:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import trio
 
 from rocketpy.client.begun import Done, begun_by
+from rocketpy.client.callers import told_caller
 from rocketpy.client.client import Client
+from rocketpy.client.consumer.message_stream import MessageStream, open_message_stream
+from tests.client.consumer.test_message_stream import FIRST, TO_END, Source
 
 Handler = Callable[[str], Awaitable[str]]
 
@@ -75,6 +79,24 @@ class Role:
         await trio.lowlevel.checkpoint()
         return "in a task"
 
+    async def _who_for(self, caller: object) -> object:
+        await trio.lowlevel.checkpoint()
+        return caller
+
+    @told_caller(_who_for)
+    async def who(self) -> object:
+        """Return the caller."""
+        return trio.lowlevel.current_task()
+
+    @asynccontextmanager
+    async def messages(self, count: int) -> AsyncIterator[MessageStream]:
+        """A stream of a queue; :attr:`committed` are the offsets."""
+        source = Source(FIRST)
+        self.commits = source.committed
+        source.put(FIRST, *[b"%d" % number for number in range(count)])
+        async with open_message_stream(source, TO_END) as stream:
+            yield stream
+
     def finish(self) -> None:
         """End what was begun first."""
         self.begun.pop(0).finish()
@@ -101,6 +123,11 @@ class Role:
     async def run(self, handler: Handler, count: int = 1) -> list[str]:
         return [await handler(f"call {number}") for number in range(count)]
 
+    async def run_at_once(self, handler: Handler, count: int) -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(count):
+                nursery.start_soon(handler, f"call {number}")
+
     async def same(self, other: object) -> bool:
         return other is self
 
@@ -115,6 +142,13 @@ class Role:
             raise
         finally:
             self.events.append(f"close {name}")
+
+    @asynccontextmanager
+    async def closing(self, word: str, path: Path) -> AsyncIterator[Role]:
+        """At the end of the block, and not when it is cancelled, a file says so."""
+        yield Role()
+        await trio.sleep(0.01)
+        await trio.Path(path).write_text(word)
 
     @asynccontextmanager
     async def broken(self) -> AsyncIterator[Role]:
@@ -143,6 +177,10 @@ class Role:
 
     def plain(self) -> float:
         return trio.current_time()
+
+    @property
+    def committed(self) -> list[int]:
+        return [offset for _, offset in self.commits]
 
     @property
     def name(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -13,9 +14,11 @@ import pytest
 
 from rocketpy.client import aio
 from rocketpy.client.client import Client
+from rocketpy.client.config import ClientConfig
 from rocketpy.errors import ClientError, LocalProtocolError
 from tests.client.shells.shell_cases import role
 from tests.patience import PATIENCE_SECONDS
+from tests.processes import in_child
 
 NOWHERE = "127.0.0.1:1"
 
@@ -262,6 +265,36 @@ async def test_a_client_belongs_to_its_loop(role: Any) -> None:
 
 
 @in_asyncio
+async def test_another_task_does_not_commit_the_message_that_a_task_has_in_its_hands(role: Any) -> None:
+    """Both calls run in the same task of Trio, or each in one of its own: that says nothing."""
+    async with role.messages(5) as messages:
+        await anext(messages)
+        await anext(messages)
+        await asyncio.create_task(commit(messages))
+        assert role.committed == [1]
+        hanging = [asyncio.create_task(role.opened(str(number)).__aenter__()) for number in range(3)]
+        await asyncio.gather(*hanging)  # other tasks of Trio are kept for calls now
+        await asyncio.gather(messages.commit(), role.double(1))
+        assert role.committed == [1, 2], "the caller is whoever calls"
+        await asyncio.wait_for(anext(messages), PATIENCE_SECONDS)
+        await asyncio.create_task(commit(messages))
+        await messages.commit(with_last=False)
+        assert role.committed == [1, 2]
+        await messages.commit()
+        assert role.committed == [1, 2, 3]
+
+
+async def commit(messages: Any) -> None:
+    await messages.commit()
+
+
+@in_asyncio
+async def test_a_method_is_told_the_task_that_calls(role: Any) -> None:
+    assert await role.who() is asyncio.current_task()
+    assert await asyncio.wait_for(role.who(), PATIENCE_SECONDS) is asyncio.current_task()
+
+
+@in_asyncio
 async def test_a_call_that_is_begun_without_a_task_ends_as_others_do(role: Any) -> None:
     assert await role.later() == "in a task"
     assert await role.later(3, add=4) == 7
@@ -294,6 +327,73 @@ async def test_a_begun_call_is_abandoned_by_a_cancellation_and_by_the_end_of_its
     with pytest.raises(LocalProtocolError, match="was closed while the call was in progress"):
         await task
     assert inner.begun[0].was_abandoned  # a value, which is read after the end
+
+
+def test_clients_come_and_go_in_many_tasks_and_each_works() -> None:
+    async def come_and_go(number: int) -> None:
+        for _ in range(10):
+            async with opened() as role:
+                assert await role.double(number) == 2 * number
+
+    async def main() -> None:
+        await asyncio.gather(*map(come_and_go, range(20)))
+
+    run(main())
+
+
+def test_a_client_that_is_left_open_is_closed_with_its_loop_in_order() -> None:
+    async def main() -> Any:
+        client = aio.open_client(NOWHERE, config=ClientConfig(unit_name="secret"))
+        role = await (await client.__aenter__()).role().__aenter__()
+        await role.opened("x").__aenter__()
+        return client, role.events
+
+    name = re.escape("rocketpy.client.aio.open_client('127.0.0.1:1') was still open")
+    with pytest.warns(ResourceWarning, match=name):
+        client, events = run(main())
+    assert events == ["open x", "close x"]
+    assert not run(client.__aexit__(None, None, None)), "leaving the block late does nothing"
+
+
+def test_a_handler_of_a_loop_that_was_closed_ends_with_its_client() -> None:
+    loop = asyncio.new_event_loop()
+
+    async def hang(_: str) -> str:
+        handling.set()
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+
+    async def begin() -> None:
+        kept.append(opened())
+        role = await kept[0].__aenter__()
+        kept.append(asyncio.ensure_future(role.run(hang)))
+        await handling.wait()
+
+    kept: list[Any] = []
+    handling = asyncio.Event()
+    loop.run_until_complete(begin())
+    loop.close()
+
+    async def main() -> None:
+        async with opened() as role:
+            assert await role.double(1) == 2
+
+    with pytest.warns(ResourceWarning, match="when its event loop was closed"):
+        run(main())
+
+
+def test_a_child_has_clients_of_its_own() -> None:
+    async def main() -> None:
+        async with opened() as role:
+            assert await role.double(1) == 2
+            assert in_child(lambda: run(other())) == "4"
+            assert "LocalProtocolError: the client was opened in another" in in_child(lambda: run(role.double(1)))
+            assert await role.double(2) == 4
+
+    async def other() -> int:
+        async with opened() as role:
+            return int(await role.double(2))
+
+    run(main())
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -30,6 +30,7 @@ async def test_a_held_scope_is_entered_and_left_in_one_task(nursery: trio.Nurser
     assert await held.enter(CallTasks(nursery)) == 7
     assert isinstance(held.calls, CallTasks)
     await held.leave(None)
+    await held.leave(None)  # by whoever was not the first
     assert tasks[0] is tasks[1]
     with pytest.raises(LocalProtocolError, match="closed"):
         _ = held.calls
@@ -51,6 +52,28 @@ async def test_entering_that_is_cancelled_leaves_nothing(nursery: trio.Nursery) 
         await trio.testing.wait_all_tasks_blocked()
         entering.cancel_scope.cancel()
     assert events == ["ended"]
+
+
+async def test_a_scope_is_closed_after_those_within_it_the_last_first(nursery: trio.Nursery) -> None:
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def opening(name: str) -> AsyncIterator[None]:
+        yield
+        await trio.lowlevel.checkpoint()  # not cancelled
+        events.append(name)
+        if name == "two":
+            raise ZeroDivisionError
+
+    outer = HeldScope(lambda: opening("outer"))
+    await outer.enter(CallTasks(nursery))
+    inner = [HeldScope(lambda name=name: opening(name)) for name in ("one", "two", "three", "left")]  # type: ignore[misc]
+    for each in inner:
+        await each.enter(outer.calls)
+    await inner.pop().leave(None)
+    with pytest.raises(ZeroDivisionError):
+        await outer.close()
+    assert events == ["left", "three", "two", "one", "outer"]
 
 
 async def test_the_end_of_everything_ends_a_held_scope() -> None:

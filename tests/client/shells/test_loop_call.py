@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from contextvars import ContextVar
+
 import pytest
 import trio
 import trio.testing
 
 from rocketpy.client.shells.loop_call import CallTasks, LoopCall
 from rocketpy.errors import LocalProtocolError
+
+USER: ContextVar[str] = ContextVar("USER", default="nobody")
 
 
 class Ends:
@@ -42,6 +48,32 @@ async def test_one_task_runs_one_call_after_the_other_and_several_run_at_once(nu
     tasks.start(hanging)
     assert await run(tasks, ends.call(current)) is not first
     assert not hanging.has_ended
+    nursery.cancel_scope.cancel()
+
+
+async def test_each_call_runs_in_the_context_of_its_caller_and_an_idle_task_keeps_nothing_of_it(
+    nursery: trio.Nursery,
+) -> None:
+    class Argument:
+        pass
+
+    async def who(argument: Argument) -> str:
+        before = USER.get()
+        USER.set("changed")
+        await trio.lowlevel.checkpoint()
+        return before
+
+    ended: list[object] = []
+    tasks, kept = CallTasks(nursery), []
+    for user in ("first", "second"):
+        USER.set(user)
+        argument = Argument()
+        call: LoopCall[object] = LoopCall(who, [argument], lambda _: ended.append(1))
+        assert await run(tasks, call) == user
+        kept += [weakref.ref(argument), weakref.ref(call.context)]
+        del argument, call
+    gc.collect()
+    assert [each() for each in kept] == [None] * 4
     nursery.cancel_scope.cancel()
 
 

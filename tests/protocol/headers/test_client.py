@@ -8,7 +8,7 @@ from rocketpy.protocol.headers import client
 from tests.protocol.headers.java_fields import check_fields
 
 FIELDS: dict[type, str] = {
-    client.UnregisterClientRequestHeader: "client_id:clientID; producer_group, consumer_group",
+    client.UnregisterClientRequestHeader: "client_id:clientID; producer_group, consumer_group, boolean keep_locks",
     client.UnregisterClientResponseHeader: "",
     client.GetConsumerListByGroupRequestHeader: "consumer_group",
     client.GetConsumerListByGroupResponseHeader: "",

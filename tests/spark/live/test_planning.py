@@ -12,7 +12,7 @@ from rocketpy.errors import ClientError
 from rocketpy.spark.filters import MessageFilter, Range
 from rocketpy.spark.live.cluster import Cluster, Replicas
 from rocketpy.spark.live.parts import QueueSpan
-from rocketpy.spark.live.planning import parts_of, plan_parts
+from rocketpy.spark.live.planning import _span, parts_of, plan_parts
 from rocketpy.spark.live.settings import settings_of
 from rocketpy.spark.live.times import CLOCK_MARGIN_MS
 from rocketpy.spark.options.option import Mode
@@ -34,7 +34,7 @@ class World:
         if wants is not None:
             found = attrs.evolve(found, pull=attrs.evolve(found.pull, wants=wants))
         with Cluster(found.pull.access) as cluster:
-            parts = plan_parts(cluster, found)
+            parts = [part for task in plan_parts(cluster, found, cores=2) for part in task]
         for part in parts:
             assert part.addresses == (self.broker.address,)
             assert part.advertised_by == self.broker.name_server
@@ -121,6 +121,30 @@ BOTH = Replicas("b", {0: "m:1", 1: "s:1", 2: "s:2"}, "n:1")
 def test_which_brokers_a_part_is_read_from(read_from: str, expected: list[tuple[str, ...]]) -> None:
     queues = [MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)]
     found = settings_of(parse({"nameServer": "n:1", "topic": "T", "readFrom": read_from}, Mode.LIVE))
-    parts = parts_of([QueueSpan(queue, 0, 5) for queue in queues], dict.fromkeys(queues, BOTH), found)
+    spans = [QueueSpan(queue, 0, 5) for queue in queues]
+    parts = [part for task in parts_of(spans, dict.fromkeys(queues, BOTH), found, cores=2) for part in task]
     assert [part.addresses for part in parts] == expected
     assert all(part.slaves == {"s:1", "s:2"} for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("options", "tasks"),
+    [({}, 8), ({"minPartitions": "20"}, 20), ({"minPartitions": "3"}, 8), ({"maxRecordsPerPartition": "100"}, 20)],
+)
+def test_many_short_queues_are_four_tasks_for_each_core_unless_the_options_want_more(
+    options: dict[str, str], tasks: int
+) -> None:
+    found = settings_of(parse({"nameServer": "n:1", "topic": "T", **options}, Mode.LIVE))
+    queues = [MessageQueue("T", "b", number) for number in range(1000)]
+    spans = [QueueSpan(queue, 5, 7) for queue in queues]
+    planned = parts_of(spans, dict.fromkeys(queues, BOTH), found, cores=2)
+    assert len(planned) == tasks
+    assert sorted(part.span.queue for task in planned for part in task) == queues
+
+
+def test_a_range_of_store_times_reads_on_past_a_clock_that_was_set_back() -> None:
+    """The stored times of the queue are 100.0, 101.5 and 100.9 s: a search for 101 s finds the second message."""
+    first_from = {96_000: 0, 101_000: 1, 106_000: 3}
+    queue = MessageQueue("T", "b", 0)
+    wants = MessageFilter(store_timestamps_ms=Range(None, 101_000))
+    assert _span(wants, queue, 0, 3, lambda _, time_ms: first_from[time_ms]) == QueueSpan(queue, 0, 3)

@@ -84,6 +84,18 @@ def test_an_answer_without_messages_that_goes_on_is_followed() -> None:
     assert read(broker.answer, 0, 30) == [each for each in range(30) if each not in {3, 29}]
 
 
+@pytest.mark.parametrize(("jumps", "is_idle"), [({}, True), ({9: 60}, False)])
+def test_a_reader_that_jumped_past_its_end_leaves_answers_behind(jumps: dict[int, int], is_idle: bool) -> None:
+    """Then the connection is not for the next piece: their bodies would be kept as long as it lives."""
+    with (
+        served(FakeBroker({0: (0, 60)}, jumps=jumps).answer) as address,
+        BlockingRemotingClient(address, timeout_s=60) as client,
+    ):
+        reader = PieceReader(client, QueueSpan(QUEUE, 0, 50), SETTINGS, position=0, is_slave=False)
+        assert list(reader.bodies())
+        assert reader.is_idle == is_idle
+
+
 @pytest.mark.parametrize("to", [10, 13, 14, 29, 30, 45])
 def test_a_jump_over_pulls_in_flight_repeats_nothing(to: int) -> None:
     broker = FakeBroker({0: (0, 60)}, jumps={9: to})

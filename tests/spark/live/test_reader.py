@@ -20,13 +20,14 @@ from rocketpy.client import Message, MessageQueue, blocking
 from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_response
-from rocketpy.protocol.headers.pull import PullMessageResponseHeader
+from rocketpy.protocol.headers.codec import read_header
+from rocketpy.protocol.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rocketpy.spark.filters import MessageFilter, Range
 from rocketpy.spark.live import reader as module
 from rocketpy.spark.live.access import ClusterAccess
 from rocketpy.spark.live.parts import QueueSpan
 from rocketpy.spark.live.planning import QueuePart
-from rocketpy.spark.live.reader import LiveReader, read_part
+from rocketpy.spark.live.reader import LiveReader, read_parts
 from rocketpy.spark.live.settings import PullSettings, settings_of
 from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import parse
@@ -117,7 +118,8 @@ def test_filters_of_a_query_shrink_what_is_pulled(broker: BrokerInThread) -> Non
     kept = [StringContains(("tags",), "t")]
     assert list(reader.pushFilters([*taken, *kept])) == kept
     [partition] = reader.partitions()
-    span = partition.value.span
+    [part] = partition.value
+    span = part.span
     assert (span.queue.queue_id, span.start, span.end) == (1, 30, 40)
     rows = [row for batch in reader.read(partition) for row in batch.to_pylist()]
     assert [row["queue_offset"] for row in rows] == list(range(30, 40))
@@ -171,11 +173,13 @@ class Brokers:
         span: tuple[int, int] = (0, 10),
         settings: PullSettings = PATIENT,
         columns: pa.Schema = NARROW,
+        queues: int = 1,
     ) -> Iterator[pa.RecordBatch]:
-        """Read a part from brokers, of which the first so many are slaves."""
+        """Read a part of each queue from brokers, of which the first so many are slaves."""
         addresses = tuple(self.exits.enter_context(served(answer)) for answer in answers)
-        queue = QueueSpan(MessageQueue("T", "b", 0), *span)
-        return read_part(QueuePart(queue, addresses, frozenset(addresses[:slaves]), "127.0.0.1:2"), settings, columns)
+        spans = [QueueSpan(MessageQueue("T", "b", number), *span) for number in range(queues)]
+        parts = [QueuePart(each, addresses, frozenset(addresses[:slaves]), "127.0.0.1:2") for each in spans]
+        return read_parts(tuple(parts), settings, columns)
 
     def read(self, *answers: Answer, **how: Any) -> list[int]:
         """Return the queue offsets of what is read."""
@@ -297,6 +301,29 @@ def test_batches_are_bounded(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) 
     batches = list(brokers.batches(FakeBroker({0: (0, 10)}).answer, columns=ARROW_SCHEMA))
     assert [batch.num_rows for batch in batches] == [3, 3, 3, 1]
     assert all(batch.schema == ARROW_SCHEMA for batch in batches)
+
+
+def test_the_parts_of_a_task_are_read_one_after_the_other_over_one_connection(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    connect = ClusterAccess.connect_broker
+    monkeypatch.setattr(ClusterAccess, "connect_broker", lambda *way: opened.append(way) or connect(*way))
+    broker = FakeBroker(dict.fromkeys(range(5), (0, 10)))
+    assert brokers.read(broker.answer, queues=5) == [*range(10)] * 5
+    assert len(opened) == 1
+
+
+def test_a_broker_that_restarted_between_two_parts_is_asked_again_before_another_one(brokers: Brokers) -> None:
+    broker, other = FakeBroker({0: (0, 10), 1: (0, 10)}), FakeBroker({1: (0, 10)})
+    has_gone = count()
+
+    def answer(request: RemotingCommand) -> RemotingCommand | None:
+        is_of_second = read_header(request, PullMessageRequestHeader).queue_id == 1
+        return None if is_of_second and next(has_gone) == 0 else broker.answer(request)
+
+    assert brokers.read(answer, other.answer, queues=2) == [*range(10)] * 2
+    assert other.pulls == []
 
 
 def test_the_partition_that_spark_makes_of_an_empty_plan_holds_nothing() -> None:

@@ -28,7 +28,9 @@ from rocketpy.client.consumer.queue.pull_plan import PullPlan
 from rocketpy.client.consumer.queue.reader import QueueReader
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.instance import ClientInstance
+from rocketpy.errors import BrokerError, RocketpyError
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
+from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import MessageExt, MessageQueue
 
 IDLE_SECONDS = 1.0
@@ -123,6 +125,11 @@ class AssignedQueues:
         """Messages in flight, queue by queue."""
         return [each.process_queue for each in self._assigned.values()]
 
+    @property
+    def is_consuming(self) -> bool:
+        """Whether a handler of an orderly consumer has messages of a queue."""
+        return any(each.process_queue.is_consuming for each in self._assigned.values())
+
     async def wait_assigned(self) -> None:
         """Return when the first rebalance is over, or the member leaves."""
         await self._first_change.wait()
@@ -188,7 +195,8 @@ class AssignedQueues:
         await self._store.persist([each.process_queue.queue for each in leaving])
         idle = [each.process_queue.queue for each in leaving if each not in busy]
         await self._locks.release([*idle, *self._locking])
-        self._assigned.clear()
+        for queue in idle:
+            del self._assigned[queue]
 
     def suspend(self) -> None:
         """Stop pulling; messages that are here are still consumed."""
@@ -222,6 +230,17 @@ class AssignedQueues:
         """Go on where the broker says, because the offset does not exist."""
         if not process_queue.is_dropped:
             self.move_to(process_queue.queue, queue_offset)
+
+    async def wait_known(self, failure: RocketpyError) -> None:
+        """Return when a broker has come back, or knows the group that it did not know."""
+        reconnects = self._instance.reconnects
+        if (
+            isinstance(failure, BrokerError)
+            and failure.response_code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+            and await reconnects.introduced(failure.address)
+        ):
+            return
+        await reconnects.wait_back()
 
     # ---- private --------------------------------------------------------------------------------------------------
 

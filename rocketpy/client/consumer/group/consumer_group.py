@@ -106,7 +106,7 @@ class ConsumerGroup:
         self.rebalance.changes.close()
         with trio.move_on_after(LEAVE_SECONDS, shield=True):
             await self.queues.leave()
-        await self.membership.leave()
+        await self.membership.leave(keeps_locks=self.queues.is_consuming)
 
     def suspend(self) -> None:
         """Stop pulling and rebalancing; messages that are here are still consumed."""
@@ -133,6 +133,7 @@ class ConsumerGroup:
         with self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.rebalance.run)
+                nursery.start_soon(self._instance.reconnects.notify, self.rebalance.wake)
                 nursery.start_soon(
                     persist_regularly,
                     self.store.persist_soon,

@@ -64,9 +64,12 @@ class Membership:
             if not has_joined:
                 await self.leave()
 
-    async def leave(self) -> None:
-        """Unregister from the brokers; bounded in time, also when cancelled."""
-        await self._instance.heartbeats.remove_consumer(self._group)
+    async def leave(self, *, keeps_locks: bool = False) -> None:
+        """Unregister from the brokers; bounded in time, also when cancelled.
+
+        ``keeps_locks``: a handler has not ended, so the locks have to expire.
+        """
+        await self._instance.heartbeats.remove_consumer(self._group, keeps_locks=keeps_locks)
 
     async def announce(self) -> None:
         """Send a heartbeat, and wait a little for its answers."""

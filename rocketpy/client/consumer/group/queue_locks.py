@@ -1,11 +1,13 @@
 """Locks on the queues of an orderly consumer: renewed every 20 s, trusted for 30 s and while their connection lasts.
 
-A broker lets a lock expire after 60 seconds without renewal, so a trusted lock has no other owner. But a broker
-that restarts has forgotten its locks. Two rules keep order over that:
+A broker lets a lock expire 30 seconds after its last renewal (RocketMQ's after 60), and a member trusts it for 30
+seconds from its request, which was earlier: a trusted lock has no other owner. But a broker that restarts has forgotten
+its locks. Two rules keep order over that:
 
 - The end of the connection on which a lock was confirmed puts the lock in doubt. No handler begins until the broker has
   confirmed the lock again, which is asked for at once, and again and again while the broker is away.
-- A broker that is back is asked for further locks only ``GRACE_SECONDS`` later: its holders come first.
+- A broker that is back is asked for further locks only ``GRACE_SECONDS`` later: its holders come first. So a lock in
+  doubt is kept for as long as its broker refuses connections: it does not run, and cannot give the lock away.
 
 Rule that remains: a member that joins within these seconds cannot know of the restart, and may get a queue whose holder
 is still busy with one batch.
@@ -21,11 +23,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
+import attrs
 import trio
 
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.clock import Clock
-from rocketpy.errors import RemotingError, RocketpyError
+from rocketpy.errors import RemotingError, RemotingRefusedError, RocketpyError
 from rocketpy.protocol.message import MessageQueue
 
 LOCK_INTERVAL_SECONDS = 20.0
@@ -65,6 +68,15 @@ class LockRequests(Protocol):
     async def unlock(self, address: str, queues: Collection[MessageQueue]) -> None:
         """Give locks back to one master."""
         ...
+
+
+@attrs.define
+class _Answers:
+    """What the masters of queues have said to one round of renewals."""
+
+    locked: set[MessageQueue] = attrs.field(factory=set)
+    refused: set[MessageQueue] = attrs.field(factory=set)
+    away: set[MessageQueue] = attrs.field(factory=set)  # their master does not run
 
 
 class QueueLocks:
@@ -141,16 +153,18 @@ class QueueLocks:
         asked = {each.queue: each for each in process_queues if not each.is_dropped}
         # Taken before the request: the broker counts from when it answers, which is later.
         asked_at = trio.current_time()
-        locked: set[MessageQueue] = set()
-        refused: set[MessageQueue] = set()
+        answers = _Answers()
         async with trio.open_nursery() as nursery:
             for broker_queues in _by_broker(asked):
-                nursery.start_soon(self._renew, broker_queues, locked, refused)
+                nursery.start_soon(self._renew, broker_queues, answers)
         for queue, process_queue in asked.items():
-            if queue in locked:
+            if queue in answers.locked:
                 self.note_locked(process_queue)
                 process_queue.locked_at = asked_at
-            elif queue in refused or not _is_fresh(process_queue):
+            elif queue in answers.away and _is_fresh(process_queue):
+                # A broker that does not run has given the lock to no other member, nor will it in its grace period.
+                process_queue.locked_at = max(process_queue.locked_at, asked_at + GRACE_SECONDS - LOCK_LIVE_SECONDS)
+            elif queue in answers.refused or not _is_fresh(process_queue):
                 process_queue.is_locked = False
                 self._confirmed_on.pop(queue, None)
                 lose(process_queue)
@@ -172,13 +186,16 @@ class QueueLocks:
         except RocketpyError:
             return
 
-    async def _renew(self, queues: list[MessageQueue], locked: set[MessageQueue], refused: set[MessageQueue]) -> None:
+    async def _renew(self, queues: list[MessageQueue], answers: _Answers) -> None:
         try:
             held = await self._lock(await self._requests.master_address(queues[0]), queues)
+        except RemotingRefusedError:
+            answers.away.update(queues)
         except RocketpyError:
             return
-        locked |= held
-        refused |= set(queues) - held
+        else:
+            answers.locked |= held
+            answers.refused |= set(queues) - held
 
     async def _lock(self, address: str, queues: list[MessageQueue]) -> set[MessageQueue]:
         """Ask one master; RocketpyError when it does not answer."""

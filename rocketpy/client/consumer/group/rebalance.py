@@ -6,7 +6,8 @@ stays as it is.
 
 Compatibility: ``RebalanceService`` and ``RebalanceImpl`` (4.9.8). What could not be done (a queue that another member
 still has locked, an offset that is not known, a handler that has not come to its end) is tried again after a second,
-two, four ... instead of 20. A member that the broker does not list sends a heartbeat at once.
+two, four, four ... instead of 20, and what is not known (queues, members) after one, two, four ... up to 20. A member
+that the broker does not list sends a heartbeat at once.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from rocketpy.protocol.message import MessageQueue
 
 WAIT_SECONDS = 20.0
 RETRY_SECONDS = 1.0
+CHANGE_RETRY_SECONDS = 4.0
+"""Longest pause before a change is tried again: a queue is taken so soon after the lock of its last owner expires."""
 PAUSE_SECONDS = 0.1
 """Minimum time between two rounds, however many wake-ups there are."""
 
@@ -86,6 +89,7 @@ class RebalanceService:
         """The topics of which this member had its whole share after the last round, and is listed by the brokers."""
         self._unlisted: set[str] = set()  # topics whose brokers do not list this member
         self._wanted = trio.Event()
+        self._retry_seconds_max = WAIT_SECONDS
 
     def wake(self) -> None:
         """Rebalance soon; what is asked for during a round is for the next one."""
@@ -102,7 +106,7 @@ class RebalanceService:
             with trio.move_on_after(WAIT_SECONDS if is_complete else retry_s) as waiting:
                 await self._wanted.wait()
             is_repeated = not is_complete and waiting.cancelled_caught
-            retry_s = min(2 * retry_s, WAIT_SECONDS) if is_repeated else RETRY_SECONDS
+            retry_s = min(2 * retry_s, self._retry_seconds_max) if is_repeated else RETRY_SECONDS
 
     async def rebalance(self) -> bool:
         """Rebalance all topics once; False when something remains to be done soon."""
@@ -130,11 +134,13 @@ class RebalanceService:
         still_added = [queue for queue in added if queue not in assigned]
         is_changed = await self._assignment.change(still_dropped, still_added)
         self.divided = frozenset(known) - self._unlisted if is_changed else frozenset()
+        self._retry_seconds_max = WAIT_SECONDS if is_changed else CHANGE_RETRY_SECONDS
+        is_complete = is_complete and is_changed
         for topic in {queue.topic for queue in dropped} - set(topics):
             self.changes.note(topic, [], [])
         for topic, queues in known.items():
             self.changes.note(topic, queues, sorted(each for each in self._assignment.assigned if each.topic == topic))
-        return is_complete and is_changed
+        return is_complete
 
     async def _share(self, topic: str, queues: list[MessageQueue]) -> list[MessageQueue] | None:
         if self._strategy is None:

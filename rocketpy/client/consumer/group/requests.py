@@ -1,7 +1,7 @@
 """Requests about a consumer group: who its members are, and the locks of orderly consumers.
 
 Compatibility: ``MQClientAPIImpl`` (4.9.8). A broker that does not answer who the members are is
-not the last to be asked: another of the topic's is.
+not the last to be asked: another of the topic's is. Java's members believe a broker that was just restarted.
 """
 
 from __future__ import annotations
@@ -33,8 +33,12 @@ class GroupRequests:
         self._randomness = randomness
 
     async def member_ids(self, topic: str) -> list[str] | None:
-        """Return the sorted client ids of the group, None when no broker of the topic says who they are."""
+        """Return the sorted client ids of the group, None when no broker of the topic says who they are.
+
+        One that has just come back is not asked: its members come back too, and would have queues taken from them.
+        """
         addresses = self._instance.routes.table.addresses_of_topic(topic)
+        addresses = [each for each in addresses if not self._instance.reconnects.is_settling(each)]
         self._randomness.shuffle(addresses)
         request = GetConsumerListByGroupRequestHeader(self._group)
         states, name, failed = self._instance.states, f"{self._group} at {topic}", None

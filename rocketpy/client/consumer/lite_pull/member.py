@@ -57,7 +57,7 @@ class LitePullMember:
         self.chosen = chosen
         self._group = group
         self._config = config
-        self._answers = instance.answers
+        self._instance = instance
         self._subscriptions = subscriptions
         self._store = store
         self._progress = progress
@@ -105,7 +105,7 @@ class LitePullMember:
     def handlers(self) -> Mapping[RequestCode, Handler]:
         """Handlers of requests from brokers, by request code."""
         return {
-            **MemberCommands(self.rebalance, self._store.table, self._answers).handlers,
+            **MemberCommands(self.rebalance, self._store.table, self._instance.answers).handlers,
             **self._report.handlers,
         }
 
@@ -152,6 +152,7 @@ class LitePullMember:
         with self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.rebalance.run)
+                nursery.start_soon(self._instance.reconnects.notify, self.rebalance.wake)
                 nursery.start_soon(
                     persist_regularly,
                     self._store.persist_soon,

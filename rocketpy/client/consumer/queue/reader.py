@@ -75,6 +75,10 @@ class ReaderOwner(Protocol):
         """Give up this assignment of the queue, and begin another one at that offset."""
         ...
 
+    async def wait_known(self, failure: RocketpyError) -> None:
+        """Return when pulling is worth another attempt after a failure: a broker is back, or knows the group now."""
+        ...
+
 
 @attrs.define(eq=False)
 class QueueReader:
@@ -180,4 +184,5 @@ class QueueReader:
             await trio.sleep(FLOW_CONTROL_SECONDS)
             return
         self._trouble.begin(failure)
-        await trio.sleep(self.exception_pause_s)
+        with trio.move_on_after(self.exception_pause_s):
+            await self.owner.wait_known(failure)

@@ -130,6 +130,9 @@ async def test_a_lock_is_given_back_only_after_the_handler_has_ended(cluster: Fa
         assert world.sink.is_closed
         world.sink.on_close = lambda: None
     assert list(cluster.broker.locks) == ([QUEUES[0]] if resists else [])
+    (left,) = cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
+    assert left.ext_fields is not None
+    assert left.ext_fields.get("keepLocks") == ("true" if resists else None)
 
 
 async def test_leaving_gives_back_what_was_being_locked(cluster: FakeCluster) -> None:

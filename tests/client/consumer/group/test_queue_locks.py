@@ -13,7 +13,7 @@ from rocketpy.client.consumer.group import queue_locks
 from rocketpy.client.consumer.group.queue_locks import GRACE_SECONDS, QueueLocks
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.clock import SystemClock
-from rocketpy.errors import RemotingConnectError
+from rocketpy.errors import RemotingConnectError, RemotingRefusedError
 from rocketpy.protocol.message import MessageQueue
 from tests.forgotten import sizes_within
 
@@ -33,6 +33,7 @@ class Brokers:
     def __init__(self) -> None:
         self.holders = {HELD: "we", LOST: "another"}
         self.away = {"broker-c"}
+        self.stopped: set[str] = set()
         self.links: dict[str, Link] = {}
         self.asked: list[tuple[float, str]] = []
 
@@ -40,6 +41,8 @@ class Brokers:
         return queue.broker_name
 
     async def connect(self, address: str) -> Link:
+        if address in self.stopped:
+            raise RemotingRefusedError(address)
         if address in self.away:
             raise RemotingConnectError(address)
         link = self.links.get(address)
@@ -105,6 +108,28 @@ async def test_a_lock_that_no_broker_confirms_is_lost_when_it_is_not_trusted_any
     with trio.move_on_after(41):
         await held.run(lambda: [unknown], lambda each: lost.append(each.queue))
     assert lost == [UNKNOWN]
+
+
+async def test_a_lock_whose_broker_does_not_run_is_not_lost(autojump_clock: MockClock) -> None:
+    """It gives it to no other member, and to none but its holder in its first seconds."""
+    brokers = Brokers()
+    held = locks(brokers)
+    queue = ProcessQueue(HELD)
+    lost: list[ProcessQueue] = []
+    await held.acquire([HELD])
+    held.note_locked(queue)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(held.run, lambda: [queue], lost.append)
+        await trio.sleep(19)
+        brokers.stopped = {"broker-a"}
+        brokers.restart(held, "broker-a")
+        await trio.sleep(100)
+        assert not held.is_trusted(queue)
+        brokers.stopped.clear()
+        await trio.sleep(0.6)
+        assert held.is_trusted(queue)
+        assert not lost
+        nursery.cancel_scope.cancel()
 
 
 async def test_without_locks_every_queue_is_trusted(autojump_clock: MockClock) -> None:

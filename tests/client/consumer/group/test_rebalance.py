@@ -148,13 +148,22 @@ async def test_rounds_come_every_twenty_seconds_and_when_woken(autojump_clock: M
     assert [round(each - begun, 1) for each in world.rounds] == [0.0, 20.1, 21.0]
 
 
-async def test_what_could_not_be_done_is_tried_again_after_growing_pauses(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize(
+    ("is_known", "expected"),
+    [(False, [0, 1, 3, 7, 15, 32, 52]), (True, [0, 1, 3, 7, 11, 16, 20])],
+)
+async def test_what_could_not_be_done_is_tried_again_after_growing_pauses(
+    autojump_clock: MockClock, *, is_known: bool, expected: list[int]
+) -> None:
+    """A queue that another member has is asked for more often than what no broker says."""
     world = World(AllocateAveragely())
-    world.is_complete = False
+    world.is_complete = not is_known
+    if not is_known:
+        world.members = None
     begun = trio.current_time()
     with trio.move_on_after(60):
         await world.service.run()
-    assert [round(each - begun) for each in world.rounds] == [0, 1, 3, 7, 15, 32, 52]
+    assert [round(each - begun) for each in world.rounds[:7]] == expected
 
 
 async def test_what_is_asked_for_during_a_round_is_for_the_next(autojump_clock: MockClock) -> None:

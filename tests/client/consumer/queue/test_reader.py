@@ -47,6 +47,7 @@ class World:
         self.offset: int | None = None
         self.subscription: SubscriptionData | None = SubscriptionData("T", sub_version=7)
         self.gate = PullGate()
+        self.known = trio.Event()
         self.process_queue = ProcessQueue(QUEUE)
         self.limits = FlowLimits(1000, 100, 2000)
         self.reader = QueueReader(
@@ -85,6 +86,9 @@ class World:
     def read_anew(self, process_queue: ProcessQueue, queue_offset: int) -> None:
         self.anew.append(queue_offset)
         process_queue.is_dropped = True
+
+    async def wait_known(self, failure: RocketpyError) -> None:
+        await self.known.wait()
 
     async def run(self, seconds: float, change: Callable[[], object] = lambda: None) -> None:
         """Run the reader for a while; change something after half of it."""
@@ -143,6 +147,13 @@ async def test_after_a_failure_the_pull_is_repeated(
     begun = world.asked[0][0]
     assert [(at - begun, offset) for at, offset in world.asked[:2]] == [(0, 0), (pytest.approx(pause), 0)]
     assert world.delivered == [0]
+
+
+async def test_after_a_failure_the_pull_is_repeated_at_once_when_the_broker_is_back(autojump_clock: MockClock) -> None:
+    world = World(RemotingTimeoutError("late"), found(0))
+    await world.run(1.0, world.known.set)
+    begun = world.asked[0][0]
+    assert [(at - begun, offset) for at, offset in world.asked[:2]] == [(0, 0), (pytest.approx(0.5), 0)]
 
 
 async def test_too_much_in_flight_waits_for_an_acknowledgement(autojump_clock: MockClock) -> None:
