@@ -10,7 +10,7 @@ Messages say what was expected, what was found and where; they have no trailing 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 
 _SHOWN_CHARACTERS_MAX = 8_192
@@ -177,6 +177,17 @@ class NoReplyError(ClientError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ClientErrorCode.REQUEST_TIMEOUT_EXCEPTION, message)
+
+
+class NotReadyError(ClientError):
+    """What a role depends on does not stand in time: ``missing`` has a text for each thing, with its reason.
+
+    The role is as it was and goes on trying; a program that cannot do without leaves its block.
+    """
+
+    def __init__(self, missing: Sequence[str], timeout_s: float) -> None:
+        super().__init__(-1, f"not ready after {timeout_s:g} s: " + "; ".join(missing))
+        self.missing = tuple(missing)
 
 
 class BrokerError(RocketpyError):

@@ -41,6 +41,7 @@ from rocketpy.client.producer.selectors import QueueSelector, queue_by_hash, que
 from rocketpy.client.producer.transaction import Transaction, TransactionProducer, TransactionSendResult
 from rocketpy.client.replies import ReplyMessage, reply_to
 from rocketpy.client.results import LocalTransactionState, PullResult, PullStatus, SendResult, SendStatus
+from rocketpy.client.states import StateChange, StateChanges, StateSubject
 from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from rocketpy.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketpy.protocol.compression import CompressionType
@@ -132,6 +133,9 @@ __all__ = [
     "SessionCredentials",
     "Start",
     "StartKind",
+    "StateChange",
+    "StateChanges",
+    "StateSubject",
     "TlsClientConfig",
     "TopicRouteData",
     "Transaction",

@@ -34,6 +34,8 @@ from rocketpy.client.namespace import Namespace
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.producer import Producer, producer_role
 from rocketpy.client.producer.transaction import Check, TransactionProducer, transaction_producer_role
+from rocketpy.client.readiness import missing_name_server, missing_routes, wait_until_ready
+from rocketpy.client.states import StateChange, StateChanges
 from rocketpy.client.trace.tracing import consumer_traces, producer_traces
 from rocketpy.protocol.bodies.heartbeat import SUB_ALL
 
@@ -74,6 +76,30 @@ class Client:
     def client_id(self) -> str:
         """The name by which brokers know this client: ``address@instance_name``."""
         return self._instance.client_id
+
+    async def wait_ready(self, timeout_s: float, *topics: str) -> None:
+        """Return when a nameserver answers and these topics have queues; NotReadyError if that is not so in time.
+
+        ``missing`` of the error says what is not there, and why.
+        """
+
+        async def missing() -> list[str]:
+            names = map(Namespace(self._instance.namespace).wrap, topics)
+            return await missing_name_server(self._instance) or await missing_routes(self._instance, names)
+
+        await wait_until_ready(self._instance, timeout_s, missing)
+
+    @property
+    def troubles(self) -> list[StateChange]:
+        """What the client depends on and does not work now, the longest first: nameservers, brokers, routes."""
+        return self._instance.states.troubles
+
+    def state_changes(self) -> StateChanges:
+        """Iterate over what goes wrong and what works again, beginning with :attr:`troubles`; ends with the client.
+
+        These are the changes that the log has: each once when it begins and once when it is over.
+        """
+        return self._instance.states.changes()
 
     def with_namespace(self, name: str) -> str:
         """Return a topic or group as brokers know it: for administration, which is of the whole cluster."""

@@ -6,14 +6,15 @@ are sent concurrently.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from contextlib import suppress
 
 import trio
 
 from rocketpy.client.name_servers import Request
 from rocketpy.client.routes import RouteTable
 from rocketpy.client.services.repeated_call import RepeatedCallService
+from rocketpy.client.states import ClientStates, StateSubject
 from rocketpy.client.validators import UNSPECIFIED
 from rocketpy.errors import BrokerError, ClientError, RemotingError
 from rocketpy.protocol.bodies.codec import encode_body
@@ -25,14 +26,25 @@ from rocketpy.protocol.headers.client import UnregisterClientRequestHeader
 UNREGISTER_SECONDS = 1.0
 """How long leaving may take; brokers notice a closed connection anyway."""
 
+_log = logging.getLogger("rocketpy.client")
+
 
 class Heartbeats:
     """The groups of one client, and the service that announces them."""
 
-    def __init__(self, *, client_id: str, table: Callable[[], RouteTable], request: Request, interval_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        client_id: str,
+        table: Callable[[], RouteTable],
+        request: Request,
+        interval_s: float,
+        states: ClientStates,
+    ) -> None:
         self._client_id = client_id
         self._table = table
         self._request = request
+        self._states = states
         self._producer_groups: dict[str, None] = {}
         self._consumers: dict[str, Callable[[], ConsumerData]] = {}
         self._registered: dict[str, None] = {}  # brokers that have received a heartbeat, to be unregistered from
@@ -45,6 +57,11 @@ class Heartbeats:
     def wake(self) -> None:
         """Send heartbeats soon: what they say has changed, or a broker is new."""
         self._service.wake()
+
+    def note_connection_end(self, address: str) -> None:
+        """Note that a connection has ended: a state of the client, if it is that of a broker that gets heartbeats."""
+        if address in self._registered and (self._producer_groups or self._consumers):
+            self._states.fails(StateSubject.BROKER, address, "the connection has ended")
 
     def add_producer(self, group: str) -> None:
         """Announce a producer group from now on; ClientError if the client has it already."""
@@ -94,9 +111,7 @@ class Heartbeats:
 
     async def introduce(self, address: str) -> None:
         """Send one broker a heartbeat, whatever it answers; RemotingError when it does not."""
-        self._registered[address] = None
-        with suppress(BrokerError):
-            await self._request(address, make_request(RequestCode.HEART_BEAT, body=self._body()))
+        await self._announce(address, self._body())
 
     def _body(self) -> bytes:
         return encode_body(
@@ -108,19 +123,28 @@ class Heartbeats:
         )
 
     async def _send_to(self, address: str, body: bytes) -> None:
+        try:
+            await self._announce(address, body)
+        except RemotingError as failure:
+            self._registered.pop(address, None)
+            self._states.fails(StateSubject.BROKER, address, failure)
+
+    async def _announce(self, address: str, body: bytes) -> None:
         self._registered[address] = None
         try:
             await self._request(address, make_request(RequestCode.HEART_BEAT, body=body))
-        except RemotingError:
-            self._registered.pop(address, None)
-        except BrokerError:
-            pass
+        except BrokerError as failure:
+            self._states.fails(StateSubject.HEARTBEAT, address, failure)
+        else:
+            self._states.works(StateSubject.HEARTBEAT, address)
 
     def _forget_unrouted(self) -> None:
         """Forget the brokers that no route names any more: they get no heartbeats, so they forget this client too."""
         routed = set(self._table().broker_addresses())
         for address in self._registered.keys() - routed:
             del self._registered[address]
+            self._states.forget(StateSubject.BROKER, address)
+            self._states.forget(StateSubject.HEARTBEAT, address)
 
     async def _unregister(
         self, *, producer_group: str | None = None, consumer_group: str | None = None, keep_locks: bool | None = None
@@ -137,8 +161,10 @@ class Heartbeats:
                     nursery.start_soon(self._unregister_from, address, header)
 
     async def _unregister_from(self, address: str, header: UnregisterClientRequestHeader) -> None:
-        with suppress(RemotingError, BrokerError):
+        try:
             await self._request(address, make_request(RequestCode.UNREGISTER_CLIENT, header))
+        except (RemotingError, BrokerError) as failure:  # it notices the end of the connection
+            _log.info("leaving broker %s without its answer: %s", address, failure)
 
 
 def _created_before(role: str, group: str) -> ClientError:

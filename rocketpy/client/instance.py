@@ -29,6 +29,7 @@ from rocketpy.client.replies import Replies
 from rocketpy.client.route_finder import RouteFinder
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.services.repeated_call import RepeatedCallService
+from rocketpy.client.states import ClientStates, StateSubject
 from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingConnectError, RequestError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand
@@ -72,8 +73,8 @@ async def open_client_instance(
 class ClientInstance:
     """The shared part of one client. Created by :func:`open_client_instance`.
 
-    ``name_servers``, ``routes``, ``heartbeats``, ``reconnects`` and ``broker_requests`` are its parts; roles use them
-    directly.
+    ``name_servers``, ``routes``, ``heartbeats``, ``reconnects``, ``broker_requests`` and ``states`` are its parts;
+    roles use them directly.
     """
 
     def __init__(self, *, remoting: RemotingClient, config: ClientConfig, environment: ClientEnvironment) -> None:
@@ -91,11 +92,13 @@ class ClientInstance:
         self.home = remoting.home
         """Context of the tasks that serve many calls, see :mod:`rocketpy.remoting.home`."""
         self.answers = Answers(environment.run_blocking)
+        self.states = ClientStates()
         self.name_servers = NameServers(
             config.name_servers,
             request=self.request_name_server,
             randomness=self.randomness,
             answers=self.answers,
+            states=self.states,
         )
         self._asking: set[str] = set()  # nameservers that have asked for an account
         self.broker_requests = BrokerRequests(remoting)
@@ -105,8 +108,9 @@ class ClientInstance:
             table=lambda: self.routes.table,
             request=self.request,
             interval_s=config.heartbeat_broker_interval / 1000,
+            states=self.states,
         )
-        self.routes = RouteFinder(self.name_servers, found_brokers=self.heartbeats.wake)
+        self.routes = RouteFinder(self.name_servers, found_brokers=self.heartbeats.wake, states=self.states)
         self._refreshes = RepeatedCallService(
             self.routes.refresh,
             interval_s=config.poll_name_server_interval / 1000,
@@ -120,12 +124,16 @@ class ClientInstance:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the services of the client until cancelled."""
-        with self.remoting.reporting_ends(self.reconnects.connection_ended):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.heartbeats.run)
-                nursery.start_soon(self._refreshes.run)
-                nursery.start_soon(self.reconnects.run)
-                task_status.started()
+        ends = self.remoting.reporting_ends
+        try:
+            with ends(self.heartbeats.note_connection_end), ends(self.reconnects.connection_ended):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self.heartbeats.run)
+                    nursery.start_soon(self._refreshes.run)
+                    nursery.start_soon(self.reconnects.run)
+                    task_status.started()
+        finally:
+            self.states.close()
 
     async def request(
         self,
@@ -140,6 +148,7 @@ class ClientInstance:
         Without ``timeout_s`` it may take ``mq_client_api_timeout``.
         """
         response = await self.remoting.request(address, request, self._patience(timeout_s))
+        self.states.works(StateSubject.BROKER, address)
         return _expect(response, expected, address)
 
     async def request_name_server(

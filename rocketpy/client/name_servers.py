@@ -13,7 +13,8 @@ from typing import Protocol, TypeVar
 
 from rocketpy.client.answers import Answers
 from rocketpy.client.routes import check_route
-from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingConnectError, RemotingError
+from rocketpy.client.states import ClientStates, StateSubject
+from rocketpy.errors import BrokerError, RemoteProtocolError, RemotingConnectError, RemotingError, RocketpyError
 from rocketpy.protocol.bodies.codec import decode_peer_body
 from rocketpy.protocol.bodies.route import ClusterInfo, TopicRouteData
 from rocketpy.protocol.codes import RequestCode, ResponseCode
@@ -47,12 +48,21 @@ CODES_OF_EVERY_NAMESERVER = frozenset(
 class NameServers:
     """Asks one of several nameservers, the first of them chosen at random."""
 
-    def __init__(self, addresses: Iterable[str], *, request: Request, randomness: Random, answers: Answers) -> None:
+    def __init__(
+        self,
+        addresses: Iterable[str],
+        *,
+        request: Request,
+        randomness: Random,
+        answers: Answers,
+        states: ClientStates,
+    ) -> None:
         self.addresses = list(addresses)
         """In the order in which they are tried."""
         randomness.shuffle(self.addresses)
         self._request = request
         self._answers = answers
+        self._states = states
         self._chosen = 0
 
     async def request(
@@ -70,16 +80,20 @@ class NameServers:
         for _ in self.addresses:
             address = self.addresses[self._chosen]
             try:
-                return await self._request(address, request, expected, timeout_s=timeout_s)
+                response = await self._request(address, request, expected, timeout_s=timeout_s)
             except RemotingError as failure:
                 failures.append(failure)
-                self._leave(address)
+                self._leave(address, failure)
             except BrokerError as failure:
                 if _is_of_a_broker(failure, request.code):
                     found = (failure.remark or "").strip()
                     remark = f"this is a broker, name the nameserver (port 9876 by default): {found}"
                     raise BrokerError(failure.response_code, remark, failure.address) from failure
+                self._states.works(StateSubject.NAME_SERVER, address)
                 raise
+            else:
+                self._states.works(StateSubject.NAME_SERVER, address)
+                return response
         found = "nameserver " if all(map(_is_malformed, self.addresses)) else "no nameserver answers: "
         raise RemotingConnectError(found + "; ".join(map(str, failures))) from failures[0]
 
@@ -132,12 +146,12 @@ class NameServers:
                 try:
                     return await read(response)
                 except RemoteProtocolError as failure:
-                    self._leave(address)
+                    self._leave(address, failure)
                     raise RemoteProtocolError(f"nameserver {address}: {failure}") from failure
             except (BrokerError, RemoteProtocolError) as failure:
                 answered = answered or failure
                 if isinstance(failure, BrokerError):
-                    self._leave(failure.address)
+                    self._leave(failure.address, failure)
             except RemotingError:
                 if answered is None:
                     raise
@@ -145,8 +159,9 @@ class NameServers:
         assert answered is not None, "there is a nameserver, and each one has answered"
         raise answered
 
-    def _leave(self, address: str) -> None:
+    def _leave(self, address: str, failure: RocketpyError) -> None:
         """Choose the next nameserver, unless another task has done so meanwhile."""
+        self._states.fails(StateSubject.NAME_SERVER, address, failure, is_raised=True)
         if self.addresses[self._chosen] == address:
             self._chosen = (self._chosen + 1) % len(self.addresses)
 

@@ -18,10 +18,18 @@ import trio
 
 from rocketpy.client.name_servers import NameServers
 from rocketpy.client.routes import RouteTable, publish_queues, route_like, subscribe_queues
-from rocketpy.errors import BrokerError, NoBrokerError, NoRouteError, RemoteProtocolError, RemotingError
+from rocketpy.client.states import ClientStates, StateSubject
+from rocketpy.errors import (
+    BrokerError,
+    NoBrokerError,
+    NoRouteError,
+    RemoteProtocolError,
+    RemotingError,
+    RocketpyError,
+)
 from rocketpy.protocol.bodies.route import MASTER_ID, TopicRouteData
 from rocketpy.protocol.message import MessageQueue
-from rocketpy.protocol.topic_name import AUTO_CREATE_TOPIC_KEY_TOPIC
+from rocketpy.protocol.topic_name import AUTO_CREATE_TOPIC_KEY_TOPIC, RETRY_PREFIX
 
 UNUSED_SECONDS = 600.0
 """How long a route stays that nothing uses, of a topic that no nameserver knows any more."""
@@ -40,11 +48,12 @@ class TopicTemplate:
 class RouteFinder:
     """Queues of topics and addresses of brokers. ``found_brokers`` is called when a new address has become known."""
 
-    def __init__(self, name_servers: NameServers, *, found_brokers: Callable[[], None]) -> None:
+    def __init__(self, name_servers: NameServers, *, found_brokers: Callable[[], None], states: ClientStates) -> None:
         self.table = RouteTable()
         """The cached routes."""
         self._name_servers = name_servers
         self._found_brokers = found_brokers
+        self._states = states
         # One task looks a topic up while the others wait for its result: the request awaits.
         self._looking_up: dict[str, trio.Lock] = {}
         self._followed: Counter[str] = Counter()  # roles by topic
@@ -85,6 +94,28 @@ class RouteFinder:
             raise await self._no_route(topic, "no broker has it")
         self._put(topic, route)
         return subscribe_queues(topic, route)
+
+    async def look_up_subscribed(self, topic: str, *, anew: bool = False) -> list[MessageQueue] | None:
+        """Return the queues of a topic that is consumed, looked up if need be or ``anew``; None while there are none.
+
+        That is a state of the client, and no error: the topic may be created later. A retry topic comes with its
+        group, so that it has none in the beginning is not even worth a line.
+        """
+        queues = self.table.subscribe_queues(topic)
+        if queues is None or anew:
+            reason: object = "no nameserver has a route"
+            try:
+                await self.look_up_again(topic)
+            except RocketpyError as failure:
+                reason = failure
+            self._states.log(StateSubject.NAME_SERVER)
+            queues = self.table.subscribe_queues(topic)
+            if queues is None:
+                if not topic.startswith(RETRY_PREFIX):
+                    self._states.fails(StateSubject.ROUTE, topic, reason)
+                return None
+        self._states.works(StateSubject.ROUTE, topic)
+        return queues
 
     async def publish_address(self, queue: MessageQueue) -> str:
         """Return the address of a queue's master; NoBrokerError when a fresh look-up finds none either."""
@@ -127,6 +158,8 @@ class RouteFinder:
                 return
             except (BrokerError, RemoteProtocolError):
                 continue
+            finally:
+                self._states.log(StateSubject.NAME_SERVER)
         self.table.forget_unused(trio.current_time() - UNUSED_SECONDS)
         self.table.forget_unrouted_brokers()
 

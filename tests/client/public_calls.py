@@ -180,6 +180,18 @@ async def _wait_assigned(caller: Caller) -> object:
     return None
 
 
+async def _wait_ready(caller: Caller) -> None:
+    async with caller.client.consumer(GROUP, TOPIC, config=FIRST) as consumer:
+        await consumer.wait_ready(HANDLED_SECONDS)
+
+
+async def _state_changed(caller: Caller) -> object:
+    """Return the first change, if something changes."""
+    with trio.move_on_after(HANDLED_SECONDS):
+        return await anext(caller.client.state_changes())
+    return None
+
+
 def _iterating(settle: Callable[[MessageBatch], Awaitable[object]]) -> Call:
     async def make(caller: Caller) -> None:
         async with caller.client.consumer(GROUP, TOPIC, config=FIRST) as consumer:
@@ -350,6 +362,10 @@ CLIENT_CALLS: dict[str, Call] = {
     "Client.transaction_producer": _opened_transactions,
     "Client.pull_consumer": _pulling(lambda consumer: consumer.pull(QUEUE, 0)),
     "Client.consumer": _wait_assigned,
+    "Client.wait_ready": lambda c: c.client.wait_ready(HANDLED_SECONDS, TOPIC),
+    "StateChanges.__anext__": _state_changed,
+    "Producer.wait_ready": _producing(lambda producer: producer.wait_ready(HANDLED_SECONDS, TOPIC)),
+    "TransactionProducer.wait_ready": _in_transaction(lambda producer: producer.wait_ready(HANDLED_SECONDS, TOPIC)),
     "Producer.send": _producing(lambda producer: producer.send(message())),
     "Producer.send_with": _producing(lambda producer: producer.send_with(message(), properties={"PGROUP": "p"})),
     "Producer.request": _producing(lambda producer: producer.request(message(), timeout_s=5.0)),
@@ -375,6 +391,7 @@ CLIENT_CALLS: dict[str, Call] = {
     "Consumer.run": _handling(is_orderly=False),
     "Consumer.run_orderly": _handling(is_orderly=True),
     "Consumer.wait_assigned": _wait_assigned,
+    "Consumer.wait_ready": _wait_ready,
     "BatchIterator.__anext__": _next_batch,
     "MessageBatch.done": _iterating(lambda batch: batch.done()),
     "MessageBatch.retry_later": _iterating(lambda batch: batch.retry_later()),
@@ -396,10 +413,12 @@ CLIENT_CALLS: dict[str, Call] = {
     "LitePullConsumer.seek_to_end": _polling(lambda caller, consumer: consumer.seek_to_end(QUEUE)),
     "LitePullConsumer.subscribe": _polling(lambda caller, consumer: consumer.subscribe("Other", "tag")),
     "LitePullConsumer.unsubscribe": _polling(lambda caller, consumer: consumer.unsubscribe(TOPIC)),
+    "LitePullConsumer.wait_ready": _polling(lambda caller, consumer: consumer.wait_ready(HANDLED_SECONDS)),
     "LitePullConsumer.wait_assigned": _polling(lambda caller, consumer: consumer.wait_assigned()),
     "QueueChanges.__anext__": _polling(lambda caller, consumer: anext(consumer.queue_changes(TOPIC))),
     "PullConsumer.run_pull_task": _pulling_a_share(_run_pull_task),
     "PullConsumer.wait_assigned": _pulling_a_share(lambda caller, consumer: consumer.wait_assigned()),
+    "PullConsumer.wait_ready": _pulling_a_share(lambda caller, consumer: consumer.wait_ready(HANDLED_SECONDS)),
     "PullConsumer.queues": _pulling(lambda consumer: consumer.queues(TOPIC)),
     "PullConsumer.pull": _pulling(lambda consumer: consumer.pull(QUEUE, 0, suspend_ms=1000)),
     "PullConsumer.min_offset": _pulling(lambda consumer: consumer.min_offset(QUEUE)),

@@ -31,6 +31,7 @@ from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.consume_hooks import ConsumeHooks
 from rocketpy.client.consumer.consumer_stats import ConsumerStats
 from rocketpy.client.consumer.direct_consumption import DirectConsumption
+from rocketpy.client.consumer.group.assignment_changes import AssignmentIterator
 from rocketpy.client.consumer.group.broker_commands import BrokerCommands
 from rocketpy.client.consumer.group.consumer_group import ConsumerGroup, retry_topic_of
 from rocketpy.client.consumer.group.queue_locks import QueueLocks
@@ -45,9 +46,10 @@ from rocketpy.client.consumer.send_back import SendBack
 from rocketpy.client.hooks import ConsumeMessageHook, FilterMessageHook
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.namespace import Namespace
+from rocketpy.client.readiness import missing_membership, missing_name_server, missing_routes, wait_until_ready
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.validators import UNSPECIFIED, check_group
-from rocketpy.errors import ClientError
+from rocketpy.errors import ClientError, LocalProtocolError
 from rocketpy.protocol.bodies.heartbeat import SUB_ALL
 from rocketpy.protocol.message import MessageQueue
 
@@ -135,16 +137,18 @@ class Consumer:
         handler: ConcurrentHandler,
         *,
         tasks: int = TASKS,
+        fail_fast_s: float | None = None,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Call a handler with each batch, so many at once, until cancelled.
 
         What the handler returns or raises is the acknowledgement; None is success. A handler that takes longer than
         ``consume_timeout`` is cancelled. Started with ``nursery.start``, it returns when the first queues are assigned.
-        ValueError for fewer than one task.
+        ValueError for fewer than one task. With ``fail_fast_s`` it raises as :meth:`wait_ready` does; without, it waits
+        for nameservers and topics for as long as that takes.
         """
         _check_tasks(tasks)
-        member = await self._join(is_orderly=False)
+        member = await self._start(is_orderly=False, fail_fast_s=fail_fast_s)
         if member is None:
             task_status.started()
             return
@@ -160,15 +164,17 @@ class Consumer:
         handler: OrderlyHandler,
         *,
         tasks: int = TASKS,
+        fail_fast_s: float | None = None,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Call a handler with the batches of each queue in their order, one at a time, until cancelled.
 
         Brokers lock the queues for this member. A batch that fails is handled again before any later one. Started with
         ``nursery.start``, it returns when the first queues are assigned. ValueError for fewer than one task.
+        ``fail_fast_s`` is as for :meth:`run`.
         """
         _check_tasks(tasks)
-        member = await self._join(is_orderly=True)
+        member = await self._start(is_orderly=True, fail_fast_s=fail_fast_s)
         if member is None:
             task_status.started()
             return
@@ -210,6 +216,23 @@ class Consumer:
             await member.group.queues.wait_assigned()
         return self.assigned
 
+    async def wait_ready(self, timeout_s: float) -> None:
+        """Return when a nameserver answers, every topic has queues, and the group has given this member its share.
+
+        NotReadyError if that is not so in time: its ``missing`` says what is not there, and why. The consumer goes on
+        trying. It joins the group if nothing has made it join; an orderly one joins with :meth:`run_orderly`.
+        """
+        await wait_until_ready(self._instance, timeout_s, lambda: self._missing(is_orderly=None))
+
+    def assignment_changes(self) -> AssignmentIterator:
+        """Iterate over the changes of the assigned queues, beginning with those that are assigned now.
+
+        It ends with the consumer. LocalProtocolError before the consumer has joined its group.
+        """
+        if self._member is None:
+            raise LocalProtocolError("the consumer has not joined its group: expected wait_ready() or a run before")
+        return AssignmentIterator(self._member.group.rebalance.changes, self._namespace)
+
     def subscribe(self, topic: str, selector: str | MessageSelector = SUB_ALL) -> None:
         """Consume one more topic, or change what is wanted of it; ClientError for a bad expression."""
         topic = self._namespace.wrap(topic)
@@ -248,18 +271,35 @@ class Consumer:
         except trio.EndOfChannel:
             raise StopAsyncIteration from None
 
-    async def _join(self, *, is_orderly: bool) -> _Member | None:
-        """Join the group, if that has not happened; None when the block of the consumer has ended meanwhile."""
+    async def _start(self, *, is_orderly: bool, fail_fast_s: float | None) -> _Member | None:
+        if fail_fast_s is not None:
+            await wait_until_ready(self._instance, fail_fast_s, lambda: self._missing(is_orderly=is_orderly))
+        return await self._join(is_orderly=is_orderly)
+
+    async def _missing(self, *, is_orderly: bool | None) -> list[str]:
+        """Return what the member lacks, which joins as soon as its topics have routes."""
+        topics = [each for each in self._subscriptions.topics if each != retry_topic_of(self._group_name)]
+        missing = await missing_name_server(self._instance) or await missing_routes(self._instance, topics)
+        if missing:
+            return missing
+        member = await self._join(is_orderly=is_orderly)
+        return [] if member is None else missing_membership(self._instance, member.group.rebalance, topics)
+
+    async def _join(self, *, is_orderly: bool | None) -> _Member | None:
+        """Join the group, if that has not happened; None when the block of the consumer has ended meanwhile.
+
+        ``is_orderly`` None takes a member of either style, and joins as a concurrent one.
+        """
         if self._member is None:  # not under the lock otherwise: each batch comes by here
             if self._has_ended:
                 raise ClientError(UNSPECIFIED, f"the consumer of group {self._group_name} has ended")
             async with self._joining:
                 if self._member is None and not self._has_ended:
                     with trio.CancelScope() as self._joining_scope:
-                        self._member = await self._new_member(is_orderly)
+                        self._member = await self._new_member(bool(is_orderly))
         if self._member is None:
             return None
-        if self._member.group.is_orderly != is_orderly:
+        if is_orderly is not None and self._member.group.is_orderly != is_orderly:
             raise ClientError(UNSPECIFIED, f"the consumer of group {self._group_name} cannot be orderly and concurrent")
         return self._member
 

@@ -12,7 +12,6 @@ Compatibility: the nearest thing in RocketMQ is ``DefaultLitePullConsumer`` with
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -26,6 +25,7 @@ from rocketpy.client.callers import told_caller
 from rocketpy.client.consumer.start import Start, StartKind
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.client.scope import unwrapped
+from rocketpy.client.states import Trouble
 from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError, RocketpyError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import MessageExt, MessageQueue
@@ -47,8 +47,6 @@ PASSING_CODES = frozenset(
         ResponseCode.FLOW_CONTROL,
     )
 )
-
-_log = logging.getLogger("rocketpy.client")
 
 
 class QueueSource(Protocol):
@@ -273,7 +271,7 @@ class _Readers:
 
     async def _read(self, stretch: _Stretch) -> None:
         queue, position, end = stretch.queue, stretch.begin, stretch.end
-        is_in_trouble = False
+        trouble = Trouble(f"pulling from {queue.broker_name} queue {queue.queue_id}")
         standing = 0  # pulls in a row that have moved the position nowhere, or only to where the broker said
         while end is None or position < end:
             asked_at = trio.current_time()
@@ -296,14 +294,10 @@ class _Readers:
                     self.failure = self.failure or failure
                     self._scope.cancel()
                     return
-                if not is_in_trouble:
-                    _log.warning(
-                        "pulling from %s queue %d: %s; trying again", queue.broker_name, queue.queue_id, failure
-                    )
-                is_in_trouble = True
+                trouble.begin(failure)
                 await trio.sleep(self._plan.retry_pause_s)
                 continue
-            is_in_trouble = False
+            trouble.end()
             messages = tuple(each for each in result.messages if self._is_wanted(each, end))
             if messages or result.next_begin_offset != position:
                 await self._send.send(_Pulled(queue, messages, _least(result.next_begin_offset, end)))
@@ -329,6 +323,7 @@ class _Readers:
         is_stored = self._plan.start.kind is StartKind.STORED
         start = Start.stored() if is_stored else Start.beginning()
         known = {stretch.queue for stretch in self._stretches}
+        trouble = Trouble(f"looking for new queues of {self._plan.topic}")
         while True:
             await trio.sleep(self._plan.new_queues_interval_s)
             try:
@@ -338,7 +333,9 @@ class _Readers:
                     nursery.start_soon(self._read, _Stretch(queue, begin, None))
                     known.add(queue)
             except RocketpyError as failure:
-                _log.debug("looking for new queues of %s: %s", self._plan.topic, failure)
+                trouble.begin(failure)
+            else:
+                trouble.end()
 
 
 def _may_pass(failure: RocketpyError) -> bool:

@@ -31,6 +31,7 @@ from rocketpy.client.consumer.send_back import SendBack
 from rocketpy.client.consumer.start import Start, offset_of_start
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.namespace import Namespace
+from rocketpy.client.readiness import missing_membership, missing_name_server, missing_routes, wait_until_ready
 from rocketpy.client.results import PullResult
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.validators import check_group
@@ -236,6 +237,20 @@ class PullConsumer:
         self._check_registered()
         await self._member.queues.wait_assigned()
         return self.assigned
+
+    async def wait_ready(self, timeout_s: float, *topics: str) -> None:
+        """Return when a nameserver answers and these topics have queues, as well as those that it was opened with.
+
+        Of the latter this member has its share then. NotReadyError if that is not so in time: its ``missing`` says what
+        is not there, and why.
+        """
+        wanted = dict.fromkeys([*self._member.topics, *map(self._namespace.wrap, topics)])
+
+        async def missing() -> list[str]:
+            found = await missing_name_server(self._instance) or await missing_routes(self._instance, wanted)
+            return found or missing_membership(self._instance, self._member.rebalance, self._member.topics)
+
+        await wait_until_ready(self._instance, timeout_s, missing)
 
     def assignment_changes(self) -> AssignmentIterator:
         """Iterate over the changes of the assigned queues, beginning with those that are assigned now.

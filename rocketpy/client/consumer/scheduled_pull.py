@@ -15,6 +15,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 import trio
 
 from rocketpy.client.consumer.group.assignment_changes import AssignmentChange
+from rocketpy.client.states import Trouble
 from rocketpy.containment import Contained
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.message import MessageQueue
@@ -55,20 +56,22 @@ class ScheduledPull:
             nursery.start_soon(self._repeat, queue)
 
     async def _repeat(self, queue: MessageQueue) -> None:
+        trouble = Trouble(f"the pull task of {queue}")
         while queue in self._wanted:
-            delay_s = await self._call(queue)
+            delay_s = await self._call(queue, trouble)
             with trio.move_on_after(delay_s):
                 while queue in self._wanted:
                     await self._changed.wait()
         self._running.discard(queue)  # no await since it was seen that the queue is not wanted
 
-    async def _call(self, queue: MessageQueue) -> float:
+    async def _call(self, queue: MessageQueue, trouble: Trouble) -> float:
         with Contained(_log, "the pull task of %s", queue):
             try:
                 delay_s = await self._task(queue)
             except RocketpyError as failure:
-                _log.warning("the pull task of %s: %s; trying again", queue, failure)
+                trouble.begin(failure)
                 return FAILURE_DELAY_SECONDS
+            trouble.end()
             if delay_s is None:
                 return PULL_DELAY_SECONDS
             if not delay_s >= 0:

@@ -44,6 +44,7 @@ from rocketpy.client.producer.retry_rules import RetryRules, async_rules, one_at
 from rocketpy.client.producer.selectors import QueueSelector
 from rocketpy.client.producer.send_request import SendRequest, SendRequestMaker
 from rocketpy.client.producer.send_window import SendWindow
+from rocketpy.client.readiness import missing_name_server, wait_until_ready
 from rocketpy.client.results import SendResult
 from rocketpy.client.route_finder import TopicTemplate
 from rocketpy.client.scope import unwrapped
@@ -56,6 +57,7 @@ from rocketpy.errors import (
     RemotingConnectError,
     RemotingError,
     RemotingTooMuchRequestError,
+    RocketpyError,
 )
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import Message, MessageExt, MessageQueue
@@ -307,6 +309,23 @@ class Producer:
             yield batching
         finally:
             await batching.aclose()
+
+    async def wait_ready(self, timeout_s: float, *topics: str) -> None:
+        """Return when a nameserver answers and messages of these topics can be sent; NotReadyError if not in time.
+
+        A topic that brokers create on their own can be sent. ``missing`` of the error says what is not there, and why.
+        """
+
+        async def missing() -> list[str]:
+            found = await missing_name_server(self._instance)
+            for topic in topics if not found else ():
+                try:
+                    await self.publish_queues(topic)
+                except RocketpyError as failure:
+                    found.append(str(failure))
+            return found
+
+        await wait_until_ready(self._instance, timeout_s, missing)
 
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues that :meth:`send` chooses from."""

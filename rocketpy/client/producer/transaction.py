@@ -141,6 +141,10 @@ class TransactionProducer:
         self._group = group
         self._hooks = hooks
 
+    async def wait_ready(self, timeout_s: float, *topics: str) -> None:
+        """Wait as :meth:`Producer.wait_ready` does."""
+        await self.producer.wait_ready(timeout_s, *topics)
+
     @asynccontextmanager
     async def transaction(self, message: Message) -> AsyncIterator[Transaction]:
         """Send a half message; the block is the local transaction.

@@ -6,7 +6,6 @@ Compatibility: ``RebalancePushImpl.computePullFromWhereWithException`` (4.9.8).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Protocol
 
 import attrs
@@ -14,6 +13,7 @@ import trio
 
 from rocketpy.client.consumer.offsets.offset_store import OffsetStore
 from rocketpy.client.consumer.start import QueueOffsets, offset_without_progress
+from rocketpy.client.states import ClientStates, StateSubject
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.message import MessageQueue
@@ -44,6 +44,7 @@ class BeginOffsets:
     queue_offsets: QueueOffsets
     started_at_ms: int
     """When the member was created, on the wall clock."""
+    states: ClientStates
 
     async def find(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         """Return the offsets of those queues for which they are known; the stored ones are in the table from now on."""
@@ -55,16 +56,23 @@ class BeginOffsets:
         return begins
 
     async def _find(self, queue: MessageQueue, begins: dict[MessageQueue, int]) -> None:
+        name = f"{queue.topic} {queue.broker_name} {queue.queue_id}"
+        try:
+            begin = await self._begin(queue)
+        except RocketpyError as failure:  # it is tried again with the next rebalance
+            self.states.fails(StateSubject.START_OFFSET, name, failure)
+            return
+        self.states.works(StateSubject.START_OFFSET, name)
+        if begin >= 0:
+            begins[queue] = begin
+
+    async def _begin(self, queue: MessageQueue) -> int:
         config = self.config
-        with suppress(RocketpyError):  # it is tried again with the next rebalance
-            stored = await self.store.fetch(queue)
-            if stored is not None and stored >= 0:
-                self.store.table.update(queue, stored, increase_only=False)
-                begins[queue] = stored
-                return
-            timestamp_ms = config.consume_timestamp
-            if timestamp_ms is None:
-                timestamp_ms = self.started_at_ms - HALF_AN_HOUR_MS
-            begin = await offset_without_progress(queue, self.queue_offsets, config.consume_from_where, timestamp_ms)
-            if begin >= 0:
-                begins[queue] = begin
+        stored = await self.store.fetch(queue)
+        if stored is not None and stored >= 0:
+            self.store.table.update(queue, stored, increase_only=False)
+            return stored
+        timestamp_ms = config.consume_timestamp
+        if timestamp_ms is None:
+            timestamp_ms = self.started_at_ms - HALF_AN_HOUR_MS
+        return await offset_without_progress(queue, self.queue_offsets, config.consume_from_where, timestamp_ms)

@@ -71,7 +71,7 @@ class ConsumerGroup:
             progress=store.table,
             queue_requests=queue_requests,
             locks=locks,
-            begin_offsets=BeginOffsets(config, store, queue_requests, self.started_at_ms),
+            begin_offsets=BeginOffsets(config, store, queue_requests, self.started_at_ms, instance.states),
             sink=sink,
             nursery=nursery,
             is_orderly=is_orderly,
@@ -103,6 +103,7 @@ class ConsumerGroup:
     async def leave(self) -> None:
         """Stop pulling, store the offsets, give locks back and unregister; bounded in time, also when cancelled."""
         self._scope.cancel()
+        self.rebalance.changes.close()
         with trio.move_on_after(LEAVE_SECONDS, shield=True):
             await self.queues.leave()
         await self.membership.leave(keeps_locks=self.queues.is_consuming)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import attrs
 
 from rocketpy.client.consumer.group.requests import GroupRequests
 from rocketpy.client.consumer.group.subscriptions import Subscriptions
 from rocketpy.client.instance import ClientInstance
-from rocketpy.errors import RocketpyError
 from rocketpy.protocol.message import MessageQueue
 
 
@@ -27,12 +24,7 @@ class GroupKnowledge:
 
     async def queues(self, topic: str) -> list[MessageQueue] | None:
         """Return the sorted queues of a topic, None when no nameserver knows it."""
-        queues = self.instance.routes.table.subscribe_queues(topic)
-        if queues is None:
-            with suppress(RocketpyError):
-                await self.instance.routes.look_up_again(topic)
-            queues = self.instance.routes.table.subscribe_queues(topic)
-        return queues
+        return await self.instance.routes.look_up_subscribed(topic)
 
     async def member_ids(self, topic: str) -> list[str] | None:
         """Return the sorted client ids, None when no broker of the topic says who they are."""

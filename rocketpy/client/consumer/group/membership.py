@@ -6,13 +6,11 @@ Compatibility: ``DefaultMQPushConsumerImpl`` and ``DefaultLitePullConsumerImpl``
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
 import trio
 
 from rocketpy.client.consumer.group.subscriptions import Subscriptions
 from rocketpy.client.instance import ClientInstance
-from rocketpy.errors import RocketpyError
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.heartbeat import (
     EXPRESSION_TYPE_TAG,
@@ -57,8 +55,7 @@ class Membership:
         has_joined = False
         try:
             for topic in self._subscriptions.topics:
-                with suppress(RocketpyError):
-                    await self._instance.routes.look_up_again(topic)
+                await self._instance.routes.look_up_subscribed(topic, anew=True)
             for subscription in self._subscriptions.values:
                 await self.check_filter(subscription)
             await self.announce()
@@ -84,9 +81,7 @@ class Membership:
     async def announce_change(self) -> None:
         """Send a heartbeat after a change of the subscriptions, and look for the brokers of new topics before."""
         for topic in self._subscriptions.topics:
-            if self._instance.routes.table.subscribe_queues(topic) is None:
-                with suppress(RocketpyError):
-                    await self._instance.routes.look_up_again(topic)
+            await self._instance.routes.look_up_subscribed(topic)
         await self.announce()
 
     async def check_filter(self, subscription: SubscriptionData) -> None:

@@ -85,6 +85,9 @@ class RebalanceService:
         self._is_paused = is_paused
         self.changes = AssignmentChanges()
         """Changes that rebalances have made, for the program."""
+        self.divided: frozenset[str] = frozenset()
+        """The topics of which this member had its whole share after the last round, and is listed by the brokers."""
+        self._unlisted: set[str] = set()  # topics whose brokers do not list this member
         self._wanted = trio.Event()
         self._retry_seconds_max = WAIT_SECONDS
 
@@ -110,6 +113,7 @@ class RebalanceService:
         if self._is_paused():
             return True
         topics = self._knowledge.topics()
+        self._unlisted.clear()
         dropped = [queue for queue in self._assignment.assigned if queue.topic not in topics]
         added: list[MessageQueue] = []
         known: dict[str, list[MessageQueue]] = {}
@@ -129,6 +133,7 @@ class RebalanceService:
         still_dropped = [queue for queue in dropped if queue in assigned]
         still_added = [queue for queue in added if queue not in assigned]
         is_changed = await self._assignment.change(still_dropped, still_added)
+        self.divided = frozenset(known) - self._unlisted if is_changed else frozenset()
         self._retry_seconds_max = WAIT_SECONDS if is_changed else CHANGE_RETRY_SECONDS
         is_complete = is_complete and is_changed
         for topic in {queue.topic for queue in dropped} - set(topics):
@@ -144,6 +149,7 @@ class RebalanceService:
         if member_ids is None:
             return None
         if self._client_id not in member_ids:
+            self._unlisted.add(topic)
             self._on_unlisted()
         try:
             return self._strategy.allocate(self._group, self._client_id, queues, member_ids)

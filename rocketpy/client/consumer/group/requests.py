@@ -10,6 +10,7 @@ from collections.abc import Collection
 from random import Random
 
 from rocketpy.client.instance import ClientInstance
+from rocketpy.client.states import StateSubject
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.bodies.codec import decode_peer_body, encode_body
 from rocketpy.protocol.bodies.group import GetConsumerListByGroupResponseBody
@@ -40,16 +41,21 @@ class GroupRequests:
         addresses = [each for each in addresses if not self._instance.reconnects.is_settling(each)]
         self._randomness.shuffle(addresses)
         request = GetConsumerListByGroupRequestHeader(self._group)
+        states, name, failed = self._instance.states, f"{self._group} at {topic}", None
         for address in addresses:
             try:
                 response = await self._instance.request(
                     address, make_request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, request)
                 )
                 ids = await self._instance.answers.decoded(response.body, _ids_in, address)
-            except RocketpyError:
+            except RocketpyError as failure:
+                failed = failure
                 continue
             if ids:
+                states.works(StateSubject.MEMBERS, name)
                 return ids
+        if failed is not None:
+            states.fails(StateSubject.MEMBERS, name, failed)
         return None
 
     async def master_address(self, queue: MessageQueue) -> str:

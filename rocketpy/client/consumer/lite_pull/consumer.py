@@ -39,6 +39,7 @@ from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.hooks import ConsumeMessageHook
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.namespace import Namespace
+from rocketpy.client.readiness import missing_membership, missing_name_server, missing_routes, wait_until_ready
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.validators import UNSPECIFIED, check_group
 from rocketpy.errors import ClientError, LocalProtocolError
@@ -189,6 +190,22 @@ class LitePullConsumer:
         await self._joined.queues.wait_assigned()
         self._check_running()
         return self.assigned
+
+    async def wait_ready(self, timeout_s: float) -> None:
+        """Return when a nameserver answers, every topic has queues, and this member has its share or what it chose.
+
+        NotReadyError if that is not so in time: its ``missing`` says what is not there, and why.
+        """
+        self._check_running()
+
+        async def missing() -> list[str]:
+            topics = self._subscriptions.topics
+            found = await missing_name_server(self._instance) or await missing_routes(self._instance, topics)
+            if found or self._member is None:
+                return found or ["no topics: expected a call of subscribe or assign"]
+            return missing_membership(self._instance, self._member.rebalance, topics)
+
+        await wait_until_ready(self._instance, timeout_s, missing)
 
     def assignment_changes(self) -> AssignmentIterator:
         """Iterate over the changes of the assigned queues, beginning with those that are assigned now.

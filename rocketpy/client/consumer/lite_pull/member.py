@@ -69,7 +69,9 @@ class LitePullMember:
         self.membership = Membership(
             instance=instance, group=group, subscriptions=subscriptions, data=self._consumer_data
         )
-        self.sought = SoughtOffsets(BeginOffsets(config, store, queue_requests, started_at_ms), progress)
+        self.sought = SoughtOffsets(
+            BeginOffsets(config, store, queue_requests, started_at_ms, instance.states), progress
+        )
         self.queues = AssignedQueues(
             instance=instance,
             plan=lite_pull_plan(config),

@@ -6,15 +6,13 @@ are come first, so that no change is missed between asking for them and watching
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 
 import trio
 
+from rocketpy.client.states import Trouble
 from rocketpy.errors import LocalProtocolError, RocketpyError
 from rocketpy.protocol.message import MessageQueue
-
-_log = logging.getLogger("rocketpy.client")
 
 
 class QueueChanges:
@@ -29,6 +27,7 @@ class QueueChanges:
         self._fetch = fetch
         self._interval_s = interval_ms / 1000
         self._known: list[MessageQueue] | None = None
+        self._trouble = Trouble(f"looking for changes of the queues of {topic}")
 
     def __aiter__(self) -> QueueChanges:
         return self
@@ -42,8 +41,9 @@ class QueueChanges:
             except LocalProtocolError:
                 raise  # there will be no answer any more
             except RocketpyError as failure:
-                _log.warning("looking for changes of the queues of %s: %s", self._topic, failure)
+                self._trouble.begin(failure)
                 continue
+            self._trouble.end()
             if found != self._known:
                 self._known = found
                 return found

@@ -24,6 +24,7 @@ from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.queue.pull_gate import PullGate
 from rocketpy.client.consumer.queue.pull_plan import PullPlan, PullRequest
 from rocketpy.client.results import PullResult, PullStatus
+from rocketpy.client.states import Trouble
 from rocketpy.clock import Clock
 from rocketpy.errors import BrokerError, RocketpyError
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
@@ -93,7 +94,10 @@ class QueueReader:
     clock: Clock
     is_moved: bool = False
     """It begins at an offset that the broker has named."""
-    is_in_trouble: bool = False
+    _trouble: Trouble = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._trouble = Trouble(f"pulling {self.process_queue.queue}")
 
     async def run(self) -> None:
         """Pull until the queue is dropped, or cancelled."""
@@ -113,7 +117,7 @@ class QueueReader:
             except RocketpyError as failure:
                 await self._pause_after(failure)
                 continue
-            self.is_in_trouble = False
+            self._trouble.end()
             if process_queue.is_dropped:
                 return
             if result.status is PullStatus.OFFSET_ILLEGAL:
@@ -179,8 +183,6 @@ class QueueReader:
         if isinstance(failure, BrokerError) and failure.response_code == ResponseCode.FLOW_CONTROL:
             await trio.sleep(FLOW_CONTROL_SECONDS)
             return
-        if not self.is_in_trouble:
-            _log.warning("pulling %s: %s; trying again", self.process_queue.queue, failure)
-        self.is_in_trouble = True
+        self._trouble.begin(failure)
         with trio.move_on_after(self.exception_pause_s):
             await self.owner.wait_known(failure)

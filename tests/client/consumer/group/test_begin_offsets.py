@@ -10,6 +10,7 @@ import trio
 from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.group.begin_offsets import HALF_AN_HOUR_MS, BeginOffsets
 from rocketpy.client.consumer.offsets.offset_store import OffsetTable
+from rocketpy.client.states import ClientStates
 from rocketpy.errors import RemotingConnectError
 from rocketpy.protocol.bodies.heartbeat import ConsumeFromWhere
 from rocketpy.protocol.message import MessageQueue
@@ -57,7 +58,7 @@ class Ends:
 
 async def _found(ends: Ends, store: Store, **settings: object) -> dict[MessageQueue, int]:
     config = ConsumerConfig(**settings)  # type: ignore[arg-type]
-    return await BeginOffsets(config, store, ends, STARTED_AT_MS).find([STORED, WITHOUT, UNKNOWN])
+    return await BeginOffsets(config, store, ends, STARTED_AT_MS, ClientStates()).find([STORED, WITHOUT, UNKNOWN])
 
 
 async def test_stored_progress_comes_before_the_policy_and_a_queue_without_an_answer_is_left_out() -> None:
