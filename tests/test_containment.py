@@ -118,6 +118,7 @@ BROAD_CATCHES = {
     "client/consumer/concurrently.py::_consume": "a handler of the program: its messages are consumed again",
     "client/consumer/direct_consumption.py::consume": "a handler of the program: the failure becomes an answer",
     "client/consumer/orderly.py::_status_of": "a handler of the program: its messages are consumed again",
+    "spark/source.py::streamReader": "PySpark loses what this raises: the reader that is returned raises it",
     "client/scope.py::unwrapped": "BaseException: distinguished from a group that holds it; raised again",
     "testing/fixture/life.py::_run": "the failure of a program is kept for the test; a cancellation is raised again",
     "testing/replica.py::run": "notes a death that was arranged; everything is raised again",

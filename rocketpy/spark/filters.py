@@ -155,7 +155,7 @@ def _narrowed(wants: MessageFilter, condition: Filter) -> tuple[MessageFilter, b
     attribute: tuple[str, ...] = getattr(condition, "attribute", ())
     if len(attribute) != 1:
         return wants, False
-    column = attribute[0]
+    column = attribute[0].lower()
     match condition:
         case EqualTo(value=value) | EqualNullSafe(value=value) if value is not None:
             return _narrowed_to_values(wants, column, (value,))
@@ -206,7 +206,7 @@ def _is_implied(condition: Filter, wants: MessageFilter) -> bool:
     """Whether a condition holds for all that is wanted: a null meets no other condition on its column."""
     if not isinstance(condition, IsNotNull) or len(condition.attribute) != 1:
         return False
-    (column,) = condition.attribute
+    column = condition.attribute[0].lower()
     if column in _SETS:
         return getattr(wants, _SETS[column][0]) is not None
     return column in _RANGES and getattr(wants, _RANGES[column][0]) != ALL

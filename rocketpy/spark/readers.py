@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from rocketpy.errors import SettingsError
 from rocketpy.spark.live.settings import settings_of
-from rocketpy.spark.options.option import Mode
+from rocketpy.spark.options.files import VIEW
+from rocketpy.spark.options.option import Mode, OptionValues
 from rocketpy.spark.options.parsing import check_read_options, parse, read_mode
 from rocketpy.spark.options.reading import BODY_AS, COLUMNS
-from rocketpy.spark.schema import projection, spark_schema
+from rocketpy.spark.schema import BODY_TYPES, projection, spark_schema
 
 
 def schema_of(options: Mapping[str, str]) -> StructType:
@@ -45,12 +46,42 @@ def _check_stream(options: Mapping[str, str], otherwise: SettingsError) -> None:
 
 def open_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """Return the reader for the options; :class:`SettingsError` for a schema that it cannot give."""
-    mode = read_mode(options)
-    if mode is Mode.FILES:
+    values = parse(options, read_mode(options))
+    _check_user_schema(values, schema)
+    if values.mode is Mode.FILES:
         from rocketpy.spark.files.reader import open_store_reader
 
-        return open_store_reader(parse(options, mode), schema)
+        return open_store_reader(values, schema)
     from rocketpy.spark.live.reader import LiveReader
 
     projection(schema)
-    return LiveReader(settings_of(parse(options, mode)), schema)
+    return LiveReader(settings_of(values), schema)
+
+
+def open_streaming_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """Return the reader of a stream; :class:`SettingsError` for wrong options and for a schema that it cannot give."""
+    from rocketpy.spark.stream.reader import open_stream_reader
+
+    values = parse(options, Mode.STREAM)
+    _check_user_schema(values, schema)
+    return open_stream_reader(values, schema)
+
+
+def _check_user_schema(values: OptionValues, schema: StructType) -> None:
+    """Refuse options that a schema of the user's own makes void: Spark does not ask for ours then."""
+    if values.mode is Mode.FILES and values[VIEW] == "problems":
+        return
+    if values.is_given(COLUMNS):
+        named = spark_schema(values[COLUMNS], body_as=values[BODY_AS])
+        if schema.simpleString() != named.simpleString():
+            raise SettingsError(
+                f"option columns names {', '.join(named.names)}, and .schema(...) {', '.join(schema.names)}: expected "
+                "one of them"
+            )
+    if values.is_given(BODY_AS):
+        types = {field.name.lower(): field.dataType for field in schema}
+        if types.get("body", BODY_TYPES[values[BODY_AS]]) != BODY_TYPES[values[BODY_AS]]:
+            raise SettingsError(
+                f"option bodyAs is {values[BODY_AS]}, and the body of .schema(...) {types['body'].simpleString()}: "
+                "expected one of them"
+            )

@@ -91,16 +91,16 @@ SPARK_SCHEMA = StructType([column.field for column in COLUMNS if not column.is_m
 def spark_schema(names: Iterable[str] = (), *, body_as: str = "binary") -> StructType:
     """Return the schema of a read of these columns, in their order; without names, all but the metadata columns.
 
-    :class:`SettingsError` for a name that is unknown or repeated, and for an unknown ``body_as``.
+    Names are compared without case, as Spark compares them. :class:`SettingsError` for a name that is unknown or
+    repeated, and for an unknown ``body_as``.
     """
     if body_as not in BODY_TYPES:
         raise SettingsError(f"option bodyAs: expected one of {', '.join(BODY_TYPES)}, found {body_as!r}")
-    wanted = list(names)
-    for name in wanted:
-        _known(name)
-        if wanted.count(name) > 1:
-            raise SettingsError(f"column {name} is named twice")
-    fields = [_BY_NAME[name].field for name in wanted] or list(SPARK_SCHEMA.fields)
+    wanted = [_known(name) for name in names]
+    for column in wanted:
+        if wanted.count(column) > 1:
+            raise SettingsError(f"column {column.name} is named twice")
+    fields = [column.field for column in wanted] or list(SPARK_SCHEMA.fields)
     body = StructField("body", BODY_TYPES[body_as], _may_be_null("body", BODY_TYPES[body_as]))
     return StructType([body if each.name == "body" else each for each in fields])
 
@@ -108,9 +108,9 @@ def spark_schema(names: Iterable[str] = (), *, body_as: str = "binary") -> Struc
 def projection(schema: StructType) -> pa.Schema:
     """Return the Arrow schema of batches for the schema that Spark asks for: the default one, or a user's own.
 
-    A user's schema names columns in any order; each has the type of the table, ``body`` may be any of ``BODY_TYPES``.
-    Whether a column is nullable is the user's to say, except that a column that may be null cannot be declared not to
-    be. :class:`SettingsError` names the first field that is wrong.
+    A user's schema names columns in any order and case; each has the type of the table, ``body`` may be any of
+    ``BODY_TYPES``. Whether a column is nullable is the user's to say, except that a column that may be null cannot be
+    declared not to be. :class:`SettingsError` names the first field that is wrong.
     """
     for field in schema.fields:
         _check(field)
@@ -148,9 +148,9 @@ def _is_same(found: DataType, expected: DataType) -> bool:
 
 
 def _known(name: str) -> Column:
-    if name in _BY_NAME:
-        return _BY_NAME[name]
-    near = get_close_matches(name, _BY_NAME, 1)
+    if name.lower() in _BY_NAME:
+        return _BY_NAME[name.lower()]
+    near = get_close_matches(name.lower(), _BY_NAME, 1)
     hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(_BY_NAME)}"
     raise SettingsError(f"unknown column {name!r} of format rocketmq, {hint}")
 
@@ -180,6 +180,11 @@ def arrow_type(spark: DataType) -> pa.DataType:
             return pa.struct([pa.field("value", pa.binary(), nullable=False), metadata])
         case _:
             raise AssertionError(f"no column has type {spark}")
+
+
+def is_any_in(names: Iterable[str], schema: pa.Schema) -> bool:
+    """Return whether a schema of batches, in whatever case the user has written it, has one of some columns."""
+    return not {each.lower() for each in schema.names}.isdisjoint(names)
 
 
 ARROW_SCHEMA = projection(SPARK_SCHEMA)

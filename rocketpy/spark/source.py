@@ -52,14 +52,18 @@ class RocketMQDataSource(DataSource):
 
         return open_reader(self.options, schema)
 
-    @stated
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return the reader of a stream."""
-        from rocketpy.spark.options.option import Mode
-        from rocketpy.spark.options.parsing import parse
-        from rocketpy.spark.stream.reader import open_stream_reader
+        """Return the reader of a stream; never raises.
 
-        return open_stream_reader(parse(self.options, Mode.STREAM), schema)
+        PySpark (4.3) stops the reader when the process of a query ends. Where this raises there is none, and all that
+        the user reads is an UnboundLocalError. So the reader that is returned then raises the reason when it is used.
+        """
+        try:
+            from rocketpy.spark.readers import open_streaming_reader
+
+            return open_streaming_reader(self.options, schema)
+        except Exception as error:
+            return _refuse(error)
 
     @stated
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -76,3 +80,9 @@ class RocketMQDataSource(DataSource):
         from rocketpy.spark.sink.writers import StreamWriter
 
         return StreamWriter(schema, parse_sink_options(self.options), overwrite=overwrite)
+
+
+def _refuse(error: Exception) -> DataSourceStreamReader:
+    from rocketpy.spark.stream.refused_reader import RefusedStreamReader
+
+    return RefusedStreamReader(error)

@@ -58,6 +58,7 @@ def at(milliseconds: float) -> datetime:
     ("condition", "wants"),
     [
         (EqualTo(("topic",), "a"), MessageFilter(topics=frozenset("a"))),
+        (EqualTo(("Topic",), "a"), MessageFilter(topics=frozenset("a"))),
         (EqualNullSafe(("tags",), "a"), MessageFilter(tags=frozenset("a"))),
         (In(("topic",), ("a", "b", None)), MessageFilter(topics=frozenset("ab"))),
         (In(("topic",), (None,)), MessageFilter(topics=frozenset())),

@@ -33,6 +33,14 @@ def test_metadata_columns_are_there_only_if_named() -> None:
     assert spark_schema(["_offset", "topic", "_file"]).names == ["_offset", "topic", "_file"]
 
 
+def test_names_are_compared_without_case() -> None:
+    """As Spark compares them. A schema of the user's own keeps its spelling: Spark expects batches to have it."""
+    assert spark_schema(["Topic", "BODY"]).names == ["topic", "body"]
+    assert projection(StructType([StructField("Queue_ID", IntegerType())])).names == ["Queue_ID"]
+    with pytest.raises(SettingsError, match="column topic is named twice"):
+        spark_schema(["topic", "Topic"])
+
+
 def test_a_schema_of_the_users_own_keeps_its_order_and_its_nullability() -> None:
     """A schema written as DDL says that everything may be null, the values of a map included."""
     users = StructType(

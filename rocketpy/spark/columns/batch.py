@@ -37,7 +37,7 @@ from rocketpy.spark.columns.records import RecordBlock
 from rocketpy.spark.columns.variants import variant_column
 from rocketpy.spark.columns.wanted import WantedRecords, select_wanted
 from rocketpy.spark.filters import EVERYTHING, MessageFilter
-from rocketpy.spark.schema import TIMESTAMP_MS_MAX
+from rocketpy.spark.schema import TIMESTAMP_MS_MAX, is_any_in
 
 BATCH_ROWS_MAX = 16_384
 BATCH_BYTES_MAX = 8 * 2**20
@@ -73,7 +73,7 @@ def record_batches(
     ``bad_bodies`` says what to do about bodies that do not decompress; where no column needs bodies, none is tried.
     """
     records = select_wanted(block, wants)
-    needs_bodies = decompress and not {"body", "body_size"}.isdisjoint(columns.names)
+    needs_bodies = decompress and is_any_in(("body", "body_size"), columns)
     for piece in _pieces(records):
         rest = piece
         while len(rest):
@@ -119,7 +119,7 @@ class _Columns:
     broker_name: str | None
 
     def batch(self, columns: pa.Schema) -> pa.RecordBatch:
-        arrays = [_MAKERS[field.name](self, field.type) for field in columns]
+        arrays = [_MAKERS[field.name.lower()](self, field.type) for field in columns]
         return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
     @cached_property

@@ -43,7 +43,7 @@ from rocketpy.spark.filters import EVERYTHING, MessageFilter, PushedFilters
 from rocketpy.spark.options.files import VIEW
 from rocketpy.spark.options.option import OptionValues
 from rocketpy.spark.options.reading import BODY_AS, COLUMNS
-from rocketpy.spark.schema import projection, spark_schema
+from rocketpy.spark.schema import is_any_in, projection, spark_schema
 from rocketpy.store.layout import CONSUME_QUEUE_DIRECTORY
 
 _BAD_BODIES = {
@@ -241,7 +241,7 @@ def _checks_crc(settings: FileSettings, columns: pa.Schema) -> bool:
     """
     if settings.check_crc is not CheckCrc.AUTO:
         return settings.check_crc is CheckCrc.ALWAYS
-    return settings.mode is ReadMode.DROP_MALFORMED or not {"body", "body_size"}.isdisjoint(columns.names)
+    return settings.mode is ReadMode.DROP_MALFORMED or is_any_in(("body", "body_size"), columns)
 
 
 def _report(settings: FileSettings) -> Report:

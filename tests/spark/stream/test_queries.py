@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from rocketpy.client import Message, blocking
 from rocketpy.protocol.message import MessageQueue
+from rocketpy.spark.failures import explain_error
 from rocketpy.spark.stream.progress import queue_lags
 from rocketpy.testing.fixture.in_thread import BrokerInThread
 from tests.spark_runtime import started_query
@@ -122,8 +124,10 @@ def test_lost_messages_end_the_query_or_are_left_out(query: Query) -> None:
     [
         ({"topic": "Nowhere"}, "topic Nowhere is not known to"),
         ({"nameServer": "127.0.0.1:1"}, r"connect to 127\.0\.0\.1:1 failed"),
+        ({"endingOffsets": "latest"}, "option endingOffsets is for batch reads .*, and this is a stream"),
     ],
 )
 def test_errors_of_a_start_reach_the_user(query: Query, options: dict[str, str], words: str) -> None:
-    with pytest.raises(StreamingQueryException, match=words):
+    with pytest.raises(StreamingQueryException, match=words) as caught:
         query.run(**options)
+    assert re.search(words, explain_error(caught.value))
