@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -14,7 +15,9 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spar
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from rocketpy.client import Message, MessageQueue, blocking
 from rocketpy.spark.schema import SPARK_SCHEMA
+from rocketpy.testing.fixture.in_thread import BrokerInThread
 from tests.loaded_modules import loaded_after
 from tests.store import golden_store
 
@@ -141,3 +144,33 @@ def test_a_store_without_messages_is_an_empty_frame(spark: SparkSession, tmp_pat
 def test_errors_reach_the_user(spark: SparkSession, options: dict[str, str], words: str) -> None:
     with pytest.raises(PySparkException, match=words):
         spark.read.format("rocketmq").options(**options).load().count()
+
+
+def test_sql_reads_a_view_and_says_so_of_a_table(spark: SparkSession, rocketmq: BrokerInThread) -> None:
+    """Spark gives catalog tables of Python sources no options: such a table can be made and never be read."""
+    topic = rocketmq.topic("Sql", 1)
+    with blocking.open_producer(rocketmq.name_server) as producer:
+        producer.send(Message(topic, b"x"))
+    options = f"USING rocketmq OPTIONS (nameServer '{rocketmq.name_server}', topic '{topic}', bodyAs 'string')"
+    spark.sql(f"CREATE TEMPORARY VIEW sql_view {options}")
+    spark.sql(f"CREATE TABLE sql_table (topic STRING) {options}")
+    try:
+        assert [row.body for row in spark.sql("SELECT body FROM sql_view WHERE queue_id = 0").collect()] == ["x"]
+        for statement in (f"CREATE TABLE other {options}", "CREATE TABLE other USING rocketmq", "TABLE sql_table"):
+            with pytest.raises(PySparkException, match=r"no options, so CREATE TABLE .* use CREATE TEMPORARY VIEW"):
+                spark.sql(statement).collect()
+    finally:
+        spark.sql("DROP TABLE sql_table")
+        spark.catalog.dropTempView("sql_view")
+
+
+@pytest.mark.rocketmq(mappedFileSizeConsumeQueue=6000)
+def test_a_thousand_short_queues_are_four_tasks_for_each_core(spark: SparkSession, rocketmq: BrokerInThread) -> None:
+    topic = rocketmq.topic("Short", 1000)
+    with blocking.open_producer(rocketmq.name_server) as producer:
+        for number in range(1000):
+            producer.send(Message(topic, b"%d" % number), queue=MessageQueue(topic, "broker-a", number))
+    frame = spark.read.format("rocketmq").options(nameServer=rocketmq.name_server, topic=topic).load()
+    assert frame.rdd.getNumPartitions() <= 4 * (os.cpu_count() or 1)
+    found = sorted((row.queue_id, int(row.body)) for row in frame.select("queue_id", "body").collect())
+    assert found == [(number, number) for number in range(1000)]

@@ -164,9 +164,10 @@ def _find_commit_log(path: str) -> tuple[str, list[str]]:
         names = sorted(name for name in entries if len(name) == FILE_NAME_DIGITS and name.isdigit())
         if names or os.path.basename(os.path.abspath(directory)) == COMMIT_LOG_DIRECTORY:
             return directory, names
+    hint = "; patterns are not expanded, a read is of one store directory" if set("*?[{") & set(path) else ""
     raise SettingsError(
         f"option path: expected a store directory or its commitlog directory (files named by {FILE_NAME_DIGITS} "
-        f"digits) at {path}, found neither"
+        f"digits) at {path}, found neither{hint}"
     )
 
 

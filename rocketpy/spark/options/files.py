@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from rocketpy.spark.options.kinds import BOOLEAN, NAMES, TEXT, one_of, size_in_bytes
+from rocketpy.spark.options.kinds import BOOLEAN, LOCAL_PATH, NAMES, one_of, size_in_bytes
 from rocketpy.spark.options.option import Mode, Option, modes
 
 _FILES = modes(Mode.FILES)
 
 PATH: Option[str | None] = Option(
     "path",
-    TEXT,
+    LOCAL_PATH,
     None,
     _FILES,
-    "Store directory, or its `commitlog` directory; `load(path)` sets it.",
+    "Store directory, or its `commitlog` directory, also as `file:///...`; `load(path)` sets it.",
     shown_default="required",
 )
 KEYS: Option[tuple[str, ...]] = Option(

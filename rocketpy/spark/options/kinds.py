@@ -73,6 +73,18 @@ def _text(text: str) -> str:
     return text
 
 
+def _local_path(text: str) -> str:
+    """Return a path, or that of a URL of the scheme file; as in Spark's own paths nothing is escaped in it."""
+    if not text:
+        raise ValueError("it is empty")
+    url = _URL.fullmatch(text)
+    if url is None:
+        return text
+    if url["scheme"].lower() != "file" or url["host"] not in (None, "", "localhost"):
+        raise ValueError("files are read from a file system that the driver and every executor have mounted")
+    return url["path"]
+
+
 def _names(text: str) -> tuple[str, ...]:
     """Split at commas; each name once, in the order given."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
@@ -118,7 +130,10 @@ _TIMESTAMP_MS_MAX = (1 << 63) - 1  # a later time fits no request and no column
 _DURATION = re.compile(r"([0-9]{1,12}) ?(ms|s|m|min|h|d)?")
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(//(?P<host>[^/]*))?(?P<path>/.*)", re.DOTALL)
+
 TEXT = Kind("text", "a text that is not empty", _text)
+LOCAL_PATH = Kind("text", "the path of a local directory, or file:///path", _local_path, explains=True)
 NAMES = Kind("names, separated by commas", "one name, or several separated by commas", _names)
 ADDRESSES = Kind("host:port, separated by ;", "host:port, or several separated by semicolons", _addresses)
 BOOLEAN = Kind("true, false", "true or false", _boolean)

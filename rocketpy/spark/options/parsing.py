@@ -29,6 +29,12 @@ _BELONGS = {
     Mode.SINK: "writes",
 }
 _SIMILAR = 0.7  # below this the nearest name is a guess that misleads
+_OF_CATALOG_TABLE = frozenset(("owner", "provider", "location", "external", "is_managed_location", "comment"))
+"""Names that Spark adds for a table of its catalog, beside a copy of each option under ``option.``."""
+_NO_CATALOG_TABLES = (
+    "Spark gives catalog tables of Python sources no options, so CREATE TABLE ... USING rocketmq does not work; use "
+    "CREATE TEMPORARY VIEW name USING rocketmq OPTIONS (...)"
+)
 
 
 def parse(options: Mapping[str, str], mode: Mode) -> OptionValues:
@@ -75,9 +81,10 @@ def read_mode(options: Mapping[str, str]) -> Mode:
         unknown = [name for name in options if name.lower() not in _KNOWN]
         if unknown:  # `nameSever` is a better explanation than a missing one
             raise SettingsError(_why_not(unknown[0], Mode.LIVE))
+        hint = "" if options else f" (if this is a table: {_NO_CATALOG_TABLES})"
         raise SettingsError(
             "format rocketmq needs the option path (a store directory) or nameServer (host:port of a live cluster), "
-            "found neither"
+            f"found neither{hint}"
         )
     return Mode.FILES if is_files else Mode.LIVE
 
@@ -95,6 +102,8 @@ def _value(option: Option[Any], name: str, text: str) -> object:
 
 
 def _why_not(name: str, mode: Mode) -> str:
+    if name.lower().startswith("option.") or name.lower() in _OF_CATALOG_TABLE:
+        return _NO_CATALOG_TABLES
     known = _KNOWN.get(name.lower())
     if known is not None:
         where = " and ".join(_BELONGS[each] for each in Mode if each in known.modes)

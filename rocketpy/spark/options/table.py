@@ -25,9 +25,10 @@ REPLACED: dict[str, str] = {
     "groupIdPrefix": "consumerGroup names the group",
     "mq.pull.consumer.provider.factory.name": "connections are made from nameServer and accessKey",
     "consumer.messages.orderly": "the rows of a queue are always in its order",
+    "paths": "a read is of one store directory, and frames of several are joined with unionByName",
     "includeHeaders": "the column properties is always there",
 }
-"""Options of rocketmq-spark and spark-sql-kafka without a counterpart of the same meaning: what to use instead."""
+"""Options of rocketmq-spark, spark-sql-kafka and Spark's files that have no counterpart: what to use instead."""
 
 
 def options_of(mode: Mode) -> tuple[Option[Any], ...]:

@@ -57,6 +57,12 @@ def test_a_path_without_a_commit_log_is_named(prepare: str, tmp_path: Path) -> N
     with pytest.raises(SettingsError, match="option path") as caught:
         list_log_files(str(directory), raise_problem)
     assert str(directory) in str(caught.value)
+    assert "patterns are not expanded" not in str(caught.value)
+
+
+def test_a_pattern_is_not_expanded(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"patterns are not expanded, a read is of one store directory"):
+        list_log_files(str(tmp_path / "*" / "store"), raise_problem)
 
 
 @pytest.mark.parametrize(

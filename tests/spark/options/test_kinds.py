@@ -8,6 +8,7 @@ from rocketpy.spark.options.kinds import (
     ADDRESSES,
     BOOLEAN,
     DURATION,
+    LOCAL_PATH,
     NAMES,
     TEXT,
     TIMESTAMP,
@@ -22,6 +23,10 @@ from rocketpy.spark.options.kinds import (
     ("kind", "text", "value"),
     [
         (TEXT, "a, b", "a, b"),
+        (LOCAL_PATH, "a b:c", "a b:c"),
+        (LOCAL_PATH, "file:///a/b%20c?#", "/a/b%20c?#"),
+        (LOCAL_PATH, "FILE:/a", "/a"),
+        (LOCAL_PATH, "file://localhost/a", "/a"),
         (NAMES, " a ,b,,a", ("a", "b")),
         (ADDRESSES, "a:1; [::1]:65535", ("a:1", "[::1]:65535")),
         (BOOLEAN, "TRUE", True),
@@ -53,6 +58,7 @@ def test_a_text_becomes_a_value(kind: Kind[object], text: str, value: object) ->
     ("kind", "texts"),
     [
         (TEXT, [""]),
+        (LOCAL_PATH, ["", "hdfs:///a", "s3a://bucket/a", "file://host/a"]),
         (NAMES, ["", " , "]),
         (ADDRESSES, ["", ";", "a", "a:", ":1", "a:0", "a:65536", "a:x", "a:1;b"]),
         (BOOLEAN, ["", "yes", "1"]),

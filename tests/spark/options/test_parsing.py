@@ -50,6 +50,20 @@ def test_a_name_of_another_connector_is_answered_with_its_successor() -> None:
     assert "nameServer names the cluster" in mistake({"KAFKA.bootstrap.servers": "a:1"})
 
 
+@pytest.mark.parametrize("name", ["option.nameserver", "owner"])
+def test_a_table_of_the_catalog_is_answered_with_a_view(name: str) -> None:
+    """Spark adds these names when such a table is made, and gives it no options when it is read."""
+    words = "catalog tables of Python sources no options.* CREATE TEMPORARY VIEW name USING rocketmq OPTIONS"
+    for options in ({name: "x"}, {"nameServer": "a:1", "topic": "T", name: "x"}, {}):
+        with pytest.raises(SettingsError, match=words):
+            check_read_options(options)
+
+
+def test_several_directories_are_answered_with_a_union() -> None:
+    with pytest.raises(SettingsError, match=r"a read is of one store directory.*unionByName"):
+        check_read_options({"paths": '["/a", "/b"]'})
+
+
 def test_two_names_of_one_option_are_a_mistake() -> None:
     assert mistake({"group": "a", "consumergroup": "b"}) == (
         "options group and consumerGroup are the same: expected one of them"
