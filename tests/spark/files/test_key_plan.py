@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rocketpy.client import Message, blocking
-from rocketpy.spark.files import key_plan
+from rocketpy.spark.files import key_index, key_plan
 from rocketpy.spark.files.byte_ranges import ByteRange
 from rocketpy.spark.files.key_plan import KeyPlan, plan_keys
 from rocketpy.spark.files.log_files import list_log_files
@@ -89,6 +89,32 @@ def test_keys_are_found_as_in_the_log(
         for options in ({"topic": "T", "keys": "a"}, {"topic": "T,U", "keys": "b,a"}, {"topic": "U", "keys": "absent"}):
             expected = found(store.root, readUnits="never", **options)
             assert found(store.root, readUnits="always", minPartitions="3", **options) == expected
+
+
+@pytest.mark.parametrize(("entry", "shift"), [(20, 8), (21, -8)], ids=["before the gap", "after it"])
+def test_a_damaged_entry_beside_a_gap_leaves_its_part_to_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: int, shift: int
+) -> None:
+    """The file is sound: offsets ascend from the first to the last. But no record is where the span ends, or begins."""
+    store = build_store(tmp_path / "store", [Spec(keys=f"k{number % 5}") for number in range(60)])
+    whole, store.records = store.records, [*store.records[10:20], *store.records[40:50]]
+    path, store.records = write_index(store, slice(0, 20)), whole
+    gap = store.offsets[40] - store.offsets[19]
+    monkeypatch.setattr(key_index, "GAP_BYTES_MAX", gap - 100)
+    monkeypatch.setattr(key_plan, "PLACE_COST", CHEAP)
+    with path.open("r+b") as file:
+        position = ENTRIES + 20 * entry + 4
+        file.seek(position)
+        offset = int.from_bytes(file.read(8), "big")
+        assert offset == store.offsets[19 if entry == 20 else 40]
+        file.seek(position)
+        file.write((offset + shift).to_bytes(8, "big"))
+    made = plan(store, "k2")
+    assert made is not None
+    assert made.found, "the other part of the file is believed"
+    for key in ("k2", "k4", "k0"):
+        expected = found(store.root, readUnits="never", topic="T", keys=key)
+        assert found(store.root, readUnits="always", topic="T", keys=key) == expected
 
 
 @pytest.mark.parametrize("name", STORES)
