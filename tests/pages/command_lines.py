@@ -87,7 +87,7 @@ def program_of(command: str) -> str:
     """Return the program of a command line, without variables and directories."""
     words = [word for word in command.split() if not _VARIABLE.match(word)]
     name = words[0] if words else ""
-    return name if name in PROGRAMS else Path(name).name
+    return name if name in PROGRAMS else Path(name).name or name
 
 
 def _without_comment(line: str) -> str:
