@@ -1,7 +1,7 @@
-"""Sign requests for a broker with accounts: ``python acl.py 127.0.0.1:9876 ACCESS_KEY SECRET_KEY``.
+"""Sign requests for a broker with accounts: ``python acl.py 127.0.0.1:9876``, or with an access key and a secret key.
 
 The account needs ``PUB|SUB`` for the topic ``Acl`` and ``SUB`` for the group ``acl``, or to be an administrator. Prints
-what an unsigned send gets, and the message that was sent and read with signatures.
+what an unsigned send gets, and the messages that are read with signatures. A broker without accounts takes both.
 """
 
 import sys
@@ -12,12 +12,14 @@ from rocketpy.client import ClientConfig, Message, SessionCredentials, open_clie
 from rocketpy.errors import BrokerError
 
 
-async def main(name_server: str, access_key: str, secret_key: str) -> None:
+async def main(name_server: str, access_key: str = "example-key", secret_key: str = "example-secret") -> None:
     async with open_producer(name_server, group="acl_unsigned") as producer:
         try:
             await producer.send(Message("Acl", b"unsigned"))
         except BrokerError as refusal:
             print("refused:", refusal.remark)
+        else:
+            print("taken without a signature")
 
     config = ClientConfig(credentials=SessionCredentials(access_key, secret_key))
     async with open_client(name_server, config=config) as client:

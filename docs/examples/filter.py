@@ -1,8 +1,7 @@
 """Receive only some messages of a topic: ``python filter.py 127.0.0.1:9876``.
 
 Tags are compared by every broker. SQL92 expressions over properties need ``enablePropertyFilter=true``, which is off by
-default; ``admin.brokers.update_config(address, {"enablePropertyFilter": "true"})`` sets it in a broker that runs.
-Prints what passes the two filters.
+default: this program sets it in every broker. Prints what passes the two filters.
 """
 
 import sys
@@ -19,6 +18,11 @@ async def main(name_server: str) -> None:
         "FilterBySql": MessageSelector.by_sql("amount BETWEEN 10 AND 99 AND region = 'east'"),
     }
     async with open_client(name_server) as client:
+        brokers = client.admin().brokers
+        for each in (await brokers.clusters()).broker_addr_table.values():
+            for address in each.broker_addrs.values():
+                await brokers.update_config(address, {"enablePropertyFilter": "true"})
+
         async with client.producer("filter_producer") as producer:
             for tag in ("created", "paid", "shipped"):
                 await producer.send(Message.create("FilterByTag", f"an order is {tag}".encode(), tags=tag))

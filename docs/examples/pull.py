@@ -1,16 +1,18 @@
-"""Read a topic to its end, and go on from there next time: ``python pull.py 127.0.0.1:9876 TOPIC``.
+"""Read a topic to its end, and go on from there next time: ``python pull.py 127.0.0.1:9876``, or with a topic after it.
 
-Prints queue, offset and body of each message, and how many there were.
+Sends one message first. Prints queue, offset and body of each message, and how many there were.
 """
 
 import sys
 
 import trio
 
-from rocketpy.client import open_pull_consumer
+from rocketpy.client import Message, open_producer, open_pull_consumer
 
 
-async def main(name_server: str, topic: str) -> None:
+async def main(name_server: str, topic: str = "Pull") -> None:
+    async with open_producer(name_server) as producer:
+        await producer.send(Message(topic, b"one more"))
     count = 0
     async with (
         open_pull_consumer(name_server, group="pull") as consumer,

@@ -18,7 +18,7 @@ from rocketpy.client.consumer.config import MAX_RECONSUME_TIMES
 from rocketpy.client.consumer.consumer import TASKS
 from rocketpy.client.trace.trace_dispatcher import FLUSH_SECONDS, QUEUE_ENTRIES_MAX
 from rocketpy.client.validators import GROUP_LENGTH_MAX
-from rocketpy.errors import BrokerError, BrokersError
+from rocketpy.errors import BrokerError, BrokersError, ClientError, RemotingConnectError
 from rocketpy.protocol.properties import PROPERTIES_SIZE_MAX
 from rocketpy.protocol.topic_name import RETRY_PREFIX, TOPIC_LENGTH_MAX, TRACE_TOPIC
 from rocketpy.store.config import MessageStoreConfig
@@ -52,6 +52,17 @@ def test_the_programs_run_in_their_order(broker: BrokerInThread) -> None:
         b"from asyncio",
         b"from plain code",
     ]
+
+
+async def test_no_nameserver_is_another_error_than_none_that_answers() -> None:
+    row = next(line for line in PAGE.splitlines() if line.startswith("| `RemotingConnectError`"))
+    assert "no nameserver answers" in row
+    assert "no nameserver is configured (10004)" in PAGE
+    for name_server, expected in (("", ClientError), ("127.0.0.1:1", RemotingConnectError)):
+        with pytest.raises(expected) as caught:
+            async with client.open_producer(name_server) as producer:
+                await producer.send(Message("hello", b"x"))
+        assert getattr(caught.value, "response_code", 10004) == 10004
 
 
 def windows(text: str, size: int) -> Iterator[str]:

@@ -45,6 +45,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         report.sections.append((f"logs of the {cluster.kind} cluster", cluster.logs()))
 
 
+JAVA_SETTINGS = {**BROKER_SETTINGS, "enablePropertyFilter": "true"}
+
+
 @pytest.fixture(scope="module")
 def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a nameserver of ours for all brokers that the tests of a module start."""
@@ -77,7 +80,7 @@ def java_cluster(tmp_path_factory: pytest.TempPathFactory, java_jars: Path) -> I
 
     It evaluates SQL92 expressions, and asks about transactions every second.
     """
-    yield from _running("java", tmp_path_factory.mktemp("java-cluster"), 1, BROKER_SETTINGS)
+    yield from _running("java", tmp_path_factory.mktemp("java-cluster"), 1, JAVA_SETTINGS)
 
 
 def chosen_cluster(request: pytest.FixtureRequest) -> Cluster:
