@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import runpy
 import signal
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -78,16 +80,19 @@ def main(method: str, number: str, path: str, *arguments: str) -> None:
     calls = iter(range(1, int(number) + 1))
     original = getattr(getattr(client, owner), name)
 
-    def counted(*given: object, **named: object) -> object:
+    def counted(*given: Any, **named: Any) -> Any:
         if next(calls) == int(number):
             signal.raise_signal(signal.SIGKILL)
-        return original(*given, **named)
+        return original.fget(*given) if isinstance(original, property) else original(*given, **named)
+
+    async def awaited(*given: Any, **named: Any) -> object:
+        return await counted(*given, **named)
 
     if isinstance(original, property):
-        original = original.fget
-        setattr(getattr(client, owner), name, property(counted))
+        setattr(getattr(client, owner), name, property(lambda target: counted(target)))
     else:
-        setattr(getattr(client, owner), name, counted)
+        is_async = inspect.iscoroutinefunction(original)
+        setattr(getattr(client, owner), name, awaited if is_async else counted)
     sys.argv = [path, *arguments]
     runpy.run_path(path, run_name="__main__")
 

@@ -55,15 +55,19 @@ def url_of(service: Process) -> str:
     return f"http://127.0.0.1:{port.findall(service.log())[-1]}"
 
 
-def status_of(method: str, url: str, body: bytes | None = None) -> int:
-    """Return the status of an answer, 0 if there is none."""
+def answer_of(method: str, url: str, body: bytes | None = None) -> tuple[int, bytes]:
+    """Return the status of an answer and its body, 0 if there is no answer."""
     try:
         with urllib.request.urlopen(urllib.request.Request(url, body, method=method)) as answer:
-            return int(answer.status)
+            return int(answer.status), answer.read()
     except urllib.error.HTTPError as refusal:
-        return refusal.code
+        return refusal.code, b""
     except (urllib.error.URLError, ConnectionError):
-        return 0
+        return 0, b""
+
+
+def status_of(method: str, url: str, body: bytes | None = None) -> int:
+    return answer_of(method, url, body)[0]
 
 
 def rows(path: Path, query: str) -> list[tuple[object, ...]]:
@@ -150,7 +154,7 @@ def test_dead_letters_are_repaired_and_booked_once_though_the_job_dies(
     assert (repairing.wait(), "1 left" in repairing.log()) == (0, True), repairing.log()
     booked = "SELECT cents, (SELECT count(*) FROM booked) FROM balances"
     wait_for(worker, lambda: rows(tmp_path / "balances.db", booked) == [(1 + 110 + 120 + 130 + 140, 5)])
-    assert sorted(set(keys(rocketmq, "payments"))) == [f"p{number}" for number in range(6)]
+    assert len(keys(rocketmq, "payments")) <= 6 + 4 + 1
     assert_stops(worker)
 
 
@@ -160,35 +164,38 @@ def test_prices_are_there_again_after_the_broker_or_the_application_died(
     pytest.importorskip("fastapi", reason="FastAPI is not installed (the extra: dev)")
     rocketmq.topic("prices")
     application = services.start("price_board", rocketmq.name_server, "0")
-    url = url_of(application)
-    assert status_of("PUT", f"{url}/prices/tea?cents=150") == 204
-    wait_for(application, lambda: status_of("GET", f"{url}/prices/tea") == 200)
+    url = f"{url_of(application)}/prices"
+    assert {status_of("PUT", f"{url}/tea?cents={cents}") for cents in range(20)} == {204}
+    wait_for(application, lambda: answer_of("GET", f"{url}/tea") == (200, b"19"))
+    assert len({message.queue_id for message in rocketmq.messages("prices")}) == 1, "so they are read in their order"
     rocketmq.crash()
-    assert status_of("PUT", f"{url}/prices/tea?cents=160") == 503
-    assert [status_of("GET", f"{url}/prices/{item}") for item in ("tea", "cake")] == [200, 404]
+    assert status_of("PUT", f"{url}/tea?cents=160") == 503
+    assert [status_of("GET", f"{url}/{item}") for item in ("tea", "cake")] == [200, 404]
     rocketmq.restart()
-    wait_for(application, lambda: status_of("PUT", f"{url}/prices/cake?cents=320") == 204)
-    wait_for(application, lambda: status_of("GET", f"{url}/prices/cake") == 200)
+    wait_for(application, lambda: status_of("PUT", f"{url}/cake?cents=320") == 204)
+    wait_for(application, lambda: answer_of("GET", f"{url}/cake") == (200, b"320"))
     application.kill()
     application = services.start("price_board", rocketmq.name_server, "0")
-    url = url_of(application)
-    wait_for(
-        application,
-        lambda: [status_of("GET", f"{url}/{path}") for path in ("prices/tea", "prices/cake", "health")] == [200] * 3,
-    )
+    url = f"{url_of(application)}/prices"
+    wait_for(application, lambda: [answer_of("GET", f"{url}/{item}")[1] for item in ("tea", "cake")] == [b"19", b"320"])
+    assert status_of("GET", f"{url_of(application)}/health") == 200
     assert_stops(application)
 
 
 def test_a_request_is_answered_though_the_service_dies_meanwhile(rocketmq: BrokerInThread, services: Services) -> None:
     rocketmq.topic("quotes")
-    service = services.start("quotes", rocketmq.name_server, "serve", dies_at="Producer.send 1")
+    asking = services.start("quotes", rocketmq.name_server, "ask", "milk")
+    wait_for(asking, lambda: rocketmq.messages("quotes"))
+    asking.kill()
+    service = services.start("quotes", rocketmq.name_server, "serve", dies_at="Producer.send 2")
+    wait_for(service, lambda: "its requester is gone" in service.log())
     asking = services.start("quotes", rocketmq.name_server, "ask", "tea")
     assert_killed(service)
     service = services.start("quotes", rocketmq.name_server, "serve")
     assert (asking.wait(), asking.log()) == (0, "150\n")
     asking = services.start("quotes", rocketmq.name_server, "ask", "cake")
-    wait_for(service, lambda: service.log().count(": answered") == 2)
     assert (asking.wait(), asking.log()) == (0, "320\n")
+    assert service.log().count(": answered") == 2
     assert_stops(service)
 
 
