@@ -147,6 +147,10 @@ def test_dead_letters_are_repaired_and_booked_once_though_the_job_dies(
     job = ["repair_dead_letters", rocketmq.name_server, "balances"]
     nothing = services.start(*job)
     assert (nothing.wait(), "has no dead letters" in nothing.log()) == (0, True), nothing.log()
+    rocketmq.crash()
+    failing = services.start(*job)
+    assert (failing.wait(), failing.log()) == (1, "no broker is there: the next run may find one\n")
+    rocketmq.restart()
     send(rocketmq, payment(0), *(payment(number, f"1,{number}0") for number in range(1, 5)), payment(5, "much"))
     wait_for(worker, lambda: len(keys(rocketmq, "%DLQ%balances")) == 5)
     assert_killed(services.start(*job, dies_at="MessageStream.commit 3"))

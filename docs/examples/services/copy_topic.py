@@ -16,10 +16,10 @@ from rocketpy.client import Message, MessageExt, MessageQueue, Producer, PullCon
 from rocketpy.errors import RocketpyError
 
 NOT_COPIED = {  # what RocketMQ sets, and refuses from programs, and what was for the first send: a delay, waiting
-    "ARRIVE_TIME", "CLUSTER", "CONSUME_START_TIME", "CORRECTION_FLAG", "CORRELATION_ID", "DELAY", "MAX_OFFSET",
-    "INNER_MULTI_QUEUE_OFFSET", "MAX_RECONSUME_TIMES", "MIN_OFFSET", "MQ2_FLAG", "MSG_REGION", "MSG_TYPE", "WAIT",
+    "ARRIVE_TIME", "CLUSTER", "CONSUME_START_TIME", "CORRECTION_FLAG", "CORRELATION_ID", "DELAY", "MAX_OFFSET", "TTL",
+    "INNER_MULTI_QUEUE_OFFSET", "MAX_RECONSUME_TIMES", "MIN_OFFSET", "MQ2_FLAG", "MSG_REGION", "MSG_TYPE", "TRAN_MSG",
     "ORIGIN_MESSAGE_ID", "PGROUP", "PUSH_REPLY_TIME", "REAL_QID", "REAL_TOPIC", "RECONSUME_TIME", "REPLY_TO_CLIENT",
-    "RETRY_TOPIC", "TRACE_ON", "TRANSFER_FLAG", "TRAN_MSG", "TTL",
+    "RETRY_TOPIC", "TRACE_ON", "TRANSFER_FLAG", "WAIT",
 }  # fmt: skip
 log = logging.getLogger("copy_topic")
 
@@ -46,8 +46,8 @@ async def copy_queue(
             log.info("queue %d of %s: from offset %d on", queue.queue_id, queue.broker_name, offset)
             while True:
                 pulled = await source.pull(queue, offset, suspend_ms=15_000)
-                if pulled.status is PullStatus.OFFSET_ILLEGAL and pulled.next_begin_offset != offset:
-                    log.warning("%s has no offset %d, going on at %d", queue, offset, pulled.next_begin_offset)
+                if pulled.status is PullStatus.OFFSET_ILLEGAL:
+                    log.warning("%s has no offset %d: going on at %d", queue, offset, pulled.next_begin_offset)
                 for message in pulled.messages:  # one at a time: a failed one is not followed by others
                     await producer.send(copy_of(message, target.topic), queue=target)
                 offset = pulled.next_begin_offset
@@ -64,15 +64,16 @@ async def main(name_server: str, topic: str, target_name_server: str, target_top
         open_client(target_name_server) as to_client,
         to_client.pull_consumer("copy_topic") as copies,
         to_client.producer("copy_topic") as producer,
-        trio.open_nursery() as nursery,
     ):
         queues, targets = await source.queues(topic), await copies.queues(target_topic)
-        for queue, target in zip(queues, targets, strict=True):
-            nursery.start_soon(copy_queue, source, queue, producer, copies, target)
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            await anext(signals)
-        nursery.cancel_scope.cancel()
-    log.info("stopped")
+        if len(queues) != len(targets):
+            sys.exit(f"{topic} has {len(queues)} queues, {target_topic} has {len(targets)}: expected as many")
+        async with trio.open_nursery() as nursery:
+            for queue, target in zip(queues, targets, strict=True):
+                nursery.start_soon(copy_queue, source, queue, producer, copies, target)
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                await anext(signals)
+            nursery.cancel_scope.cancel()
 
 
 if __name__ == "__main__":

@@ -71,5 +71,9 @@ def application(name_server: str) -> FastAPI:
     return app
 
 
+def main(name_server: str, port: str) -> None:
+    uvicorn.run(application(name_server), host="127.0.0.1", port=int(port))  # until SIGTERM
+
+
 if __name__ == "__main__":
-    uvicorn.run(application(sys.argv[1]), host="127.0.0.1", port=int(sys.argv[2]))  # which ends at SIGTERM
+    main(*sys.argv[1:])

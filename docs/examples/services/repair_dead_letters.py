@@ -12,9 +12,8 @@ import logging
 import sys
 
 from rocketpy.client import Message, MessageExt, blocking
-from rocketpy.errors import ClientError, RocketpyError
+from rocketpy.errors import RocketpyError
 
-NO_ROUTE = 10005
 log = logging.getLogger("repair_dead_letters")
 
 
@@ -25,14 +24,12 @@ def repaired(letter: MessageExt) -> Message:
     return Message.create(letter.properties["RETRY_TOPIC"], json.dumps(payment).encode(), keys=letter.keys)
 
 
-def main(name_server: str, group: str) -> None:
-    logging.basicConfig(level=logging.INFO)
+def repair(client: blocking.Client, group: str, topic: str) -> None:
     sent = left = 0
     with (
-        blocking.open_client(name_server) as client,
         client.producer("repair_dead_letters") as producer,
         client.pull_consumer(f"repair_dead_letters_{group}") as reader,
-        reader.open_messages(f"%DLQ%{group}", start="stored", until_end=True) as letters,
+        reader.open_messages(topic, start="stored", until_end=True) as letters,
     ):
         for letter in letters:
             try:
@@ -47,12 +44,19 @@ def main(name_server: str, group: str) -> None:
     log.info("%d sent, %d left", sent, left)
 
 
-if __name__ == "__main__":
+def main(name_server: str, group: str) -> None:
+    logging.basicConfig(level=logging.INFO)
     try:
-        main(*sys.argv[1:])
-    except ClientError as failure:
-        if failure.response_code != NO_ROUTE:
-            raise
-        log.info("the group has no dead letters: %s", failure)
+        with blocking.open_client(name_server) as client:
+            if not client.admin().cluster_info().broker_addr_table:
+                sys.exit("no broker is there: the next run may find one")
+            if client.admin().route(f"%DLQ%{group}") is None:  # made by a broker when there is a first one
+                log.info("the group has no dead letters")
+            else:
+                repair(client, group, f"%DLQ%{group}")
     except RocketpyError as failure:
         sys.exit(f"{failure}; the next run goes on where this one has stopped")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
