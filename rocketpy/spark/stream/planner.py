@@ -108,7 +108,10 @@ class StreamPlanner:
             # What was stored since the look is not in its bounds, but may be in the positions.
             return {queue: min(max(wanted[queue], each.earliest), each.latest) for queue, each in look.bounds.items()}
         began = {queue: bounds.earliest for queue, bounds in look.bounds.items() if queue not in start.queues}
-        for loss in find_losses(start.queues, look.bounds):
+        losses = find_losses(start.queues, look.bounds)
+        for queue in look.bounds.keys() - {loss.queue for loss in losses}:
+            self._reported.pop(queue, None)  # it goes on, and what it loses next is another loss
+        for loss in losses:
             self._report(loss.queue, loss.position, str(loss))
             began[loss.queue] = loss.continues_at
         return began

@@ -154,6 +154,20 @@ def test_a_queue_that_was_set_back_continues_at_its_end(cluster: FakeCluster, ca
     assert "ends at 4" in caplog.text
 
 
+def test_a_queue_that_loses_as_much_again_is_reported_again(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its topic is deleted and created again twice, each time when the stream was at the same offset."""
+    plan = planner(cluster, fail_on_data_loss=False)
+    at = plan.latest_offset(START, is_limited=True)
+    for _ in range(2):
+        for end in (0, 10):
+            cluster.bounds[A0] = QueueBounds(0, end)
+            at = plan.latest_offset(at, is_limited=True)
+        assert read_offset(at).queues[A0] == 10
+    assert caplog.text.count("the stream has read up to offset 10, the broker's queue ends at 0") == 2
+
+
 @pytest.mark.parametrize("is_available_now", [False, True])
 def test_a_queue_of_the_checkpoint_that_is_in_no_route_is_a_loss(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture, is_available_now: bool
