@@ -19,7 +19,6 @@ from rocketpy.client import ClientConfig, MessageQueue, ProducerConfig, blocking
 from rocketpy.clock import SystemClock
 from rocketpy.errors import (
     ClientError,
-    ClientErrorCode,
     RemotingConnectError,
     RemotingError,
     RocketpyError,
@@ -40,6 +39,9 @@ from rocketpy.spark.sink.settings import SinkSettings
 SLICE_BYTES_MAX = 32 * 2**20
 """Bytes of rows that are encoded at once: Spark bounds the rows of a record batch, not always its bytes."""
 KEYS_AT_ONCE_MAX = 16_384
+NO_TEMPLATE = "rocketpy_spark_creates_no_topics"
+"""In place of TBW102, from which brokers with ``autoCreateTopicEnable`` make topics that are sent to: a misspelled name
+would become one, with all rows of a write in it."""
 
 
 @attrs.frozen(eq=False)
@@ -91,7 +93,11 @@ def _opened(rows: TaskRows, settings: SinkSettings) -> Iterator[_Opened]:
         use_tls=settings.tls is not None,
         tls=TlsClientConfig() if settings.tls is None else _tls_config(settings.tls),
     )
-    producing = ProducerConfig(send_msg_timeout=settings.request_timeout_ms, max_message_size=settings.max_message_size)
+    producing = ProducerConfig(
+        send_msg_timeout=settings.request_timeout_ms,
+        max_message_size=settings.max_message_size,
+        create_topic_key=NO_TEMPLATE,
+    )
     with (
         blocking.open_client(settings.name_servers, config=config) as client,
         client.producer(settings.producer_group, config=producing) as producer,
@@ -199,6 +205,8 @@ def _reason(failure: RocketpyError) -> str:
             f"{failure} (executors must reach the nameservers and, at the addresses that those have from brokerIP1, "
             "the brokers)"
         )
-    if isinstance(failure, ClientError) and failure.response_code == ClientErrorCode.NOT_FOUND_TOPIC_EXCEPTION:
-        return f"the topic does not exist, and no broker creates topics by itself; create it first ({failure})"
-    return str(failure)
+    text = str(failure)
+    if NO_TEMPLATE in text:
+        reason = text.replace(f", nor {NO_TEMPLATE}: none creates topics on its own", "")
+        return f"the topic does not exist, and a write creates none; create it first ({reason})"
+    return text

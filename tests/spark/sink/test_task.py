@@ -12,14 +12,16 @@ import trio
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra: spark)")
 
+from rocketpy.client import blocking
 from rocketpy.errors import SettingsError
 from rocketpy.protocol.java_hash import java_hash
 from rocketpy.protocol.message import MessageExt
+from rocketpy.protocol.topic_name import BENCHMARK_TOPIC
 from rocketpy.spark.sink.failures import SinkError
 from rocketpy.spark.sink.report import TaskCommit
 from rocketpy.spark.sink.row_keys import TaskRows
 from rocketpy.spark.sink.settings import parse_sink_options
-from rocketpy.spark.sink.task import slices, write_task
+from rocketpy.spark.sink.task import NO_TEMPLATE, slices, write_task
 from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
 from tests.client.real_cluster import open_real_cluster
@@ -105,11 +107,28 @@ def test_a_namespace_is_put_before_the_topic(rocketmq: BrokerInThread) -> None:
     assert [topic for topic, _, _ in commit.counts.queues] == ["Spaced"]
 
 
-@pytest.mark.rocketmq(autoCreateTopicEnable=False)
-def test_a_topic_that_is_not_there_is_named_with_what_to_do(rocketmq: BrokerInThread) -> None:
-    for columns in (columns_of(body=[b"x"] * 3), columns_of(body=[b"x"] * 3, queue_id=[0] * 3)):
-        with pytest.raises(SinkError, match=r"Missing.*does not exist.*create it first"):
-            written(rocketmq, columns, topic="Missing")
+@pytest.mark.parametrize("creates", [True, False])
+def test_a_topic_that_is_not_there_is_named_with_what_to_do_and_not_created(creates: bool) -> None:
+    """Also where brokers create topics: a misspelled name would become one."""
+    with open_broker_in_thread(BrokerOptions(settings={"autoCreateTopicEnable": creates})) as broker:
+        for columns in (columns_of(body=[b"x"] * 3), columns_of(body=[b"x"] * 3, queue_id=[0] * 3)):
+            words = r"Missing.*does not exist.*create it first .*: no broker has it \(registered: broker-a\)\)$"
+            with pytest.raises(SinkError, match=words):
+                written(broker, columns, topic="Missing")
+        with blocking.open_admin_client(broker.name_server) as admin:
+            assert admin.route("Missing") is None
+        broker.crash()
+        with pytest.raises(SinkError) as caught:
+            written(broker, columns, topic="Missing", retries="0", requestTimeoutMs="1000")
+        assert NO_TEMPLATE not in str(caught.value)
+
+
+def test_a_topic_that_may_not_be_written_is_not_called_missing(rocketmq: BrokerInThread) -> None:
+    topic = rocketmq.topic("ReadOnly", 1)
+    with blocking.open_admin_client(rocketmq.name_server) as admin:
+        admin.create_topic(topic, queue_nums=1, perm=4)
+    with pytest.raises(SinkError, match=r"not sent: .*perm 4"):
+        written(rocketmq, columns_of(body=[b"x"]), topic=topic)
 
 
 @pytest.mark.parametrize(
@@ -177,8 +196,8 @@ def test_requests_are_signed_with_the_account(tmp_path: Path) -> None:
     options = BrokerOptions(settings={"aclEnable": True, "aclDirectory": str(tmp_path)})
     with open_broker_in_thread(options) as broker:
         with pytest.raises(SinkError, match=r"2 rows from 0 to 1 .*not sent: .*Check signature failed"):
-            written(broker, columns, topic="Signed", accessKey="an-account", secretKey="wrong")
-        commit = written(broker, columns, topic="Signed", accessKey="an-account", secretKey="a-secret")
+            written(broker, columns, topic=BENCHMARK_TOPIC, accessKey="an-account", secretKey="wrong")
+        commit = written(broker, columns, topic=BENCHMARK_TOPIC, accessKey="an-account", secretKey="a-secret")
     assert commit.counts.messages == 3
 
 
@@ -187,7 +206,7 @@ async def test_a_cluster_with_tls_is_written_over_tls(tmp_path: Path, trust: dic
     server = server_config(server_mode="enforcing")
     known = client_config(enable=True)
     async with open_real_cluster(tmp_path, tls_server=server, tls_client=known) as cluster:
-        options = {"nameServer": cluster.address, "topic": "Private", "tls": "true", **trust}
+        options = {"nameServer": cluster.address, "topic": BENCHMARK_TOPIC, "tls": "true", **trust}
         batch = pa.RecordBatch.from_pydict(columns_of(body=[b"x"] * 3))
 
         def write(options: dict[str, str]) -> TaskCommit:
