@@ -430,10 +430,12 @@ def report_failure(
 
 
 def _sentence(group: BaseExceptionGroup[RocketpyError], places: Mapping[str, str]) -> str:
-    """Return the first failure of a start, with the option that helps, or the file and line of the setting."""
+    """Return the first failure of a start, with the option that helps or the file and line of the setting."""
     failure = next(single_failures(group))
     if isinstance(failure, PortInUseError):
         return f"{failure}; --port N moves the broker"
+    if isinstance(failure, StoreError) and not os.path.isabs(failure.path):
+        return f"{failure}; the current directory is {os.getcwd()}, --store DIR names another place"
     return located(str(failure), places)
 
 

@@ -18,7 +18,7 @@ TEXTS = [
 ]
 WITH_ADDRESSES = ("README.md", "SECURITY.md", "docs/contributing.md")
 _INSTALL = re.compile(r"pip install ([^`\n\\,:;&]+?)(?=[`\n\\,:;&]|\"$| with | where | from )")
-OTHERS = {"pytest", "matplotlib", "libraries", *(re.split("[<>=]", each)[0] for each in PROJECT["dependencies"])}
+OTHERS = {"pip", "pytest", "matplotlib", "libraries", *(re.split("[<>=]", each)[0] for each in PROJECT["dependencies"])}
 """Distributions of others that pages name, and a directory that they are put into."""
 
 
@@ -31,7 +31,7 @@ def installed(text: str) -> set[str]:
 def test_nothing_of_ours_is_to_be_installed_from_an_index() -> None:
     """The name on the index is another project's, so who followed such a command would get that."""
     found = {path.relative_to(ROOT): installed(path.read_text()) for path in TEXTS}
-    wrong = {path: words - OTHERS - {"DIR", ".", "/src"} for path, words in found.items()}
+    wrong = {path: words - OTHERS - {"DIR", "./DIR", ".", "/src"} for path, words in found.items()}
     assert {path: words for path, words in wrong.items() if words} == {}
     assert len([path for path, words in found.items() if words & {"DIR", "."}]) > 10
 
@@ -51,6 +51,7 @@ def test_the_first_paragraph_says_how_to_install_and_whose_the_name_is() -> None
     paragraph = (ROOT / "README.md").read_text().split("\n\n")[1]
     assert "`pip install DIR`" in paragraph
     assert "`rocketpy` on PyPI is another project's" in " ".join(paragraph.split())
+    assert "write `./rocketpy`" in paragraph, "without a slash pip would install that one"
 
 
 def test_an_image_is_built_from_a_checkout() -> None:

@@ -70,7 +70,7 @@ def test_a_missing_java_is_named_with_its_package(monkeypatch: pytest.MonkeyPatc
 
 def test_a_missing_pyspark_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(StartError, match=r"pip install 'rocketpy\[spark\]'"):
+    with pytest.raises(StartError, match=r"pip install 'DIR\[spark\]', where DIR is a checkout"):
         open_local_session()
 
 
