@@ -13,7 +13,7 @@ import sys
 import time
 
 from rocketpy.client import ConsumeFromWhere, ConsumerConfig, Message, MessageBatch, aio, reply_to
-from rocketpy.errors import BrokerError, ClientError
+from rocketpy.errors import BrokerError, NoReplyError
 
 PRICES = {b"tea": b"150", b"cake": b"320"}
 WAIT_S = 60
@@ -55,7 +55,7 @@ async def ask(name_server: str, item: str) -> None:
             try:
                 print((await producer.request(Message("quotes", item.encode()), timeout_s=WAIT_S)).body.decode())
                 return
-            except ClientError as failure:
+            except NoReplyError as failure:
                 log.warning("no reply: %s", failure)
     sys.exit(1)
 
