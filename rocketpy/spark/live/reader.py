@@ -39,7 +39,7 @@ from rocketpy.spark.live.settings import LiveSettings, PullSettings
 from rocketpy.spark.schema import projection
 
 BATCH_SIZE = 4 * 2**20
-"""Bytes of records that are collected before they become batches."""
+"""Bytes of records that are collected before they become batches, and of small batches before they become one."""
 
 
 class LiveReader(DataSourceReader):
@@ -81,10 +81,32 @@ def cores_here() -> int:
 
 
 def read_parts(parts: TaskParts, settings: PullSettings, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted messages of parts, each in the order of its queue, as batches with the columns of a schema."""
+    """Yield the wanted messages of parts, each in the order of its queue, as batches with the columns of a schema.
+
+    The rows of short queues come in common batches, because a batch costs Spark as much as many rows.
+    """
     with BrokerConnections(settings.access) as connections:
-        for part in parts:
-            yield from _read_part(part, settings, columns, connections)
+        batches = (batch for part in parts for batch in _read_part(part, settings, columns, connections))
+        yield from batches if len(parts) == 1 else _common_batches(batches)
+
+
+def _common_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches of at least ``BATCH_SIZE`` bytes, but for the last one."""
+    collected: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        collected.append(batch)
+        size += batch.nbytes
+        if size >= BATCH_SIZE:
+            yield from _joined_batches(collected)
+            collected, size = [], 0
+    if collected:
+        yield from _joined_batches(collected)
+
+
+def _joined_batches(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
 
 
 def _read_part(

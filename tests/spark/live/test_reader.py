@@ -314,6 +314,16 @@ def test_the_parts_of_a_task_are_read_one_after_the_other_over_one_connection(
     assert len(opened) == 1
 
 
+def test_the_rows_of_short_queues_come_in_common_batches_that_are_bounded(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = FakeBroker(dict.fromkeys(range(5), (0, 10)))
+    [batch] = brokers.batches(broker.answer, queues=5, columns=ARROW_SCHEMA)
+    assert (batch.schema, batch.column("queue_id").to_pylist()) == (ARROW_SCHEMA, [n // 10 for n in range(50)])
+    monkeypatch.setattr(module, "BATCH_SIZE", 1)
+    assert [each.num_rows for each in brokers.batches(broker.answer, queues=2)] == [3, 3, 3, 1] * 2
+
+
 def test_a_broker_that_restarted_between_two_parts_is_asked_again_before_another_one(brokers: Brokers) -> None:
     broker, other = FakeBroker({0: (0, 10), 1: (0, 10)}), FakeBroker({1: (0, 10)})
     has_gone = count()
