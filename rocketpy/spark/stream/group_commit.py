@@ -53,14 +53,15 @@ class GroupCommit:
 
         The same positions again are no request, so an idle query does not wait for a broker that is away.
         """
-        if positions == self._asked:
+        asked = {queue: position for queue, position in positions.items() if queue in replicas}
+        if asked == self._asked:
             return
-        self._asked = dict(positions)
+        self._asked = asked
         self._committed = {queue: position for queue, position in self._committed.items() if queue in positions}
         self._introduced &= {queue.broker_name for queue in positions}
         changed: dict[str, dict[MessageQueue, int]] = defaultdict(dict)
-        for queue, position in positions.items():
-            if queue in replicas and self._committed.get(queue) != position:
+        for queue, position in asked.items():
+            if self._committed.get(queue) != position:
                 changed[queue.broker_name][queue] = position
         for broker_name, offsets in sorted(changed.items()):
             try:

@@ -97,9 +97,13 @@ def test_a_refusal_of_the_broker_is_a_warning(brokers: FakeBrokers, caplog: pyte
     assert "too many offsets" in caplog.text
 
 
-def test_a_queue_whose_broker_is_not_known_is_left_out(brokers: FakeBrokers) -> None:
-    GroupCommit("g", brokers).commit({A0: 1}, {})
+def test_a_queue_whose_broker_is_not_known_is_left_out_until_it_is(brokers: FakeBrokers) -> None:
+    """A query that is started again is asked for its next batch before it has looked at the cluster."""
+    commit = GroupCommit("g", brokers)
+    commit.commit({A0: 1}, {})
     assert brokers.calls == []
+    commit.commit({A0: 1}, BROKERS)
+    assert brokers.calls == [("g", "a", {A0: 1})]
 
 
 def test_brokers_that_come_and_go_leave_nothing(brokers: FakeBrokers) -> None:
