@@ -193,3 +193,15 @@ def test_a_batch_is_cut_as_the_options_say(broker: BrokerInThread) -> None:
     end = latest(reader, reader.initialOffset())
     assert len(reader.partitions(reader.initialOffset(), end)) == 3
     assert list(bodies(reader, reader.initialOffset(), end)) == list("abcdef")
+
+
+def test_short_queues_of_a_batch_share_tasks(rocketmq: BrokerInThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "cores_here", lambda: 1)
+    rocketmq.topic("T", queues=30)
+    for number in range(30):
+        send(rocketmq, f"a{number:02d}", f"b{number:02d}", queue_id=number)
+    reader = open_reader(rocketmq)
+    end = latest(reader, reader.initialOffset())
+    assert len(reader.partitions(reader.initialOffset(), end)) == 4
+    read = list(bodies(reader, reader.initialOffset(), end))
+    assert sorted(read, key=lambda body: body[1:]) == [f"{each}{number:02d}" for number in range(30) for each in "ab"]
