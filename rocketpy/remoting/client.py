@@ -4,7 +4,8 @@ Responses are matched by opaque; a response after the timeout is dropped. Nothin
 whether a request may be repeated. A server may send requests too; they go to the client's dispatcher.
 
 Compatibility: ``NettyRemotingClient`` (4.9.8) closes the shared connection when a request times out
-(``clientCloseSocketIfTimeout``), which fails every other request on it; so do we while that setting is on.
+(``clientCloseSocketIfTimeout``), which fails every other request on it; so do we while that setting is on, unless the
+event loop was blocked.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from rocketpy.errors import LocalProtocolError, RemotingConnectError, RemotingSe
 from rocketpy.forks import OTHER_PROCESS, Birthplace
 from rocketpy.protocol.command import RemotingCommand
 from rocketpy.protocol.host import plain_address
+from rocketpy.remoting.arrivals import LATE_SECONDS
 from rocketpy.remoting.config import IDLE_SWEEP_SECONDS, NettyClientConfig, TlsClientConfig
 from rocketpy.remoting.connection import Connection
 from rocketpy.remoting.dispatch import AsyncProcessor, Dispatcher, Processor
@@ -154,7 +156,7 @@ class RemotingClient:
         try:
             return await connection.request(request, max(0.0, deadline - trio.current_time()))
         except RemotingTimeoutError:
-            self.note_timeout(connection)
+            self.note_timeout(connection, deadline)
             raise
 
     async def oneway(self, address: str, request: RemotingCommand) -> None:
@@ -200,9 +202,13 @@ class RemotingClient:
         if self._before_request is not None:
             self._before_request(request, plain_address(connection.peer))
 
-    def note_timeout(self, connection: Connection) -> None:
-        """Close a connection on which a request was not answered in time, where that is set."""
-        if self._config.client_close_socket_if_timeout:
+    def note_timeout(self, connection: Connection, deadline: float) -> None:
+        """Close a connection on which a request was not answered by its deadline, where that is set.
+
+        Not if this is called long after it: the loop was blocked, and the peer may be well.
+        """
+        is_late = trio.current_time() - deadline > LATE_SECONDS
+        if self._config.client_close_socket_if_timeout and not is_late:
             connection.close()
 
     def close_connection(self, address: str) -> None:

@@ -110,8 +110,10 @@ async def test_a_child_does_not_write_to_its_parents_sockets(running: Running) -
         await client.request(running.address, make_request(ECHO))
 
 
-async def ask_in_vain(client: RemotingClient, running: Running, clock: trio.testing.MockClock) -> None:
-    """Ask for what is not answered; the time-out comes when the request has."""
+async def ask_in_vain(
+    client: RemotingClient, running: Running, clock: trio.testing.MockClock, seconds: float = 1.0
+) -> None:
+    """Ask for what is not answered, for a second; the time-out is seen so many seconds after the request has come."""
     async with trio.open_nursery() as nursery:
 
         @nursery.start_soon
@@ -120,7 +122,7 @@ async def ask_in_vain(client: RemotingClient, running: Running, clock: trio.test
                 await client.request(running.address, make_request(DEFER), 1)
 
         await until_blocked(lambda: running.program.deferred)
-        clock.jump(1)
+        clock.jump(seconds)
 
 
 async def test_a_timeout_says_who_and_closes_the_shared_connection(
@@ -130,6 +132,16 @@ async def test_a_timeout_says_who_and_closes_the_shared_connection(
         await ask_in_vain(client, running, mock_clock)
         assert (await client.request(running.address, make_request(ECHO))).code == 0
     assert running.server.statistics().accepted_count == 2
+
+
+async def test_the_connection_survives_a_timeout_that_is_seen_late(
+    running: Running, mock_clock: trio.testing.MockClock
+) -> None:
+    """The loop was blocked: its peer had no time to answer what was sent after that."""
+    async with open_remoting_client() as client:
+        await ask_in_vain(client, running, mock_clock, 1.6)
+        assert (await client.request(running.address, make_request(ECHO))).code == 0
+    assert running.server.statistics().accepted_count == 1
 
 
 async def test_the_connection_survives_a_timeout_when_configured_so(

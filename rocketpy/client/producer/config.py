@@ -1,7 +1,7 @@
 """Settings of a producer, with RocketMQ's defaults.
 
-Compatibility: ``DefaultMQProducer`` (4.9.8). ``send_attempt_timeout`` is ours; the limits of ``send_nowait`` have the
-names of RocketMQ 5, whose clients limit the bytes to 100 MiB.
+Compatibility: ``DefaultMQProducer`` (4.9.8). ``send_attempt_timeout`` and ``retry_pause_max`` are ours; the limits of
+``send_nowait`` have the names of RocketMQ 5, whose clients limit the bytes to 100 MiB.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ class ProducerConfig:
     ``send_msg_timeout`` is the time of a whole send. ``send_attempt_timeout`` limits each attempt but the last; without
     it the time left is shared equally among the attempts left, if the topic has another broker.
 
+    Between attempts there are pauses of up to ``retry_pause_max``, once all brokers of the topic were tried; 0 is none,
+    as in Java. The rules are in :mod:`rocketpy.client.producer.retry_rules`.
+
     With ``retry_another_broker_when_not_store_ok`` a message that is stored, but with another status than SEND_OK, is
     sent to another broker too, and may be consumed twice. ``retry_response_codes`` are the refusals after which another
     broker is tried; they and this setting count for ``send``, not for ``send_nowait``.
@@ -53,6 +56,7 @@ class ProducerConfig:
     send_attempt_timeout: int | None = None
     retry_times_when_send_failed: int = 2
     retry_times_when_send_async_failed: int = 2
+    retry_pause_max: int = attrs.field(default=1_000, validator=attrs.validators.ge(0))
     retry_another_broker_when_not_store_ok: bool = False
     retry_response_codes: frozenset[int] = attrs.field(default=RETRY_RESPONSE_CODES, converter=frozenset)
     send_latency_fault_enable: bool = False

@@ -57,6 +57,7 @@ class Delivery:
         "connection",
         "context",
         "deadline",
+        "extended_at_s",
         "failure",
         "hook_context",
         "is_async",
@@ -65,6 +66,8 @@ class Delivery:
         "is_waiting",
         "on_end",
         "opaque",
+        "paused_at",
+        "pauses",
         "pending",
         "pipeline",
         "queue",
@@ -72,6 +75,7 @@ class Delivery:
         "rules",
         "selector",
         "stored",
+        "unsent",
     )
 
     pipeline: AttemptOwner
@@ -99,12 +103,18 @@ class Delivery:
         self.brokers: list[str] = []
         """The broker of each attempt that got as far as choosing one."""
         self.attempts = 0
+        self.unsent = 0
+        """How many of the attempts never left, and do not count."""
+        self.pauses = 0
+        self.paused_at = 0
+        """How many of ``brokers`` were tried before the last pause."""
         self.failure: BrokerError | RemotingError | ClientError | None = None
         self.is_refused = False
         """Whether the failure is a refusal after which no other broker is tried."""
         self.stored: SendResult | None = None
         # The attempt under way: it waits in a lane, or for an answer on a connection.
         self.attempt_s = 0.0
+        self.extended_at_s = 0.0  # after so many seconds it was given attempt_s more
         self.began = 0.0
         self.is_waiting = False
         self.chosen: MessageQueue | None = None

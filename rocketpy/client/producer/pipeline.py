@@ -12,6 +12,7 @@ connection fails, all that wait in the lane fail with it. A repeated attempt is 
 from __future__ import annotations
 
 from contextvars import copy_context
+from copy import copy
 from functools import partial
 
 import trio
@@ -30,6 +31,7 @@ from rocketpy.errors import (
     BrokerError,
     ClientError,
     LocalProtocolError,
+    NoBrokerError,
     RemoteProtocolError,
     RemotingConnectError,
     RemotingError,
@@ -43,6 +45,11 @@ from rocketpy.remoting.connection import Connection
 
 CONNECT_SECONDS = 3.0
 """Patience of a lane with its broker, Java's ``connectTimeoutMillis``; the sends in it have deadlines of their own."""
+
+SHOWN_BROKERS = 20
+"""How many brokers the note of a failure names."""
+SHORTEST_PAUSE_SECONDS = 0.05
+"""Before its deadline a send ends rather than pause for less."""
 
 
 class Pipeline:
@@ -142,6 +149,7 @@ class Pipeline:
         now = trio.current_time()
         remaining = delivery.deadline - now
         if remaining > 0 and delivery.rules.attempt_timeout_s is None and not self._has_another_broker(delivery):
+            delivery.extended_at_s = now - delivery.began
             delivery.attempt_s = remaining
             self._timeouts.start(delivery, remaining)
             return
@@ -178,10 +186,11 @@ class Pipeline:
                 continue
             connection = delivery.connection
             assert connection is not None
+            due = delivery.began + delivery.extended_at_s + delivery.attempt_s
             self._leave(delivery)
             text = f"no answer from {connection.peer} to request code {delivery.request.code}"
             self._failed(delivery, RemotingTimeoutError(f"{text} in {now - delivery.began:.3g} s"))
-            self._remoting.note_timeout(connection)
+            self._remoting.note_timeout(connection, due)
 
     def _has_none_expired(self) -> bool:
         while self._expired and not self._is_expired(self._expired[-1]):
@@ -207,7 +216,7 @@ class Pipeline:
             self._end(delivery)
             return
         seconds = delivery.rules.attempt_s(
-            delivery.attempts, delivery.rules.timeout_s if not delivery.attempts else remaining
+            delivery.attempts - delivery.unsent, delivery.rules.timeout_s if not delivery.attempts else remaining
         )
         delivery.attempts += 1
         delivery.attempt_s = seconds
@@ -304,15 +313,45 @@ class Pipeline:
         else:
             self._instance.request_route_refresh()
             is_last = False
-        if is_last or delivery.attempts >= delivery.rules.attempts:
+            if isinstance(failure, RemotingConnectError | NoBrokerError) and not delivery.rules.counts_unsent:
+                delivery.unsent += 1
+        if is_last or delivery.attempts - delivery.unsent >= delivery.rules.attempts:
+            self._end(delivery)
+            return
+        pause_s = 0.0 if self._has_untried_broker(delivery) else self._next_pause(delivery)
+        if pause_s is None:
             self._end(delivery)
         else:
             # In a task: this may be called while a connection ends, and no send leads to another one.
-            self._start_soon(self._attempt_again, delivery)
+            self._start_soon(self._attempt_again, delivery, pause_s)
 
-    async def _attempt_again(self, delivery: Delivery) -> None:
+    def _has_untried_broker(self, delivery: Delivery) -> bool:
+        """Whether another broker is left to try before the next pause."""
+        if not self._has_another_broker(delivery):
+            return False
+        brokers = {queue.broker_name for queue in self._routes.table.publish_queues(delivery.request.topic)}
+        tried = delivery.brokers[delivery.paused_at :]
+        # Some are tried twice before others: only the last one is left out of the choice.
+        return not brokers.issubset(tried) and len(tried) < 2 * len(brokers)
+
+    def _next_pause(self, delivery: Delivery) -> float | None:
+        """Return the seconds until the next attempt, None when too little time is left."""
+        if not delivery.rules.longest_pause_s:
+            return 0.0
+        now = trio.current_time()
+        half = (delivery.deadline - now) / 2
+        if half < SHORTEST_PAUSE_SECONDS:
+            return None
+        pause = delivery.rules.pause_s(delivery.pauses, self._instance.randomness)
+        delivery.pauses += 1
+        delivery.paused_at = len(delivery.brokers)
+        return min(max(0.0, pause - (now - delivery.began)), half)
+
+    async def _attempt_again(self, delivery: Delivery, pause_s: float = 0.0) -> None:
+        if pause_s:
+            await trio.sleep(pause_s)
         if not delivery.is_over:
-            delivery.chosen, delivery.address = None, ""
+            delivery.chosen, delivery.address, delivery.extended_at_s = None, "", 0.0
             self._attempt(delivery, trio.current_time())
 
     def _note_answer(
@@ -337,9 +376,9 @@ class Pipeline:
                 f"sendDefaultImpl call timeout: sending to {topic} was given no time ({seconds:g} s)"
             )
         elif not delivery.is_refused or delivery.attempts > 1:
-            failure.add_note(
-                f"sent {delivery.attempts} times to topic {topic}, brokers: {', '.join(map(str, brokers))}"
-            )
+            more = f" and {len(brokers) - SHOWN_BROKERS} more" if len(brokers) > SHOWN_BROKERS else ""
+            names = ", ".join(map(str, brokers[:SHOWN_BROKERS]))  # a program may have chosen anything
+            failure.add_note(f"sent {delivery.attempts} times to topic {topic}, brokers: {names}{more}")
         self._fail(delivery, failure)
 
     def _give_up(self, delivery: Delivery, failure: Exception) -> None:
@@ -401,8 +440,8 @@ class Pipeline:
 
 def _again(failure: Exception) -> ClientError | BrokerError | RemotingError:
     """Return an exception of its own for each send that failed for the same reason: each gets its own note."""
-    if isinstance(failure, RemotingError):
-        return type(failure)(*failure.args)
-    if isinstance(failure, ClientError | BrokerError):
-        return failure
-    return RemotingConnectError(str(failure))
+    if not isinstance(failure, RemotingError | ClientError | BrokerError):
+        return RemotingConnectError(str(failure))
+    again = copy(failure)
+    again.__cause__ = failure.__cause__
+    return again

@@ -36,7 +36,7 @@ from tests.client.fake_cluster import FakeCluster
 from tests.patience import until
 
 SEND = RequestCode.SEND_MESSAGE_V2
-ONCE = ProducerConfig(retry_times_when_send_failed=0)
+ONCE = ProducerConfig(retry_times_when_send_failed=0, retry_times_when_send_async_failed=0)
 USER: ContextVar[str] = ContextVar("USER", default="nobody")
 SEEN_BEFORE: ContextVar[bool] = ContextVar("SEEN_BEFORE", default=False)
 

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
 
+import attrs
 import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
 
-from rocketpy.client.client import open_producer
+from rocketpy.client.client import open_client, open_producer
 from rocketpy.client.config import ClientConfig
+from rocketpy.client.environment import ClientEnvironment
+from rocketpy.client.hooks import SendMessageContext
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.producer import Producer, producer_role
-from rocketpy.errors import RemotingConnectError, RemotingTimeoutError, RemotingTooMuchRequestError
-from rocketpy.protocol.codes import RequestCode
-from rocketpy.protocol.message import Message
+from rocketpy.client.producer.selectors import queue_by_hash
+from rocketpy.errors import (
+    BrokerError,
+    RemotingConnectError,
+    RemotingSendRequestError,
+    RemotingTimeoutError,
+    RemotingTooMuchRequestError,
+)
+from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.message import Message, MessageQueue
+from rocketpy.runner import run_inline
 from rocketpy.testing.fixture.in_thread import BrokerInThread
 from rocketpy.testing.fixture.network import ReservedPort
+from rocketpy.testing.sim.network import SimNetwork
 from tests.client.conftest import TOPIC
-from tests.client.fake_cluster import FakeBroker, FakeCluster
+from tests.client.fake_cluster import FakeBroker, FakeCluster, open_fake_cluster
 from tests.client.opened import opened
 from tests.patience import until, until_blocked, wait_until
 
@@ -139,7 +153,9 @@ async def test_with_the_vip_channel_sends_go_to_the_second_port(cluster: FakeClu
     second = ReservedPort()  # bound, so that no process listens there
     cluster.broker.address = f"127.0.0.1:{second.port + 2}"
     cluster.add_topic(TOPIC)
-    async with open_producer(cluster.address, config=ClientConfig(vip_channel_enabled=True)) as producer:
+    no_pauses = ProducerConfig(retry_pause_max=0)
+    config = ClientConfig(vip_channel_enabled=True)
+    async with open_producer(cluster.address, config=config, producer=no_pauses) as producer:
         for send in (producer.send, producer.send_nowait, producer.send_oneway):
             with pytest.raises(RemotingConnectError, match=f"127.0.0.1:{second.port}"):
                 await send(Message(TOPIC, b"x"))
@@ -190,6 +206,185 @@ async def test_an_answer_that_is_here_counts_although_the_loop_was_blocked_for_l
         assert instance.remoting.connection(broker.address) is connection
 
 
+@pytest.mark.parametrize(("late_s", "is_kept"), [(0.0, False), (0.6, True)], ids=["in time", "late"])
+async def test_a_send_without_an_answer_closes_the_shared_connection_unless_the_loop_was_blocked(
+    cluster: FakeCluster, mock_clock: MockClock, late_s: float, is_kept: bool
+) -> None:
+    """An attempt to the only broker is extended to the end of the send, and is not late by that."""
+    async with opened(cluster.address) as instance, producer_role(instance, "p", ProducerConfig()) as producer:
+        await producer.send(Message(TOPIC, b"x"))
+        connection = instance.remoting.connection(cluster.broker.address)
+        cluster.broker.be_silent(SEND)
+        pending = producer.send_nowait(Message(TOPIC, b"x"))
+        await until_blocked(lambda: len(cluster.broker.asked(SEND)) == 2)
+        for seconds in (1.0, 2.0 + late_s):
+            mock_clock.jump(seconds)
+            await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(RemotingTimeoutError):
+            await pending
+        assert connection is not None
+        assert connection.is_closed is not is_kept
+
+
 def _block_the_loop(seconds: float, *, until: Callable[[], bool]) -> None:
     ends = trio.current_time() + seconds
     wait_until(lambda: until() and trio.current_time() > ends)
+
+
+# ---- pauses ----------------------------------------------------------------------------------------------------------
+
+
+class Attempts:
+    """Notes when attempts begin and how they end."""
+
+    hook_name = "attempts"
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.failures: list[Exception | None] = []
+
+    def send_message_before(self, context: SendMessageContext) -> None:
+        self.times.append(trio.current_time())
+
+    def send_message_after(self, context: SendMessageContext) -> None:
+        self.failures.append(context.exception)
+
+
+@attrs.frozen
+class Restarting:
+    """Brokers in a simulated network, and a producer of theirs that is connected."""
+
+    cluster: FakeCluster
+    network: SimNetwork
+    producer: Producer
+    attempts: Attempts
+
+    async def stop(self, broker: FakeBroker) -> None:
+        self.network.close_port(broker.address)
+        await trio.sleep(0.01)  # until the producer has seen it
+
+    def start(self, broker: FakeBroker) -> None:
+        self.network.open_port(broker.address)
+
+
+@asynccontextmanager
+async def restarting(*brokers: str, config: ProducerConfig | None = None) -> AsyncIterator[Restarting]:
+    network, attempts = SimNetwork(randomness=Random(1)), Attempts()
+    environment = ClientEnvironment(network=network.host("10.0.1.1"), randomness=Random(7), run_blocking=run_inline)
+    async with open_fake_cluster(brokers, network=network) as cluster:
+        cluster.add_topic(TOPIC, 2)
+        async with (
+            open_client(cluster.address, environment=environment) as client,
+            client.producer("p", config=config, send_hooks=[attempts]) as producer,
+        ):
+            for _ in range(4):
+                await producer.send(Message(TOPIC, b"warm"))
+            attempts.times.clear()
+            attempts.failures.clear()
+            yield Restarting(cluster, network, producer, attempts)
+
+
+async def test_the_restart_of_the_only_broker_is_a_pause_of_its_sends(autojump_clock: MockClock) -> None:
+    """Also of those that were on their way when it ended, and not a burst of attempts."""
+    async with restarting("broker-a") as world, trio.open_nursery() as nursery:
+        broker, began = world.cluster.broker, trio.current_time()
+        broker.be_silent(SEND)
+        for _ in range(10):
+            nursery.start_soon(world.producer.send, Message(TOPIC, b"on its way"))
+        await until(lambda: len(broker.asked(SEND)) == 14)
+        broker.behave()
+        await world.stop(broker)
+        for _ in range(10):
+            nursery.start_soon(world.producer.send, Message(TOPIC, b"new"))
+        await trio.sleep(1.5)
+        assert sum(body == b"new" for body in broker.bodies(TOPIC)) == 0
+        world.start(broker)
+    assert trio.current_time() - began < 2.6
+    stored = [body for body in broker.bodies(TOPIC) if body != b"warm"]
+    assert sorted(stored) == [b"new"] * 10 + [b"on its way"] * 10
+    assert len(world.attempts.times) < 20 * 7
+    times = sorted(world.attempts.times)
+    assert max(times.count(each) for each in times[-20:]) < 10, "they come back one by one"
+
+
+async def test_another_broker_is_tried_at_once(autojump_clock: MockClock) -> None:
+    async with restarting("broker-a", "broker-b", "broker-c") as world:
+        gone, away, here = world.cluster.brokers
+        await world.stop(gone)
+        await world.stop(away)
+        began = trio.current_time()
+        for _ in range(6):
+            assert (await world.producer.send(Message(TOPIC, b"x"))).message_queue.broker_name == here.name
+    assert trio.current_time() - began < 0.05
+    assert len(world.attempts.times) > 6
+
+
+@pytest.mark.parametrize("send_timeout_s", [0.01, 0.3, 3.0])
+async def test_a_broker_that_does_not_come_back_fails_a_send_within_its_time(
+    autojump_clock: MockClock, send_timeout_s: float
+) -> None:
+    async with restarting("broker-a") as world:
+        await world.stop(world.cluster.broker)
+        began = trio.current_time()
+        with pytest.raises(RemotingConnectError, match=world.cluster.broker.address) as caught:
+            await world.producer.send(Message(TOPIC, b"x"), timeout_s=send_timeout_s)
+        took = trio.current_time() - began
+        count = len(world.attempts.times)
+    assert send_timeout_s - 0.1 <= took <= send_timeout_s
+    assert 1 <= count <= 11
+    names = ", ".join(["broker-a"] * count)
+    assert caught.value.__notes__ == [f"sent {count} times to topic {TOPIC}, brokers: {names}"]
+
+
+async def test_without_pauses_it_is_java_s_rule(autojump_clock: MockClock) -> None:
+    async with restarting("broker-a", config=ProducerConfig(retry_pause_max=0)) as world:
+        await world.stop(world.cluster.broker)
+        began = trio.current_time()
+        for send in (world.producer.send, world.producer.send_nowait):
+            world.attempts.times.clear()
+            with pytest.raises(RemotingConnectError):
+                await send(Message(TOPIC, b"x"))
+            assert len(world.attempts.times) == 3
+    assert trio.current_time() - began < 0.05
+
+
+async def test_refusals_of_the_only_broker_are_tried_again_after_pauses_as_often_as_set(
+    autojump_clock: MockClock,
+) -> None:
+    async with restarting("broker-a") as world:
+        world.cluster.broker.refuse(SEND, ResponseCode.SYSTEM_ERROR, "starting")
+        with pytest.raises(BrokerError, match="starting"):
+            await world.producer.send(Message(TOPIC, b"x"))
+        first, second, third = world.attempts.times
+    assert 0.05 <= second - first <= 0.11
+    assert 0.1 <= third - second <= 0.21
+
+
+async def test_a_chosen_queue_has_one_attempt_also_when_nothing_leaves(autojump_clock: MockClock) -> None:
+    """Sends after it would overtake it."""
+    async with restarting("broker-a") as world:
+        await world.stop(world.cluster.broker)
+        for queue in (MessageQueue(TOPIC, "broker-a", 0), queue_by_hash("k")):
+            with pytest.raises(RemotingConnectError):
+                await world.producer.send(Message(TOPIC, b"x"), queue=queue)
+    assert len(world.attempts.times) == 2
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "closed"])
+async def test_a_send_that_ends_in_a_pause_is_not_tried_again(autojump_clock: MockClock, ends: str) -> None:
+    async with restarting("broker-a") as world:
+        await world.stop(world.cluster.broker)
+        pending = None
+        with trio.move_on_after(0.03) as scope:  # the first pause is longer
+            if ends == "closed":
+                pending = world.producer.send_nowait(Message(TOPIC, b"x"))
+                await world.producer.aclose()
+            await world.producer.send(Message(TOPIC, b"x"))
+        world.start(world.cluster.broker)
+        await trio.sleep(5)
+        if pending is not None:
+            with pytest.raises(RemotingSendRequestError, match="was closed before"):
+                pending.result()
+    assert scope.cancelled_caught
+    assert len(world.attempts.times) == len(world.attempts.failures) == 1
+    assert world.cluster.broker.bodies(TOPIC) == [b"warm"] * 4

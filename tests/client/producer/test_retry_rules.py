@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from rocketpy.client.producer.config import RETRY_RESPONSE_CODES, ProducerConfig
@@ -41,3 +43,33 @@ def test_sync_retries_codes_and_async_does_not() -> None:
     assert sync.retry_codes == {1, 2, 14, 16, 17, 204, 205}
     assert (asynchronous.attempts, asynchronous.timeout_s, asynchronous.retry_not_store_ok) == (2, 3.0, False)
     assert asynchronous.retry_codes == frozenset()
+
+
+class Extreme(Random):
+    """Draws the end of each range that ``share`` says, 0 or 1."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self._share = share
+
+    def uniform(self, a: float, b: float) -> float:
+        return a + (b - a) * self._share
+
+
+def test_pauses_grow_up_to_a_limit_and_differ_from_sender_to_sender() -> None:
+    rules = sync_rules(ProducerConfig())
+    for share, least in ((0, 0.5), (1, 1.0)):
+        pauses = [rules.pause_s(made, Extreme(share)) for made in (0, 1, 2, 3, 4, 5, 10**6)]
+        assert pauses == pytest.approx([least * each for each in (0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0)])
+
+
+@pytest.mark.parametrize(
+    ("config", "counts"),
+    [(ProducerConfig(), False), (ProducerConfig(retry_pause_max=0), True)],
+)
+def test_attempts_that_never_left_count_where_there_are_no_pauses_or_no_retries(
+    config: ProducerConfig, counts: bool
+) -> None:
+    for rules in (sync_rules(config), async_rules(config)):
+        assert rules.counts_unsent is counts
+        assert one_attempt(rules).counts_unsent
