@@ -8,6 +8,7 @@ the API, and loses a value that contains a separator; here both are refused.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 
 from rocketpy.errors import ClientError
@@ -138,6 +139,18 @@ def check_properties_bytes(size: int) -> None:
         raise ClientError(
             ResponseCode.MESSAGE_ILLEGAL, f"the properties have {size} bytes, the limit is {PROPERTIES_SIZE_MAX}"
         )
+
+
+def is_async(function: object) -> bool:
+    """Whether a function returns something to await: a coroutine function, also decorated, or an object called so."""
+    called = getattr(type(function), "__call__", None)  # noqa: B004 - the method, not whether there is one
+    return any(map(inspect.iscoroutinefunction, (function, called, inspect.unwrap(function))))  # type: ignore[arg-type]
+
+
+def check_async(handler: object) -> None:
+    """TypeError for a handler that cannot be awaited: each call would have its effects, and then fail."""
+    if not is_async(handler):
+        raise TypeError(f"expected a coroutine function as handler (async def), found {handler!r:.100}")
 
 
 def _is_int32(value: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import attrs
 import pytest
 
 from rocketpy.client import (
@@ -129,3 +130,32 @@ def _handle(client: blocking.Client) -> list[bytes]:
             assert handled.wait(PATIENCE_SECONDS)
         assert consuming.exception(PATIENCE_SECONDS) is None
     return bodies
+
+
+def test_a_handler_that_takes_too_long_is_left_and_its_message_goes_back(
+    broker: BrokerInThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its only thread hangs, and what comes after it is handled all the same."""
+    with blocking.open_admin_client(broker.name_server) as admin:
+        admin.create_topic("Hang", queue_nums=1)
+    seen: list[bytes] = []
+    went_on, released = threading.Event(), threading.Event()
+
+    def handle(batch: blocking.MessageBatch) -> None:
+        seen.append(batch.messages[0].body)
+        if len(seen) == 1:
+            assert released.wait(PATIENCE_SECONDS)
+        went_on.set()
+
+    config = attrs.evolve(FIRST, consume_timeout=0.001, persist_consumer_offset_interval=10)
+    with blocking.open_client(broker.name_server) as client, ThreadPoolExecutor() as threads:
+        with client.producer("g") as producer:
+            for each in BODIES[:2]:
+                producer.send(Message("Hang", each))
+        with client.consumer("h", "Hang", config=config) as consumer:
+            threads.submit(consumer.run, handle, tasks=1)
+            assert went_on.wait(PATIENCE_SECONDS)
+            released.set()
+        assert "a handler of MessageQueue(topic='Hang'" in caplog.text
+        assert "took too long, its 1 messages are redelivered" in caplog.text
+    assert seen == BODIES[:2]

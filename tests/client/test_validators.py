@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
-from rocketpy.client.validators import check_body_size, check_group, check_message, check_properties_bytes, check_topic
+from rocketpy.client.validators import (
+    check_async,
+    check_body_size,
+    check_group,
+    check_message,
+    check_properties_bytes,
+    check_topic,
+)
 from rocketpy.errors import ClientError
 from rocketpy.protocol.message import Message
 
@@ -102,3 +111,26 @@ def test_a_flag_is_an_int32(flag: int) -> None:
     check_message(Message("T", b"x", flag=flag), 100)
     with pytest.raises(ClientError, match="expected an int32"):
         check_message(Message("T", b"x", flag=flag + 2**32), 100)
+
+
+class Called:
+    async def __call__(self, batch: object) -> None: ...
+
+
+async def coroutine_function(batch: object) -> None: ...
+
+
+@functools.wraps(coroutine_function)
+def wrapped(batch: object) -> object:
+    return coroutine_function(batch)
+
+
+@pytest.mark.parametrize("handler", [coroutine_function, wrapped, Called(), functools.partial(coroutine_function, 1)])
+def test_what_can_be_awaited_is_a_handler(handler: object) -> None:
+    check_async(handler)
+
+
+@pytest.mark.parametrize("handler", [None, print, lambda batch: None, Called, functools.partial(print)])
+def test_what_cannot_be_awaited_is_no_handler(handler: object) -> None:
+    with pytest.raises(TypeError, match=r"expected a coroutine function as handler \(async def\), found"):
+        check_async(handler)

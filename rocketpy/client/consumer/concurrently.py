@@ -19,7 +19,7 @@ from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.consume_hooks import ConsumeHooks
 from rocketpy.client.consumer.consumer_stats import ConsumerStats
-from rocketpy.client.consumer.handler_failure import log_handler_failure
+from rocketpy.client.consumer.handler_failure import contain_handler_failure
 from rocketpy.client.consumer.offsets.offset_store import OffsetTable
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.send_back import SendBack
@@ -192,9 +192,9 @@ class ConcurrentConsumption:
         with trio.move_on_after(self._timeout_s) as limit:
             try:
                 status = checked_status(await handler(batch), ConsumeConcurrentlyStatus)
-            except Exception as failure:
+            except BaseException as failure:
+                contain_handler_failure(failure, batch.queue, len(batch))
                 has_raised = True
-                log_handler_failure(failure, batch.queue, len(batch))
         if batch.is_settled:
             return
         if self._hooks is not None:

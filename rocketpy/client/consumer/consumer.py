@@ -48,7 +48,7 @@ from rocketpy.client.instance import ClientInstance
 from rocketpy.client.namespace import Namespace
 from rocketpy.client.readiness import missing_membership, missing_name_server, missing_routes, wait_until_ready
 from rocketpy.client.scope import unwrapped
-from rocketpy.client.validators import UNSPECIFIED, check_group
+from rocketpy.client.validators import UNSPECIFIED, check_async, check_group
 from rocketpy.errors import ClientError, LocalProtocolError
 from rocketpy.protocol.bodies.heartbeat import SUB_ALL
 from rocketpy.protocol.message import MessageQueue
@@ -147,6 +147,7 @@ class Consumer:
         ValueError for fewer than one task. With ``fail_fast_s`` it raises as :meth:`wait_ready` does; without, it waits
         for nameservers and topics for as long as that takes.
         """
+        check_async(handler)
         _check_tasks(tasks)
         member = await self._start(is_orderly=False, fail_fast_s=fail_fast_s)
         if member is None:
@@ -173,6 +174,7 @@ class Consumer:
         ``nursery.start``, it returns when the first queues are assigned. ValueError for fewer than one task.
         ``fail_fast_s`` is as for :meth:`run`.
         """
+        check_async(handler)
         _check_tasks(tasks)
         member = await self._start(is_orderly=True, fail_fast_s=fail_fast_s)
         if member is None:

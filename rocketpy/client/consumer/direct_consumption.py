@@ -11,7 +11,7 @@ import trio
 
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.concurrently import ConcurrentHandler
-from rocketpy.client.consumer.handler_failure import log_handler_failure
+from rocketpy.client.consumer.handler_failure import contain_handler_failure
 from rocketpy.client.consumer.orderly import OrderlyHandler
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, checked_status
@@ -61,8 +61,8 @@ class DirectConsumption:
                 result = _RESULTS[checked_status(returned, ConsumeOrderlyStatus)]
             else:
                 result = _RESULTS[checked_status(returned, ConsumeConcurrentlyStatus)]
-        except Exception as failure:
-            log_handler_failure(failure, queue, 1)
+        except BaseException as failure:
+            contain_handler_failure(failure, queue, 1)
             result, remark = CMResult.CR_THROW_EXCEPTION, f"{type(failure).__name__}: {failure}"
         return ConsumeMessageDirectlyResult(
             order=self.is_orderly,

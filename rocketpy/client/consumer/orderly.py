@@ -19,7 +19,7 @@ from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.consume_hooks import ConsumeHooks
 from rocketpy.client.consumer.consumer_stats import ConsumerStats
 from rocketpy.client.consumer.group.queue_locks import QueueLocks
-from rocketpy.client.consumer.handler_failure import log_handler_failure
+from rocketpy.client.consumer.handler_failure import contain_handler_failure
 from rocketpy.client.consumer.offsets.offset_store import OffsetTable
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.send_back import SendBack
@@ -187,8 +187,7 @@ class OrderlyConsumption:
         match status:
             case ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT:
                 self._stats.add_failed(process_queue.queue.topic, len(batch))
-                left = await self._with_retries_left(batch.messages)
-                process_queue.give_up(each for each in batch.messages if each not in left)
+                left = await self._with_retries_left(batch)
                 process_queue.put_back(left)
                 if not left and batch.auto_commit:
                     self._commit(process_queue)
@@ -209,12 +208,14 @@ class OrderlyConsumption:
         if consumer_offset is not None:
             self._offsets.update(process_queue.queue, consumer_offset)
 
-    async def _with_retries_left(self, messages: Sequence[MessageExt]) -> list[MessageExt]:
-        """Count a failure of each message; send those without retries left away, and return the others."""
+    async def _with_retries_left(self, batch: MessageBatch) -> list[MessageExt]:
+        """Count a failure of each message; give those without retries left away, and return the others."""
+        process_queue, messages = batch.process_queue, batch.messages
         left = []
         for message in messages:
             is_over = message.reconsume_times >= self._reconsume_times_max
             if is_over and await self._send_back.send_copy(message, reconsume_times=message.reconsume_times):
+                process_queue.give_up([message])  # at once: the next copy may be cancelled
                 continue
             left.append(message)
         for message in left:
@@ -244,7 +245,7 @@ async def _status_of(batch: MessageBatch, handler: OrderlyHandler) -> tuple[Cons
     """Return the result of a handler, and whether it has raised."""
     try:
         status = checked_status(await handler(batch), ConsumeOrderlyStatus)
-    except Exception as failure:
-        log_handler_failure(failure, batch.queue, len(batch))
+    except BaseException as failure:
+        contain_handler_failure(failure, batch.queue, len(batch))
         return _SUSPEND, True
     return ConsumeOrderlyStatus.SUCCESS if status is None else status, False

@@ -34,7 +34,7 @@ from rocketpy.client.namespace import Namespace
 from rocketpy.client.readiness import missing_membership, missing_name_server, missing_routes, wait_until_ready
 from rocketpy.client.results import PullResult
 from rocketpy.client.scope import unwrapped
-from rocketpy.client.validators import check_group
+from rocketpy.client.validators import check_async, check_group
 from rocketpy.errors import LocalProtocolError
 from rocketpy.protocol.bodies.heartbeat import EXPRESSION_TYPE_TAG, SUB_ALL, SubscriptionData
 from rocketpy.protocol.message import MessageExt, MessageQueue
@@ -267,6 +267,7 @@ class PullConsumer:
         that is logged, and it is called again after a second. A queue that a rebalance takes is called for no longer; a
         call that runs then comes to its end. LocalProtocolError for a topic that the consumer was not opened with.
         """
+        check_async(task)
         self._check_registered(topic)
         await ScheduledPull(topic, task).run(self.assignment_changes())
 

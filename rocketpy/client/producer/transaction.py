@@ -28,7 +28,7 @@ from rocketpy.client.hooks import EndTransactionContext, EndTransactionHook
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.producer.producer import Producer
 from rocketpy.client.results import LocalTransactionState, SendResult, SendStatus
-from rocketpy.client.validators import UNSPECIFIED
+from rocketpy.client.validators import UNSPECIFIED, check_async
 from rocketpy.containment import Contained, is_containable
 from rocketpy.errors import BrokerError, ClientError, LocalProtocolError, RemoteProtocolError, RemotingError
 from rocketpy.protocol.codes import RequestCode
@@ -334,6 +334,7 @@ async def transaction_producer_role(
 ) -> AsyncIterator[TransactionProducer]:
     """Answer the checks of a producer's group while the block runs."""
     group = wrap_namespace(instance.namespace, group)
+    check_async(check)
     end_hooks = EndTransactionHooks(group, hooks)
     checks = _Checks(instance=instance, group=group, check=check, hooks=end_hooks)
     handlers = {RequestCode.CHECK_TRANSACTION_STATE: checks.check_transaction_state}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any
@@ -16,6 +15,11 @@ from rocketpy.client.callers import form_for_caller
 from rocketpy.client.shells.guest_host import GuestHost
 from rocketpy.client.shells.held_scope import HeldScope, is_own
 from rocketpy.client.shells.shell import OpenScope, Shell, begin_like, in_shell
+from rocketpy.client.validators import check_async, is_async
+from rocketpy.errors import single_failures
+
+FOLLOWING_SECONDS = 0.5
+"""How long the cancellation of the call may come after that of its handler, where a loop cancels all of its tasks."""
 
 
 class AsyncioShell(Shell[GuestHost]):
@@ -60,7 +64,7 @@ class AsyncioShell(Shell[GuestHost]):
 
     def _handed(self, member: Callable[..., Any], parameter: int | str, value: Any) -> Any:
         handed = super()._handed(member, parameter, value)
-        return self._handler(value) if handed is value and callable(value) and _is_async(value) else handed
+        return self._handler(value) if handed is value and callable(value) and is_async(value) else handed
 
     # ---- what this kind of program says ---------------------------------------------------------------------------
 
@@ -112,6 +116,7 @@ class AsyncioShell(Shell[GuestHost]):
         return AsyncioOpened(self._loop, open_scope, self._held)
 
     def _handler(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+        check_async(function)
         return _Handler(function, self)
 
 
@@ -193,6 +198,10 @@ class AsyncioClient:
             await self._host.release(self)
 
 
+class HandlerCancelledError(Exception):
+    """A handler ended with a CancelledError of asyncio though its call goes on. A failure like any other."""
+
+
 class _Handler:
     """A coroutine function of asyncio, to be called from a task of Trio."""
 
@@ -219,7 +228,14 @@ class _Handler:
             raise
         finally:
             handlers.remove(ended)
-        return task.result()
+        try:
+            return task.result()
+        except (asyncio.CancelledError, BaseExceptionGroup) as failure:
+            if isinstance(failure, Exception) or not all(map(_is_contained, single_failures(failure))):
+                raise
+            if task.cancelling():  # all tasks of the loop perhaps, and the call of this handler soon
+                await trio.sleep(FOLLOWING_SECONDS)
+            raise HandlerCancelledError("it awaited something that was cancelled, or was cancelled alone") from failure
 
 
 class _ByCaller(functools.partial[Awaitable[Any]]):
@@ -239,8 +255,8 @@ def _current_task() -> asyncio.Task[Any] | None:
         return None
 
 
-def _is_async(function: Any) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+def _is_contained(failure: BaseException) -> bool:
+    return isinstance(failure, Exception | asyncio.CancelledError)
 
 
 async def _awaited(target: Awaitable[Any]) -> Any:

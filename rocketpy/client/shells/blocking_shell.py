@@ -5,14 +5,11 @@ from __future__ import annotations
 import atexit
 import functools
 import logging
-import math
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
-
-import trio
 
 from rocketpy.client.begun import Done, beginning_of
 from rocketpy.client.callers import form_for_caller, ready_for_caller
@@ -20,6 +17,7 @@ from rocketpy.client.shells.held_scope import HeldScope, is_own
 from rocketpy.client.shells.loop_call import LoopCall
 from rocketpy.client.shells.loop_thread import LoopThread
 from rocketpy.client.shells.shell import OpenScope, Shell, begin_like, in_shell
+from rocketpy.client.validators import is_async
 
 THREAD_NAME = "rocketpy-client"
 
@@ -134,12 +132,13 @@ class BlockingShell(Shell[LoopThread]):
         return BlockingOpened(self._loop, open_scope, self._held)
 
     def _handler(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-        # Who calls the handler says how many run at once; Trio's default would be 40 for all handlers of the client.
-        limiter = trio.CapacityLimiter(math.inf)
+        if is_async(function):
+            raise TypeError(f"expected a plain function, found {function!r}: plain code awaits nothing")
+        call_in_thread = self._loop.handler_threads.call
 
         async def handle(*arguments: Any) -> Any:
-            """Call a handler in a worker thread; a cancellation waits for it."""
-            return await trio.to_thread.run_sync(function, *map(self._shelled, arguments), limiter=limiter)
+            """Call a handler in a worker thread."""
+            return await call_in_thread(function, *map(self._shelled, arguments))
 
         return handle
 

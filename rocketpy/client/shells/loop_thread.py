@@ -11,6 +11,7 @@ import outcome
 import trio
 
 from rocketpy.client.begun import Begun
+from rocketpy.client.shells.handler_threads import HandlerThreads
 from rocketpy.client.shells.loop_call import CLOSED, CallTasks, LoopCall
 from rocketpy.errors import LocalProtocolError
 from rocketpy.forks import OTHER_PROCESS, Birthplace
@@ -39,6 +40,7 @@ class LoopThread:
         self._token: trio.lowlevel.TrioToken | None = None
         self._tasks: CallTasks | None = None
         self._birthplace = Birthplace()
+        self.handler_threads = HandlerThreads()
         self.failure: BaseException | None = None
         """What has ended the loop, other than :meth:`stop`."""
 

@@ -22,7 +22,7 @@ from rocketpy.protocol.message import MessageExt, MessageQueue
 from tests.client.consumer.scripted_send_back import ScriptedSendBack
 
 QUEUE, OTHER = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)
-Result = ConsumeOrderlyStatus | Exception | None
+Result = ConsumeOrderlyStatus | BaseException | None
 
 
 def messages_at(offsets: Sequence[int]) -> list[MessageExt]:
@@ -113,7 +113,7 @@ class Orderly:
         self.seen.append((trio.current_time(), [each.queue_offset for each in batch]))
         batch.suspend_ms = self.suspend_ms
         result = self.results.pop(0) if self.results else None
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             raise result
         return result
 

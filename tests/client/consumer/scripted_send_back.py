@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import trio
+
 from rocketpy.client.consumer.send_back import SendBack
 from rocketpy.protocol.message import MessageExt
 
 
 class ScriptedSendBack(SendBack):
-    """Notes what goes back; takes nothing while ``is_refusing``."""
+    """Notes what goes back; takes nothing while ``is_refusing``, and never answers for the message at ``hangs_at``."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, int]] = []
@@ -15,13 +17,17 @@ class ScriptedSendBack(SendBack):
         self.copied: list[tuple[int, int]] = []
         """Queue offset and reconsume times of each copy."""
         self.is_refusing = False
+        self.hangs_at: int | None = None
 
     async def send_back(self, message: MessageExt, delay_level: int = 0) -> bool:
-        if not self.is_refusing:
-            self.sent.append((message.queue_offset, delay_level))
-        return not self.is_refusing
+        return await self._take(message, self.sent, delay_level)
 
     async def send_copy(self, message: MessageExt, *, reconsume_times: int) -> bool:
+        return await self._take(message, self.copied, reconsume_times)
+
+    async def _take(self, message: MessageExt, taken: list[tuple[int, int]], number: int) -> bool:
+        if message.queue_offset == self.hangs_at:
+            await trio.sleep_forever()
         if not self.is_refusing:
-            self.copied.append((message.queue_offset, reconsume_times))
+            taken.append((message.queue_offset, number))
         return not self.is_refusing

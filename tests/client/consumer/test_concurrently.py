@@ -218,3 +218,37 @@ async def test_handlers_end_when_the_consumer_has_left(world: Concurrent, autoju
         world.consumption.close()
     world.deliver(0)
     assert world.seen == []
+
+
+@pytest.mark.parametrize("ends", ["retry_later", "ack"])
+async def test_a_cancelled_handler_returns_only_what_it_has_not_settled(
+    world: Concurrent, ends: str, autojump_clock: MockClock
+) -> None:
+    """What it has given back comes by the broker, and what it has acknowledged not at all."""
+
+    async def give_part_back(batch: MessageBatch) -> None:
+        if ends == "ack":
+            await batch.done()
+        else:
+            await batch.retry_later(messages=batch.messages[:2])
+        await trio.sleep_forever()
+
+    world.deliver(0, 1, 2)
+    await world.run(give_part_back)
+    await world.run(world.note)
+    assert world.seen == ([] if ends == "ack" else [[2]])
+    assert world.send_back.sent == ([] if ends == "ack" else [(0, 0), (1, 0)])
+    assert world.committed == 3
+
+
+async def test_a_send_back_that_is_cancelled_leaves_only_the_rest(world: Concurrent, autojump_clock: MockClock) -> None:
+    async def handler(batch: MessageBatch) -> ConsumeConcurrentlyStatus:
+        return LATER
+
+    world.send_back.hangs_at = 1
+    world.deliver(0, 1, 2)
+    await world.run(handler)
+    world.send_back.hangs_at = None
+    await world.run(world.note)
+    assert world.seen == [[1, 2]]
+    assert world.send_back.sent == [(0, 0)]

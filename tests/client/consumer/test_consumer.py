@@ -340,3 +340,12 @@ async def test_a_style_that_waits_for_its_turn_to_join_ends_with_the_block(
         await until(lambda: cluster.broker.asked(RequestCode.HEART_BEAT))
     assert returned == [[], []]
     assert len(cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)) == 1
+
+
+async def test_a_handler_that_cannot_be_awaited_is_refused_before_anything_is_consumed(client: Client) -> None:
+    async with client.consumer("g", TOPIC) as consumer:
+        for start in (consumer.run, consumer.run_orderly):
+            for handler in (None, print):
+                with pytest.raises(TypeError, match="expected a coroutine function"):
+                    await start(handler)  # type: ignore[arg-type]
+        assert consumer.assigned == []

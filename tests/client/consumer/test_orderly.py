@@ -205,3 +205,16 @@ async def test_a_queue_that_was_left_leaves_no_lock(autojump_clock: MockClock) -
     await world.run(1)
     assert world.handled == [[0]]
     assert sizes_within(world.consumption)["OrderlyConsumption._serial"] == 0
+
+
+async def test_copies_that_are_cancelled_leave_only_the_rest(autojump_clock: MockClock) -> None:
+    """What has gone to the retry topic comes from there, and is not handled here once more."""
+    world = Orderly(SUSPEND, max_reconsume_times=0, consume_message_batch_max_size=3)
+    world.send_back.hangs_at = 1
+    world.deliver(0, 1, 2)
+    await world.run(1)
+    world.send_back.hangs_at = None
+    await world.run(1)
+    assert world.handled == [[0, 1, 2], [1, 2]]
+    assert world.send_back.copied == [(0, 0)]
+    assert world.committed == 3

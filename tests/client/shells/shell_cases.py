@@ -121,7 +121,11 @@ class Role:
                     raise ZeroDivisionError("while it was cancelled")
 
     async def run(self, handler: Handler, count: int = 1) -> list[str]:
-        return [await handler(f"call {number}") for number in range(count)]
+        try:
+            return [await handler(f"call {number}") for number in range(count)]
+        except Exception as failure:
+            self.events.append(failure)
+            raise
 
     async def run_at_once(self, handler: Handler, count: int) -> None:
         async with trio.open_nursery() as nursery:

@@ -15,6 +15,7 @@ import pytest
 from rocketpy.client import aio
 from rocketpy.client.client import Client
 from rocketpy.client.config import ClientConfig
+from rocketpy.client.shells.asyncio_shell import HandlerCancelledError
 from rocketpy.errors import ClientError, LocalProtocolError
 from tests.client.shells.shell_cases import role
 from tests.patience import PATIENCE_SECONDS
@@ -236,6 +237,67 @@ def test_a_handler_runs_in_asyncio_and_is_cancelled_with_the_call() -> None:
             assert cancelled == [True]
 
     run(main())
+
+
+@in_asyncio
+async def test_a_cancellation_that_a_handler_picks_up_is_a_failure(role: Any) -> None:
+    """A pool that is being closed, a shared future that was given up: nothing has cancelled the handler."""
+
+    async def await_cancelled(_: str) -> str:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        return str(await future)
+
+    async def raise_group(call: str) -> str:
+        raise BaseExceptionGroup("", [asyncio.CancelledError(), ValueError()])
+
+    async def cancel_itself(_: str) -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+        return "not cancelled"
+
+    for handler in (await_cancelled, raise_group, cancel_itself):
+        with pytest.raises(HandlerCancelledError):
+            await role.run(handler)
+
+    async def fail(_: str) -> str:
+        raise ExceptionGroup("", [ValueError()])
+
+    with pytest.raises(ExceptionGroup):
+        await role.run(fail)
+
+
+def test_the_end_of_all_tasks_is_no_failure_of_handlers() -> None:
+    async def main() -> None:
+        async def hang(_: str) -> str:
+            begun.set()
+            await asyncio.sleep(PATIENCE_SECONDS)
+            return ""
+
+        async with opened() as role:
+            begun = asyncio.Event()
+            before = asyncio.all_tasks()
+            call = asyncio.ensure_future(role.run(hang))
+            await begun.wait()
+            handlers = asyncio.all_tasks() - before - {call}
+            for each in (*handlers, call):
+                each.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            assert role.events == [], "the handler has not failed"
+
+    run(main())
+
+
+@in_asyncio
+async def test_a_handler_that_cannot_be_awaited_is_refused_before_it_is_called(role: Any) -> None:
+    called: list[str] = []
+    for handler in (called.append, lambda call: called.append(call)):
+        with pytest.raises(TypeError, match="expected a coroutine function"):
+            await role.run(handler)
+    assert called == []
 
 
 def test_several_clients_live_in_one_loop_and_leave_no_thread() -> None:

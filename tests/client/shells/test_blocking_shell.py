@@ -138,6 +138,14 @@ def test_a_handler_is_called_in_a_worker_thread() -> None:
         assert blocking.THREAD_NAME not in seen
 
 
+def test_a_coroutine_function_is_refused_as_a_handler() -> None:
+    async def handler(call: str) -> str:
+        return call
+
+    with opened() as role, pytest.raises(TypeError, match="expected a plain function"):
+        role.run(handler)
+
+
 def test_as_many_handlers_run_at_once_as_the_client_calls() -> None:
     barrier = threading.Barrier(60, timeout=PATIENCE_SECONDS)
     with opened() as role:
