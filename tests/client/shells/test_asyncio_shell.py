@@ -281,9 +281,10 @@ def test_the_end_of_all_tasks_is_no_failure_of_handlers() -> None:
             before = asyncio.all_tasks()
             call = asyncio.ensure_future(role.run(hang))
             await begun.wait()
-            handlers = asyncio.all_tasks() - before - {call}
-            for each in (*handlers, call):
-                each.cancel()
+            (handler,) = asyncio.all_tasks() - before - {call}
+            handler.cancel()
+            await asyncio.wait([handler])
+            call.cancel()  # in the same sweep over the tasks, or soon after it
             with pytest.raises(asyncio.CancelledError):
                 await call
             assert role.events == [], "the handler has not failed"
