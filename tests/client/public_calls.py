@@ -185,6 +185,18 @@ async def _wait_ready(caller: Caller) -> None:
         await consumer.wait_ready(HANDLED_SECONDS)
 
 
+async def _draining(caller: Caller) -> object:
+    """Finish the first batch of a loop, which is told to end meanwhile."""
+    async with caller.client.consumer(GROUP, TOPIC, config=FIRST) as consumer, trio.open_nursery() as nursery:
+        nursery.cancel_scope.deadline = trio.current_time() + HANDLED_SECONDS
+        async for batch in consumer:
+            caller.delivered.extend(batch)
+            nursery.start_soon(consumer.drain, HANDLED_SECONDS)
+            await trio.sleep(1)
+        caller.acknowledged.extend(batch)
+    return None
+
+
 async def _state_changed(caller: Caller) -> object:
     """Return the first change, if something changes."""
     with trio.move_on_after(HANDLED_SECONDS):
@@ -310,6 +322,14 @@ async def _committed(caller: Caller, consumer: Any) -> object:
     return await consumer.committed(QUEUE)
 
 
+async def _drain_polls(caller: Caller, consumer: Any) -> object:
+    caller.delivered.extend(await consumer.poll(10.0))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(consumer.drain, HANDLED_SECONDS)
+        await consumer.commit()
+    return None
+
+
 async def _assigning(caller: Caller) -> object:
     async with caller.client.lite_pull_consumer("lite", config=LITE_FIRST) as consumer:
         await consumer.assign([QUEUE])
@@ -392,6 +412,7 @@ CLIENT_CALLS: dict[str, Call] = {
     "Consumer.run_orderly": _handling(is_orderly=True),
     "Consumer.wait_assigned": _wait_assigned,
     "Consumer.wait_ready": _wait_ready,
+    "Consumer.drain": _draining,
     "BatchIterator.__anext__": _next_batch,
     "MessageBatch.done": _iterating(lambda batch: batch.done()),
     "MessageBatch.retry_later": _iterating(lambda batch: batch.retry_later()),
@@ -413,6 +434,7 @@ CLIENT_CALLS: dict[str, Call] = {
     "LitePullConsumer.seek_to_end": _polling(lambda caller, consumer: consumer.seek_to_end(QUEUE)),
     "LitePullConsumer.subscribe": _polling(lambda caller, consumer: consumer.subscribe("Other", "tag")),
     "LitePullConsumer.unsubscribe": _polling(lambda caller, consumer: consumer.unsubscribe(TOPIC)),
+    "LitePullConsumer.drain": _polling(_drain_polls),
     "LitePullConsumer.wait_ready": _polling(lambda caller, consumer: consumer.wait_ready(HANDLED_SECONDS)),
     "LitePullConsumer.wait_assigned": _polling(lambda caller, consumer: consumer.wait_assigned()),
     "QueueChanges.__anext__": _polling(lambda caller, consumer: anext(consumer.queue_changes(TOPIC))),

@@ -71,7 +71,11 @@ class ConcurrentConsumption:
         self._timeout_s = 60 * config.consume_timeout
         # Bounded by the flow control of the readers.
         self._ready, self._batches = trio.open_memory_channel[MessageBatch](math.inf)
-        self._in_hand: set[MessageBatch] = set()
+        self._in_hand: set[MessageBatch] = set()  # of programs that settle their batches themselves
+        self._handled: set[MessageBatch] = set()  # with handlers
+        self._runs: set[trio.CancelScope] = set()
+        self._all_settled = trio.Event()  # waited for while it drains
+        self._is_draining = False
         self._is_closed = False
 
     # ---- for the group --------------------------------------------------------------------------------------------
@@ -92,6 +96,20 @@ class ConcurrentConsumption:
     async def wait_idle(self, process_queue: ProcessQueue) -> None:
         """Return at once: what is still being consumed is delivered again to the next owner of the queue."""
 
+    async def drain(self) -> None:
+        """Let no batch begin any more, whether pulled or not; return when all that have begun are settled."""
+        self._is_draining = True
+        self._ready.close()
+        while self._handled or self._in_hand:
+            if self._all_settled.is_set():
+                self._all_settled = trio.Event()
+            await self._all_settled.wait()
+
+    def cancel_handlers(self) -> None:
+        """End the handlers of every run, and the runs."""
+        for scope in self._runs:
+            scope.cancel()
+
     def close(self) -> None:
         """Let no batch begin any more: the consumer has left its group."""
         self._is_closed = True
@@ -105,6 +123,8 @@ class ConcurrentConsumption:
         """Wait for the next batch of a queue that is still assigned; EndOfChannel when the consumer has left."""
         while True:
             batch = await self._batches.receive()
+            if self._is_draining:  # it has been pulled, and is for the next member that has its queue
+                raise trio.EndOfChannel
             if not batch.process_queue.is_dropped:
                 self._begin(batch)
                 return batch
@@ -117,9 +137,14 @@ class ConcurrentConsumption:
 
     async def run(self, handler: ConcurrentHandler, tasks: int) -> None:
         """Handle batches, so many at once, until cancelled or the consumer has left its group."""
-        async with trio.open_nursery() as nursery:
-            for _ in range(tasks):
-                nursery.start_soon(self._work, handler)
+        with trio.CancelScope() as scope:
+            self._runs.add(scope)
+            try:
+                async with trio.open_nursery() as nursery:
+                    for _ in range(tasks):
+                        nursery.start_soon(self._work, handler)
+            finally:
+                self._runs.remove(scope)
 
     async def send_expired_back(self) -> None:
         """Send back what has been in hand for too long, until cancelled."""
@@ -138,7 +163,7 @@ class ConcurrentConsumption:
         if batch.is_settled:
             return
         batch.is_settled = True
-        self._in_hand.discard(batch)
+        self._note_settled(self._in_hand, batch)
         self._announce_end(batch, ConsumeReturnType.SUCCESS, ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
         self._remove(batch, batch.messages)
         self._stats.add_consumed(batch.process_queue.queue.topic, len(batch), trio.current_time() - batch.started_at)
@@ -165,7 +190,7 @@ class ConcurrentConsumption:
             if not any(each in batch.process_queue for each in batch.messages):
                 self._announce_end(batch, ConsumeReturnType.FAILED, _LATER)
                 batch.is_settled = True
-                self._in_hand.discard(batch)
+                self._note_settled(self._in_hand, batch)
 
     # ---- private --------------------------------------------------------------------------------------------------
 
@@ -178,9 +203,11 @@ class ConcurrentConsumption:
                 batch = await self.next_batch()
             except trio.EndOfChannel:
                 return
+            self._handled.add(batch)
             try:
                 await self._consume(batch, handler)
             finally:
+                self._note_settled(self._handled, batch)
                 if not batch.is_settled:  # cancelled
                     self._announce_end(batch, ConsumeReturnType.RETURNNULL, _LATER)
                     left = [each for each in batch.messages if each in batch.process_queue]
@@ -252,5 +279,10 @@ class ConcurrentConsumption:
         self._make_ready(batch)
 
     def _make_ready(self, batch: MessageBatch) -> None:
-        if not self._is_closed:
+        if not self._is_closed and not self._is_draining:
             self._ready.send_nowait(batch)
+
+    def _note_settled(self, among: set[MessageBatch], batch: MessageBatch) -> None:
+        among.discard(batch)
+        if not self._handled and not self._in_hand:
+            self._all_settled.set()

@@ -129,6 +129,9 @@ class Consumer:
         self._joining = trio.Lock()
         self._joining_scope = trio.CancelScope()  # of the join that is under way; the task may outlive the block
         self._has_ended = False
+        # Leaving awaits answers of brokers, and the end of the block may come meanwhile.
+        self._leaving = trio.Lock()
+        self._has_left = False
 
     # ---- styles ---------------------------------------------------------------------------------------------------
 
@@ -261,6 +264,29 @@ class Consumer:
         if self._member is not None:
             self._member.group.resume()
 
+    async def drain(self, timeout_s: float) -> bool:
+        """Finish what is in hand and leave the group; True if all of it was finished within ``timeout_s``.
+
+        No further batch is handed out, also of what has been pulled already: it is for other members. Batches that have
+        begun come to their end, a loop by asking for the next. Then offsets are committed, queue locks are released and
+        the member leaves, which takes four seconds at most, and runs and loops end without an error. What is not
+        finished in time is cancelled, in plain code left to end, and delivered again. A handler must not wait for it:
+        that would be its own end. ValueError for a negative time.
+        """
+        if not timeout_s >= 0:
+            raise ValueError(f"timeout_s is {timeout_s}, expected a time")
+        self._has_ended = True
+        self._joining_scope.cancel()
+        is_finished = True
+        if self._member is not None:
+            self._member.group.suspend()
+            with trio.move_on_after(timeout_s) as limit:
+                await self._member.sink.drain()
+            is_finished = not limit.cancelled_caught
+            self._member.sink.cancel_handlers()
+        await self._leave()
+        return is_finished
+
     # ---- private --------------------------------------------------------------------------------------------------
 
     async def _next_batch(self) -> MessageBatch:
@@ -380,9 +406,12 @@ class Consumer:
         with trio.CancelScope(shield=True):  # a join that is cancelled tells the brokers so, in a bounded time
             async with self._joining:
                 pass
-        if self._member is not None:
-            with self._member.leaving:
-                await self._member.group.leave()
+        with trio.CancelScope(shield=True):  # the end of the block waits for a drain that leaves, and bounds its time
+            async with self._leaving:
+                if self._member is not None and not self._has_left:
+                    self._has_left = True
+                    with self._member.leaving:
+                        await self._member.group.leave()
 
 
 class BatchIterator:

@@ -74,6 +74,7 @@ class OrderlyConsumption:
         # Two assignments of one queue follow each other, and the handler of the first may still run.
         self._serial: dict[MessageQueue, trio.Lock] = {}
         self._idle = trio.Condition()
+        self._is_draining = False
         self._closed = trio.Event()
 
     # ---- for the group --------------------------------------------------------------------------------------------
@@ -91,6 +92,17 @@ class OrderlyConsumption:
         async with self._idle:
             while process_queue.is_consuming:
                 await self._idle.wait()
+
+    async def drain(self) -> None:
+        """Let no batch begin any more, whether pulled or not; return when no handler has one."""
+        self._is_draining = True
+        async with self._idle:
+            while any(each.is_consuming for each in self._working):
+                await self._idle.wait()
+
+    def cancel_handlers(self) -> None:
+        """End the handlers, and the run."""
+        self._closed.set()
 
     def close(self) -> None:
         """Let no batch begin any more: the consumer has left its group."""
@@ -123,7 +135,7 @@ class OrderlyConsumption:
         serial = self._serial.setdefault(process_queue.queue, trio.Lock())
         try:
             async with serial:
-                while _may_go_on(process_queue):
+                while _may_go_on(process_queue) and not self._is_draining:
                     if not self._locks.is_trusted(process_queue):
                         await trio.sleep(UNTRUSTED_SECONDS)
                         continue
@@ -139,8 +151,8 @@ class OrderlyConsumption:
 
     async def _consume_next(self, process_queue: ProcessQueue, handler: OrderlyHandler) -> float:
         """Handle one batch; return the pause in seconds until the next."""
-        if not _may_go_on(process_queue) or not self._locks.is_trusted(process_queue):  # it has waited for its turn
-            return 0.0
+        if self._is_draining or not _may_go_on(process_queue) or not self._locks.is_trusted(process_queue):
+            return 0.0  # it has waited for its turn
         messages = process_queue.take(self._config.consume_message_batch_max_size)
         batch = MessageBatch(messages, process_queue, namespace=self._namespace)
         batch.auto_commit = self._config.auto_commit

@@ -252,3 +252,44 @@ async def test_a_send_back_that_is_cancelled_leaves_only_the_rest(world: Concurr
     await world.run(world.note)
     assert world.seen == [[1, 2]]
     assert world.send_back.sent == [(0, 0)]
+
+
+async def test_a_drain_finishes_what_is_in_hand_and_begins_nothing(
+    world: Concurrent, autojump_clock: MockClock
+) -> None:
+    async def handler(batch: MessageBatch) -> None:
+        await trio.sleep(5)
+        await world.note(batch)
+
+    world.deliver(0, 1, 2, 3, 4, 5, 6)
+    in_hand = await world.consumption.next_in_hand()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.consumption.run, handler, 1)
+        await trio.sleep(1)
+        nursery.start_soon(world.consumption.drain)
+        async with trio.open_nursery() as second:  # another one waits as well
+            second.start_soon(world.consumption.drain)
+            await trio.sleep(6)
+            assert world.seen == [[3, 4, 5]], "pulled and not begun"
+            await in_hand.done()
+        with pytest.raises(trio.EndOfChannel):
+            await world.consumption.next_batch()
+        world.deliver(7)
+    assert world.committed == 6
+
+
+async def test_what_a_drain_does_not_wait_for_is_cancelled_and_not_acknowledged(
+    world: Concurrent, autojump_clock: MockClock
+) -> None:
+    async def never(batch: MessageBatch) -> None:
+        await trio.sleep_forever()
+
+    world.deliver(0, 1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.consumption.run, never, 2)
+        await trio.sleep(1)
+        with trio.move_on_after(1) as limit:
+            await world.consumption.drain()
+        assert limit.cancelled_caught
+        world.consumption.cancel_handlers()
+    assert world.committed is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -349,3 +350,82 @@ async def test_a_handler_that_cannot_be_awaited_is_refused_before_anything_is_co
                 with pytest.raises(TypeError, match="expected a coroutine function"):
                     await start(handler)  # type: ignore[arg-type]
         assert consumer.assigned == []
+
+
+@pytest.mark.parametrize("style", ["run", "run_orderly"])
+async def test_a_drained_consumer_finishes_commits_and_leaves_without_an_error(
+    cluster: FakeCluster, client: Client, style: str
+) -> None:
+    put(cluster, 12)
+    seen: list[MessageQueue] = []
+    finish = trio.Event()
+
+    async def handler(batch: MessageBatch) -> None:
+        seen.append(batch.queue)
+        await finish.wait()
+
+    results: list[bool] = []
+
+    async def drain() -> None:
+        results.append(await consumer.drain(PATIENCE_SECONDS))
+
+    async with client.consumer("g", TOPIC, config=FIRST) as consumer:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(getattr(consumer, style), handler, tasks=4))
+            await until(lambda: len(seen) == 4)
+            nursery.start_soon(drain)
+            await trio.testing.wait_all_tasks_blocked(0.02)
+            assert not cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
+            finish.set()
+        handled = [seen.count(MessageQueue(TOPIC, "broker-a", number)) for number in range(4)]
+        assert (results, sum(handled)) == ([True], 4), "12 were pulled"
+        assert [each or 0 for each in progress(cluster)] == handled
+        assert (consumer.assigned, cluster.broker.locks) == ([], {})
+        assert [each async for each in consumer.batches()] == [] if style == "run" else True
+    assert len(cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)) == 1
+
+
+@pytest.mark.parametrize("style", ["run", "run_orderly"])
+async def test_a_drain_whose_time_is_over_cancels_and_leaves(cluster: FakeCluster, client: Client, style: str) -> None:
+    put(cluster, 4)
+    begun = trio.Event()
+
+    async def never(batch: MessageBatch) -> None:
+        begun.set()
+        await trio.sleep_forever()
+
+    async with client.consumer("g", TOPIC, config=FIRST) as consumer, trio.open_nursery() as nursery:
+        nursery.start_soon(getattr(consumer, style), never)
+        await begun.wait()
+        assert not await consumer.drain(0.01)
+        assert (progress(cluster), cluster.broker.locks) == ([None] * 4, {})
+
+
+async def test_a_loop_ends_with_a_drain_after_its_batch_and_one_that_never_began_ends_at_once(
+    cluster: FakeCluster, client: Client
+) -> None:
+    put(cluster, 4)
+    async with client.consumer("g", TOPIC, config=FIRST) as consumer, trio.open_nursery() as nursery:
+        count = 0
+        async for batch in consumer:
+            count += len(batch)
+            nursery.start_soon(consumer.drain, PATIENCE_SECONDS)
+            await trio.testing.wait_all_tasks_blocked(0.02)
+    assert sum(each or 0 for each in progress(cluster)) == count == 1
+    async with client.consumer("g", TOPIC) as consumer:
+        assert await consumer.drain(0)
+        with pytest.raises(ClientError, match="has ended"):
+            await consumer.wait_assigned()
+        with pytest.raises(ValueError, match="timeout_s is -1"):
+            await consumer.drain(-1)
+
+
+async def test_the_end_of_a_block_waits_for_the_drain_that_leaves(cluster: FakeCluster, client: Client) -> None:
+    async with trio.open_nursery() as nursery:
+        async with client.consumer("g", TOPIC) as consumer:
+            await consumer.wait_assigned()
+            cluster.broker.be_silent(RequestCode.UNREGISTER_CLIENT)
+            nursery.start_soon(consumer.drain, 0)
+            await until(lambda: cluster.broker.asked(RequestCode.UNREGISTER_CLIENT))
+        async with client.consumer("g", TOPIC):
+            pass  # the group is free again

@@ -218,3 +218,27 @@ async def test_copies_that_are_cancelled_leave_only_the_rest(autojump_clock: Moc
     assert world.handled == [[0, 1, 2], [1, 2]]
     assert world.send_back.copied == [(0, 0)]
     assert world.committed == 3
+
+
+@pytest.mark.parametrize("is_in_time", [True, False])
+async def test_a_drain_finishes_the_batches_in_hand_and_begins_none(
+    is_in_time: bool, autojump_clock: MockClock
+) -> None:
+    world = Orderly()
+
+    async def handler(batch: MessageBatch) -> None:
+        await trio.sleep(5 if is_in_time else 5000)
+        await world.handle(batch)
+
+    world.deliver(0, 1)
+    world.deliver(0, queue=1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.consumption.run, handler, 1, lambda: world.process_queues)
+        await trio.sleep(1)
+        with trio.move_on_after(100) as limit:
+            await world.consumption.drain()
+        assert limit.cancelled_caught is not is_in_time
+        world.consumption.cancel_handlers()
+    assert world.handled == ([[0]] if is_in_time else [])
+    committed = {world.offsets.get(each.queue) for each in world.process_queues}
+    assert committed == ({1, None} if is_in_time else {None})

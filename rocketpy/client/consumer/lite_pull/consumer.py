@@ -122,6 +122,9 @@ class LitePullConsumer:
         self._member: LitePullMember | None = None
         self._leaving = ExitStack()
         self._is_running = True
+        self._finished: trio.Event | None = None  # set when the messages of the last poll are no longer in hand
+        # Leaving awaits answers of brokers, and the end of the block may come meanwhile.
+        self._is_leaving = trio.Lock()
         self._commits_at = 0.0  # the next automatic commit, on the clock of Trio
         # Changes of subscriptions await answers of brokers, and a consumer joins its group once.
         self._changing = trio.Lock()
@@ -258,6 +261,24 @@ class LitePullConsumer:
             raise StopAsyncIteration from None
         return messages
 
+    async def drain(self, timeout_s: float) -> bool:
+        """Let the messages of the last poll be finished and leave the group; True if they were within ``timeout_s``.
+
+        They are finished when the program polls again or calls :meth:`commit`. No poll returns anything any more: loops
+        over the consumer end, :meth:`poll` raises LocalProtocolError. With ``auto_commit`` finished messages are
+        committed then. Leaving takes four seconds at most. ValueError for a negative time.
+        """
+        if not timeout_s >= 0:
+            raise ValueError(f"timeout_s is {timeout_s}, expected a time")
+        self._pulled.close()
+        with trio.move_on_after(timeout_s) as limit:
+            while self._finished is not None:
+                await self._finished.wait()
+        if not limit.cancelled_caught and self._config.auto_commit and self._member is not None:
+            self._member.commit_polled(self._assigned)
+        await self._leave()
+        return not limit.cancelled_caught
+
     async def seek(self, queue: MessageQueue, queue_offset: int) -> None:
         """Go on at an offset of a queue; what has been pulled and not polled is forgotten.
 
@@ -327,6 +348,7 @@ class LitePullConsumer:
             self._member.commit_polled(wanted)
         if persist:
             await self._store.persist(wanted)
+        self._note_finished()
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """Return the committed offset of a queue, None when the group has none.
@@ -409,13 +431,21 @@ class LitePullConsumer:
 
     async def _take(self, timeout_s: float) -> list[MessageExt]:
         await trio.lowlevel.checkpoint()
+        self._note_finished()
         self._commit_automatically()
         messages: list[MessageExt] = []
         with trio.move_on_after(timeout_s):
             messages = list(await self._pulled.take())
-        if messages and self._hooks is not None:
-            self._hooks.announce_polled(messages)
+        if messages:
+            self._finished = trio.Event()
+            if self._hooks is not None:
+                self._hooks.announce_polled(messages)
         return messages
+
+    def _note_finished(self) -> None:
+        finished, self._finished = self._finished, None
+        if finished is not None:
+            finished.set()
 
     def _commit_automatically(self) -> None:
         now = trio.current_time()
@@ -440,8 +470,10 @@ class LitePullConsumer:
         return self._member
 
     async def _leave(self) -> None:
-        self._is_running = False
         self._pulled.close()
-        if self._member is not None:
-            with self._leaving:
-                await self._member.leave()
+        with trio.CancelScope(shield=True):  # the end of the block waits for a drain that leaves, and bounds its time
+            async with self._is_leaving:
+                was_running, self._is_running = self._is_running, False
+                if self._member is not None and was_running:
+                    with self._leaving:
+                        await self._member.leave()

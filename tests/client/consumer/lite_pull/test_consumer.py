@@ -532,3 +532,28 @@ async def test_after_its_block_every_call_says_that_the_consumer_does_not_run(cl
     with pytest.raises(LocalProtocolError):
         consumer.assignment_changes()
     assert [each async for each in consumer] == []
+
+
+@pytest.mark.parametrize("ends", ["loop", "commit", "never"])
+async def test_a_drain_waits_until_the_last_poll_is_finished(cluster: FakeCluster, ends: str) -> None:
+    put(cluster, 3)
+    async with subscribed(cluster) as consumer:
+        assert await bodies(consumer) == [0, 1, 2]
+        drained: list[bool] = []
+
+        async def drain() -> None:
+            drained.append(await consumer.drain(0.05 if ends == "never" else PATIENCE_SECONDS))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drain)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            if ends == "loop":
+                assert [each async for each in consumer] == []
+            elif ends == "commit":
+                await consumer.commit()
+        assert drained == [ends != "never"]
+        assert progress(cluster) == (None if ends == "never" else 3)
+        with pytest.raises(LocalProtocolError):
+            await consumer.poll(0)
+        assert await consumer.drain(0) is (ends != "never")
+    assert len(cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)) == 1
