@@ -22,6 +22,7 @@ from rocketpy.errors import (
     NoNameServerError,
     NoReplyError,
     NoRouteError,
+    NotReadyError,
     RequestError,
     RocketpyError,
     StartError,
@@ -89,9 +90,21 @@ ARGUMENTS: dict[type[RocketpyError], tuple[object, ...]] = {
     RequestError: (1, "why"),
     ClientError: (17, "why"),
     BrokerError: (1, "why", "a:1"),
+    NotReadyError: (["topic T: no route"], 1.0),
     BrokersError: ({"a:1": ClientError(17, "why")}, {"b:1": 2}),
 }
-SAME = ["args", "response_code", "remark", "address", "path", "position", "wanted_bytes", "free_bytes", "__notes__"]
+SAME = [
+    "args",
+    "response_code",
+    "remark",
+    "address",
+    "path",
+    "position",
+    "wanted_bytes",
+    "free_bytes",
+    "missing",
+    "__notes__",
+]
 
 
 @pytest.mark.parametrize("kind", ALL)
