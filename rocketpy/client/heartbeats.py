@@ -109,6 +109,10 @@ class Heartbeats:
             return []
         return self._table().broker_addresses(masters_only=not self._consumers)
 
+    def consumed_addresses(self) -> list[str]:
+        """Return the brokers that have to know this client's consumers: none without a consumer."""
+        return self._table().broker_addresses() if self._consumers else []
+
     async def introduce(self, address: str) -> None:
         """Send one broker a heartbeat, whatever it answers; RemotingError when it does not."""
         await self._announce(address, self._body())

@@ -117,7 +117,7 @@ class ClientInstance:
             pause_s=REFRESH_PAUSE_SECONDS,
         )
         self.reconnects = Reconnects(
-            addresses=self.heartbeats.addresses,
+            addresses=self.heartbeats.consumed_addresses,
             introduce=self.heartbeats.introduce,
             refresh_routes=self.request_route_refresh,
         )

@@ -5,7 +5,8 @@ broker whose connection has ended gets one as soon as it accepts connections aga
 it does not know the group gets one at once. Readers that wait after a failure then pull again.
 
 Rules: one task per broker, however many queues wait for it. A broker that goes on refusing gets its next heartbeat
-after a pause, which doubles up to ``LONGEST_BACKOFF_SECONDS``. Nothing is done for a client without groups.
+after a pause, which doubles up to ``LONGEST_BACKOFF_SECONDS``. Nothing is done for a client without consumers: a
+producer connects when it sends.
 
 Compatibility: ``MQClientInstance`` (4.9.8) sends heartbeats every 30 seconds only, so that consumers stand still that
 long after a restart.
@@ -46,8 +47,9 @@ class _Backoff:
 class Reconnects:
     """The brokers that are away, and when those that were are back.
 
-    ``addresses`` returns those of the brokers that get heartbeats. ``introduce`` connects to one and sends it a
-    heartbeat, whatever the answer; RemotingError when there is none. ``refresh_routes`` has the routes looked up soon.
+    ``addresses`` returns the brokers that have to know consumers of this client. ``introduce`` connects to one and sends
+    it a heartbeat, whatever the answer; RemotingError when there is none. ``refresh_routes`` has the routes looked up
+    soon.
     """
 
     def __init__(

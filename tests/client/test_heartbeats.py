@@ -44,6 +44,20 @@ async def test_a_broker_is_notified_of_a_group_when_it_joins_and_when_it_leaves(
     ]
 
 
+async def test_only_consumers_are_introduced_again(cluster: FakeCluster) -> None:
+    async with opened(cluster.address) as instance:
+        instance.heartbeats.add_producer("p")
+        await instance.routes.publish_queues(TOPIC)
+        assert instance.heartbeats.consumed_addresses() == []
+        instance.heartbeats.add_consumer("c", lambda: ConsumerData("c"))
+        assert instance.heartbeats.consumed_addresses() == [cluster.broker.address]
+        await instance.heartbeats.introduce(cluster.broker.address)
+        heartbeat = cluster.broker.heartbeats[-1]
+        assert (heartbeat.producer_data_set[0].group_name, heartbeat.consumer_data_set[0].group_name) == ("p", "c")
+        cluster.broker.refuse(RequestCode.HEART_BEAT, ResponseCode.SYSTEM_ERROR)
+        await instance.heartbeats.introduce(cluster.broker.address)
+
+
 async def test_a_client_without_groups_is_quiet(cluster: FakeCluster) -> None:
     async with opened(cluster.address, heartbeat_broker_interval=1) as instance:
         await instance.routes.publish_queues(TOPIC)

@@ -153,7 +153,7 @@ async def test_a_broker_without_route_is_given_up_and_forgotten(autojump_clock: 
         assert not any(key.startswith("Reconnects._back") for key in sizes_within(world.reconnects))
 
 
-async def test_nothing_is_done_for_a_client_without_groups_and_for_peers_that_are_no_brokers(
+async def test_nothing_is_done_for_a_client_without_consumers_and_for_peers_that_are_no_brokers(
     autojump_clock: MockClock,
 ) -> None:
     async with running() as world:
