@@ -104,6 +104,29 @@ async def test_no_handler_is_called_while_the_lock_is_not_trusted(autojump_clock
     assert world.handled == [[7], [0]]
 
 
+async def test_a_lock_that_ends_meanwhile_keeps_a_queue_that_has_waited_for_a_handler(
+    autojump_clock: MockClock,
+) -> None:
+    """It was trusted when its queue began to wait."""
+    world = Orderly()
+    trusted: list[bool] = []
+
+    async def slow(batch: MessageBatch) -> None:
+        trusted.append(world.locks.is_trusted(batch.process_queue))
+        await trio.sleep(4)
+
+    world.handle = slow  # type: ignore[assignment]
+    world.deliver(0)
+    world.deliver(7, queue=1)
+
+    def lose_those_that_wait() -> None:
+        for each in world.process_queues:
+            each.is_locked = each.is_consuming
+
+    await world.run(6, lose_those_that_wait, tasks=1)
+    assert trusted == [True]
+
+
 async def test_a_handler_that_is_cancelled_returns_its_messages(autojump_clock: MockClock) -> None:
     world = Orderly()
     original = world.handle

@@ -7,7 +7,7 @@ import trio
 
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from tests.client.conftest import TOPIC
-from tests.client.consumer.group.group_member import QUEUES, member
+from tests.client.consumer.group.group_member import QUEUES, World, member
 from tests.client.fake_cluster import FakeCluster
 from tests.patience import until
 
@@ -77,6 +77,35 @@ async def test_a_queue_that_is_lost_is_not_stored(cluster: FakeCluster) -> None:
         assert process_queue.is_dropped
         assert not world.group.queues.assigned
     assert cluster.broker.progress == {}
+
+
+async def test_a_paused_queue_that_comes_again_is_read(cluster: FakeCluster) -> None:
+    """Its pause was that of its former life, and the program cannot see that it goes on."""
+    async with member(cluster) as world:
+        for gone in (lambda: world.group.queues.change(QUEUES[:1], []), lambda: lose(world)):
+            await world.group.queues.change([], QUEUES[:1])
+            world.group.queues.gate.pause(QUEUES[:1])
+            await gone()
+            assert world.group.queues.gate.paused == frozenset()
+        delivered_count = len(world.sink.delivered)
+        await world.group.queues.change([], QUEUES[:1])
+        cluster.broker.put(TOPIC, 0, b"x")
+        await until(lambda: len(world.sink.delivered) > delivered_count)
+
+
+async def lose(world: World) -> None:
+    world.group.queues.lose(world.process_queue())
+
+
+async def test_a_queue_that_comes_again_is_not_lost_by_a_renewal_of_its_former_life(cluster: FakeCluster) -> None:
+    async with member(cluster, is_orderly=True) as world:
+        await world.group.queues.change([], QUEUES[:1])
+        before = world.process_queue()
+        world.group.queues.move_to(QUEUES[0], 0)
+        after = world.process_queue()
+        world.group.queues.lose(before)
+        assert world.process_queue() is after
+        assert not after.is_dropped
 
 
 async def test_a_queue_that_is_moved_begins_anew_at_once(cluster: FakeCluster) -> None:

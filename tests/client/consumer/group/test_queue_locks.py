@@ -208,6 +208,35 @@ async def test_a_broker_that_is_back_is_first_asked_by_those_that_held_its_locks
     assert trio.current_time() == began_at
 
 
+async def test_a_broker_that_ends_meanwhile_begins_another_grace_period(autojump_clock: MockClock) -> None:
+    """Its holders come first after the second restart too."""
+    brokers = Brokers()
+    held = locks(brokers)
+    await held.acquire([HELD])
+    brokers.restart(held, "broker-a")
+    other, third = (MessageQueue("T", "broker-a", number) for number in (1, 2))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(held.acquire, [other])
+        await trio.sleep(GRACE_SECONDS / 2)
+        brokers.restart(held, "broker-a")
+    began_at = trio.current_time()
+    assert await held.acquire([third]) == {third}
+    assert trio.current_time() - began_at >= GRACE_SECONDS
+
+
+async def test_a_grace_period_that_is_cancelled_here_is_waited_for_by_the_next(autojump_clock: MockClock) -> None:
+    brokers = Brokers()
+    held = locks(brokers)
+    await held.acquire([HELD])
+    brokers.restart(held, "broker-a")
+    began_at = trio.current_time()
+    with trio.move_on_after(GRACE_SECONDS / 2):
+        await held.acquire([MessageQueue("T", "broker-a", 1)])
+    other = MessageQueue("T", "broker-a", 2)
+    assert await held.acquire([other]) == {other}
+    assert trio.current_time() - began_at >= GRACE_SECONDS
+
+
 async def test_a_broker_that_was_away_when_a_member_joined_is_not_hurried_either(autojump_clock: MockClock) -> None:
     brokers = Brokers()
     held = locks(brokers)

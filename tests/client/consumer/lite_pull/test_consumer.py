@@ -367,6 +367,19 @@ async def test_a_seek_goes_back_and_forth_while_a_pull_waits(cluster: FakeCluste
         assert await bodies(consumer) == [6]
 
 
+async def test_a_seek_is_forgotten_when_its_queue_comes_again(cluster: FakeCluster) -> None:
+    """It was chosen, sought before a rebalance took it, given up, and chosen once more."""
+    put(cluster, 5)
+    cluster.broker.be_silent(RequestCode.HEART_BEAT)  # so that no rebalance takes a queue meanwhile
+    async with assigned(cluster, QUEUES[1]) as consumer:
+        await consumer.assign([QUEUE, QUEUES[1]])
+        await consumer.seek(QUEUE, 4)
+        await consumer.assign([QUEUES[1]])
+        await consumer.assign([QUEUE, QUEUES[1]])
+        cluster.broker.behave()
+        assert await bodies(consumer) == [0, 1, 2, 3, 4]
+
+
 async def test_a_seek_forgets_what_was_pulled_and_not_polled(cluster: FakeCluster) -> None:
     put(cluster, 40)
     async with assigned(cluster, pull_batch_size=32) as consumer:
