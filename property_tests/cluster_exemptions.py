@@ -37,7 +37,6 @@ MAY_BE_LOST = "may be lost"
 GOT_BEFORE_DURABLE = "got another message there before a loss of power"
 EXPIRED = "was deleted with its file"
 READ_TAIL = "read the tail of an old master while the new one was away"
-READS_ON = "reads on from its place in memory after a change of roles"
 
 
 def may_lose(history: History, sent: Sent) -> bool:
@@ -62,31 +61,20 @@ def why_not_delivered(history: History, group: str, sent: Sent) -> str | None:
     """Return what excuses that a group never got a message that is there, None for nothing.
 
     Its file may have been deleted before. In all other cases it had got another message at the same offset of the
-    queue. Either a loss of power has taken that one; in RocketMQ the group does not see the next one either. Or it was
-    in the tail of an old master, which the new one never had, and a consumer has lived through the change of roles: it
-    goes on from its place in memory, where its group had come before. This is a fault of the client, which does not
-    ask again for its offset. Or a consumer has read that tail later: a slave serves what it has while there is no
-    master, also one that stands with its alarm.
+    queue. Either a loss of power has taken that one; in RocketMQ the group does not see the next one either. Or a
+    consumer has read the tail of an old master later: a slave serves what it has while there is no master, also one
+    that stands with its alarm.
     """
     assert sent.queue is not None
-    assert sent.answered_at is not None
     if may_be_skipped(history, sent):
         return EXPIRED
     others: list[Got] = []
-    begins, ends = history.life_begins[group], history.life_ends[group]
-    for life, began_at, ended_at in zip(history.got[group], begins, ends, strict=True):
+    for life in history.got[group]:
         others += [got for got in life if (got.queue, got.queue_offset) == (sent.queue, sent.queue_offset)]
         if any(_has_lost_since(history, got, sent) for got in others):
             return GOT_BEFORE_DURABLE
         if any(_is_of_tail(history, got, sent) for got in others):
             return READ_TAIL
-        for change in history.changes:
-            # The new master gets the message later, or brings it back from a log that had parted from the last one's.
-            is_lived_through = began_at <= change.at <= ended_at and (
-                change.at <= sent.answered_at or has_record(change.log, sent)
-            )
-            if others and change.name == sent.queue[0] and is_lived_through:
-                return READS_ON
     return None
 
 

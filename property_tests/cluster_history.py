@@ -186,7 +186,7 @@ class Cluster:
             self.nemesis.hosts[name] = await self.world.start_client(partial(self._produce, name, orders))
         for number in range(CONSUMERS):
             name = f"consumer-{number}"
-            self.history.got[name], self.history.life_begins[name], self.history.life_ends[name] = [], [], []
+            self.history.got[name] = []
             await self._start_client(name, partial(self._consume, name))
         await self._start_client(TRANSACTIONS, self.transactions.run)
         await self.world.start_client(self.observer.run)
@@ -276,7 +276,6 @@ class Cluster:
         while True:
             life: list[Got] = []
             self.history.got[name].append(life)
-            self.history.life_begins[name].append(trio.current_time())
             try:
                 async with (
                     open_recorded_consumer(self.world, self.history, process, group=name) as (consumer, instance),
@@ -289,8 +288,6 @@ class Cluster:
                             await messages.commit()
             except RocketpyError as failure:
                 self.history.note(f"{name}: {type(failure).__name__}: {failure}")
-            finally:
-                self.history.life_ends[name].append(trio.current_time())
             await trio.sleep(RESTART_SECONDS)
 
     async def carry_out(self, nursery: trio.Nursery) -> None:

@@ -195,9 +195,6 @@ class History:
     sent: list[Sent] = attrs.Factory(list)
     got: dict[str, list[list[Got]]] = attrs.Factory(dict)
     """Of each group the lives of its consumer, and in each of them what it got, in order."""
-    life_begins: dict[str, list[float]] = attrs.Factory(dict)
-    life_ends: dict[str, list[float]] = attrs.Factory(dict)
-    """When these lives began and ended. A consumer that is away knows no place in a queue when it comes back."""
     final: dict[Queue, list[Got]] = attrs.Factory(dict)
     """What the queues held in the end."""
     events: list[str] = attrs.Factory(list)

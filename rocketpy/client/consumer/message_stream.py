@@ -13,7 +13,7 @@ Compatibility: the nearest thing in RocketMQ is ``DefaultLitePullConsumer`` with
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -22,6 +22,7 @@ import trio
 
 from rocketpy.client.begun import Done, begun_by
 from rocketpy.client.callers import told_caller
+from rocketpy.client.consumer.queue.continuity import Continuity
 from rocketpy.client.consumer.start import Start, StartKind
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.client.scope import unwrapped
@@ -47,6 +48,9 @@ PASSING_CODES = frozenset(
         ResponseCode.FLOW_CONTROL,
     )
 )
+
+Watch = Callable[[MessageQueue, int], Continuity]
+"""Returns what finds out whether a queue that is read from an offset on has lost its tail."""
 
 
 class QueueSource(Protocol):
@@ -90,14 +94,15 @@ class StreamPlan:
 
 
 @asynccontextmanager
-async def open_message_stream(source: QueueSource, plan: StreamPlan) -> AsyncIterator[MessageStream]:
+async def open_message_stream(source: QueueSource, plan: StreamPlan, watch: Watch) -> AsyncIterator[MessageStream]:
     """Determine the start offsets, start pulling and yield the stream; its tasks end with the block.
 
-    A message sent after entering the block is in the stream, also with :meth:`Start.end`.
+    A message sent after entering the block is in the stream, also with :meth:`Start.end`. ``watch`` is called for each
+    queue that is followed.
     """
     async with unwrapped(trio.open_nursery()) as nursery:
         send, receive = trio.open_memory_channel[_Pulled](PULLS_AHEAD_MAX)
-        readers = _Readers(source=source, plan=plan, send=send)
+        readers = _Readers(source=source, plan=plan, watch=watch, send=send)
         stream = MessageStream(source=source, readers=readers, receive=receive)
         try:
             await readers.locate()
@@ -150,6 +155,9 @@ class MessageStream:
             pulled = await self._next_pulled()
             with self._lock:
                 self._current, self._index = pulled, 0
+                if pulled.is_after_loss:
+                    self._done.pop(pulled.queue, None)
+                    self._committed.pop(pulled.queue, None)
         return message
 
     @told_caller(_next_for, ready=_take_ready)
@@ -174,6 +182,8 @@ class MessageStream:
                 self._settle()
             done = list(self._done.items())
         for queue, consumer_offset in done:
+            if not await self._readers.may_commit(queue):
+                continue
             if self._committed.get(queue) != consumer_offset:
                 await self._source.commit(queue, consumer_offset)
                 self._committed[queue] = consumer_offset
@@ -201,7 +211,7 @@ class MessageStream:
     def _settle(self) -> None:
         """Mark every message yielded so far as processed."""
         pulled = self._current
-        if pulled is None:
+        if pulled is None or not self._readers.counts(pulled):
             return
         if self._index == len(pulled.messages):
             self._done[pulled.queue] = pulled.next_begin_offset
@@ -216,6 +226,9 @@ class _Pulled:
     queue: MessageQueue
     messages: tuple[MessageExt, ...]
     next_begin_offset: int
+    continuity: Continuity | None
+    is_after_loss: bool = False
+    """The queue had lost its tail, and this begins where that began: what was processed before counts no more."""
 
 
 @attrs.frozen
@@ -230,12 +243,16 @@ class _Stretch:
 class _Readers:
     """The tasks of one stream. They end together: by failing, by reaching their ends or by cancellation."""
 
-    def __init__(self, *, source: QueueSource, plan: StreamPlan, send: trio.MemorySendChannel[_Pulled]) -> None:
+    def __init__(
+        self, *, source: QueueSource, plan: StreamPlan, watch: Watch, send: trio.MemorySendChannel[_Pulled]
+    ) -> None:
         self.failure: RocketpyError | None = None
         self._source = source
+        self._continuity = watch
         self._plan = plan
         self._send = send
         self._stretches: list[_Stretch] = []
+        self._continuities: dict[MessageQueue, Continuity] = {}
         self._scope = trio.CancelScope()
 
     async def locate(self) -> None:
@@ -272,10 +289,17 @@ class _Readers:
     async def _read(self, stretch: _Stretch) -> None:
         queue, position, end = stretch.queue, stretch.begin, stretch.end
         trouble = Trouble(f"pulling from {queue.broker_name} queue {queue.queue_id}")
+        is_after_loss = False
+        continuity = None if end is not None else self._watch(queue, position)
         standing = 0  # pulls in a row that have moved the position nowhere, or only to where the broker said
         while end is None or position < end:
             asked_at = trio.current_time()
             try:
+                if continuity is not None:
+                    if not await continuity.may_read():
+                        assert continuity.fallback is not None, "that is why it may not"
+                        continuity, is_after_loss = self._watch(queue, continuity.fallback), True
+                    position = continuity.next_offset
                 result = await self._source.pull(
                     queue,
                     position,
@@ -298,14 +322,35 @@ class _Readers:
                 await trio.sleep(self._plan.retry_pause_s)
                 continue
             trouble.end()
+            if continuity is not None:
+                if not continuity.may_take:
+                    continue  # it may be of another run of the broker, or of a master that is none any more
+                continuity.note(result.messages, result.next_begin_offset)
             messages = tuple(each for each in result.messages if self._is_wanted(each, end))
             if messages or result.next_begin_offset != position:
-                await self._send.send(_Pulled(queue, messages, _least(result.next_begin_offset, end)))
+                following = _least(result.next_begin_offset, end)
+                await self._send.send(_Pulled(queue, messages, following, continuity, is_after_loss))
+                is_after_loss = False
             elif result.status is PullStatus.NO_NEW_MSG and end is not None:
                 return
             if standing and trio.current_time() - asked_at < FRUITLESS_PAUSE_SECONDS:
                 await trio.sleep(FRUITLESS_PAUSE_SECONDS)
             position = result.next_begin_offset
+
+    async def may_commit(self, queue: MessageQueue) -> bool:
+        """Return whether the progress of a queue counts at its broker; RocketpyError when that is not known."""
+        continuity = self._continuities.get(queue)
+        return continuity is None or await continuity.check()
+
+    def counts(self, pulled: _Pulled) -> bool:
+        """Return whether what is processed of a pull is progress: not of a tail that the queue has lost."""
+        return pulled.continuity is self._continuities.get(pulled.queue)
+
+    def _watch(self, queue: MessageQueue, queue_offset: int) -> Continuity:
+        continuity = self._continuity(queue, queue_offset)
+        continuity.assume()
+        self._continuities[queue] = continuity
+        return continuity
 
     def _is_wanted(self, message: MessageExt, end: int | None) -> bool:
         if end is not None and message.queue_offset >= end:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 import trio
 
@@ -24,11 +25,12 @@ from rocketpy.client.consumer.message_stream import MessageStream, StreamPlan, o
 from rocketpy.client.consumer.offsets.offset_store import OffsetStore
 from rocketpy.client.consumer.offsets.opening import open_offset_store
 from rocketpy.client.consumer.pull_consumer_member import PullMember
+from rocketpy.client.consumer.queue.continuity import Continuity
 from rocketpy.client.consumer.queue.pull_plan import PullRequest
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.consumer.scheduled_pull import PullTask, ScheduledPull
 from rocketpy.client.consumer.send_back import SendBack
-from rocketpy.client.consumer.start import Start, offset_of_start
+from rocketpy.client.consumer.start import Start, StartKind, offset_of_start
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.namespace import Namespace
 from rocketpy.client.readiness import missing_membership, missing_name_server, missing_routes, wait_until_ready
@@ -208,7 +210,7 @@ class PullConsumer:
             retry_pause_s=config.pull_time_delay_when_exception / 1000,
             new_queues_interval_s=config.poll_name_server_interval / 1000,
         )
-        async with open_message_stream(self, plan) as stream:
+        async with open_message_stream(self, plan, partial(self._continuity, plan.start)) as stream:
             yield stream
 
     async def send_message_back(self, message: MessageExt, delay_level: int = 0, *, group: str | None = None) -> bool:
@@ -272,6 +274,16 @@ class PullConsumer:
         await ScheduledPull(topic, task).run(self.assignment_changes())
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    def _continuity(self, start: Start, queue: MessageQueue, queue_offset: int) -> Continuity:
+        """Return that of a queue; where it has lost its tail, reading goes on at the stored progress or at its end."""
+
+        async def begin_offset(wrapped: MessageQueue) -> int:
+            if start.kind is StartKind.STORED:
+                return await self.start_offset(queue, start)
+            return await self._requests.max_offset(wrapped)
+
+        return Continuity(self._namespace.wrap_queue(queue), queue_offset, self._requests, begin_offset)
 
     def _check_registered(self, topic: str | None = None) -> None:
         topics = [self._namespace.unwrap(each) for each in self._member.topics]

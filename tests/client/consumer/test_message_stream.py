@@ -13,6 +13,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from rocketpy.client.consumer.message_stream import MessageStream, StreamPlan, open_message_stream
+from rocketpy.client.consumer.queue.continuity import Continuity
 from rocketpy.client.consumer.start import Start
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError, RemotingConnectError, RocketpyError
@@ -37,7 +38,28 @@ class Source:
         self.is_matched: Callable[[MessageExt], bool] = lambda message: True
         self.begins: dict[MessageQueue, int] = defaultdict(int)
         self.stored: dict[MessageQueue, int] = {}
+        self.run: object = "first"
         self._arrival = trio.Event()
+
+    def watch(self, queue: MessageQueue, queue_offset: int) -> Continuity:
+        async def stored(_: MessageQueue) -> int:
+            return self.stored[queue]
+
+        return Continuity(queue, queue_offset, self, stored)
+
+    def master_connection(self, queue: MessageQueue) -> object | None:
+        return self.run
+
+    def has_master(self, queue: MessageQueue) -> bool:
+        return True
+
+    def reads_slave(self, queue: MessageQueue) -> bool:
+        return False
+
+    async def look_at(self, queue: MessageQueue, queue_offset: int) -> PullResult:
+        messages = self.lists[queue]
+        result = await self.pull(queue, queue_offset)
+        return attrs.evolve(result, max_offset=len(messages))
 
     def put(self, queue: MessageQueue, *bodies: bytes, store_timestamp: int = 0) -> None:
         for body in bodies:
@@ -121,7 +143,7 @@ async def test_every_queue_comes_whole_and_in_order() -> None:
     source = Source(FIRST, SECOND)
     source.put(FIRST, *numbers(10, "x"))
     source.put(SECOND, *numbers(7, "y"))
-    async with open_message_stream(source, TO_END) as stream:
+    async with open_message_stream(source, TO_END, source.watch) as stream:
         found = await rest(stream)
     assert [each for each in found if each.startswith(b"x")] == numbers(10, "x")
     assert [each for each in found if each.startswith(b"y")] == numbers(7, "y")
@@ -131,16 +153,35 @@ async def test_every_queue_comes_whole_and_in_order() -> None:
 async def test_the_end_is_where_the_queues_ended_when_it_was_opened() -> None:
     source = Source(FIRST)
     source.put(FIRST, *numbers(4))
-    async with open_message_stream(source, TO_END) as stream:
+    async with open_message_stream(source, TO_END, source.watch) as stream:
         source.put(FIRST, b"late")
         assert await rest(stream) == numbers(4)
+
+
+async def test_a_queue_that_loses_its_tail_is_read_again_from_what_is_stored(autojump_clock: MockClock) -> None:
+    """Its new messages have the offsets of the lost ones, and what was processed of these is no progress."""
+    source = Source(FIRST)
+    source.put(FIRST, *numbers(6), store_timestamp=1)
+    async with open_message_stream(source, FOLLOWING, source.watch) as stream:
+        assert await some(stream, 4) == numbers(4)
+        await stream.commit()
+        del source.lists[FIRST][2:]
+        source.put(FIRST, *numbers(6, "new "), store_timestamp=2)
+        source.run, source.stored[FIRST] = "second", 1
+        await stream.commit()
+        assert [offset for _, offset in source.committed] == [4], "not before it is known what is there"
+        assert await some(stream, 3) == [b"4", b"5", b"1"], "what is in hand stays in hand"
+        await stream.commit()
+        assert await some(stream, 6) == numbers(6, "new ")
+        await stream.commit()
+        assert [offset for _, offset in source.committed] == [4, 2, 8]
 
 
 async def test_an_end_is_found_though_nothing_matches_before_it() -> None:
     source = Source(FIRST)
     source.put(FIRST, *numbers(40))
     source.is_matched = lambda message: message.queue_offset == 20
-    async with open_message_stream(source, TO_END) as stream:
+    async with open_message_stream(source, TO_END, source.watch) as stream:
         assert await rest(stream) == [b"20"]
         await stream.commit()
     assert source.committed == [(FIRST, 40)], "a skipped message counts as processed too"
@@ -148,7 +189,7 @@ async def test_an_end_is_found_though_nothing_matches_before_it() -> None:
 
 async def test_empty_queues_end_at_once() -> None:
     source = Source(FIRST, SECOND)
-    async with open_message_stream(source, TO_END) as stream:
+    async with open_message_stream(source, TO_END, source.watch) as stream:
         assert await rest(stream) == []
     assert source.pulls == 0
 
@@ -156,7 +197,7 @@ async def test_empty_queues_end_at_once() -> None:
 async def test_following_sees_what_is_sent_after_it_was_opened(autojump_clock: MockClock) -> None:
     source = Source(FIRST, SECOND)
     source.put(FIRST, b"old")
-    async with open_message_stream(source, attrs.evolve(FOLLOWING, start=Start.end())) as stream:
+    async with open_message_stream(source, attrs.evolve(FOLLOWING, start=Start.end()), source.watch) as stream:
         source.put(SECOND, b"new")
         assert await some(stream, 1) == [b"new"]
         source.put(FIRST, b"newer")
@@ -167,7 +208,7 @@ async def test_following_chosen_queues_only(autojump_clock: MockClock) -> None:
     source = Source(FIRST, SECOND)
     source.put(FIRST, b"first")
     source.put(SECOND, b"second")
-    async with open_message_stream(source, attrs.evolve(FOLLOWING, queues=[SECOND])) as stream:
+    async with open_message_stream(source, attrs.evolve(FOLLOWING, queues=[SECOND]), source.watch) as stream:
         assert await some(stream, 1) == [b"second"]
         source.lists[THIRD] = []
         source.put(THIRD, b"third")
@@ -178,7 +219,7 @@ async def test_following_chosen_queues_only(autojump_clock: MockClock) -> None:
 
 async def test_following_takes_in_queues_that_the_topic_gets(autojump_clock: MockClock) -> None:
     source = Source(FIRST)
-    async with open_message_stream(source, attrs.evolve(FOLLOWING, start=Start.end())) as stream:
+    async with open_message_stream(source, attrs.evolve(FOLLOWING, start=Start.end()), source.watch) as stream:
         source.lists[SECOND] = []
         source.put(SECOND, b"in a new queue")
         with trio.fail_after(31):
@@ -191,14 +232,14 @@ async def test_only_messages_stored_since_the_wanted_time_come() -> None:
     source.put(FIRST, b"older", store_timestamp=999)
     source.put(FIRST, b"at", store_timestamp=1000)
     source.put(FIRST, b"later", store_timestamp=1001)
-    async with open_message_stream(source, attrs.evolve(TO_END, start=Start.at_time(1000))) as stream:
+    async with open_message_stream(source, attrs.evolve(TO_END, start=Start.at_time(1000)), source.watch) as stream:
         assert await rest(stream) == [b"at", b"later"]
 
 
 async def test_a_message_is_done_when_the_next_one_is_asked_for() -> None:
     source = Source(FIRST)
     source.put(FIRST, *numbers(5))
-    async with open_message_stream(source, TO_END) as stream:
+    async with open_message_stream(source, TO_END, source.watch) as stream:
         await stream.commit()
         assert source.committed == []
         await some(stream, 2)
@@ -220,7 +261,7 @@ async def test_another_task_does_not_commit_the_message_that_is_being_handled(nu
     """A task that commits now and then knows nothing of the message that the loop has in its hands."""
     source = Source(FIRST)
     source.put(FIRST, *numbers(5))
-    async with open_message_stream(source, TO_END) as stream:
+    async with open_message_stream(source, TO_END, source.watch) as stream:
         handled = [await anext(stream)]
         done: list[list[tuple[MessageQueue, int]]] = []
 
@@ -248,7 +289,7 @@ async def test_progress_beyond_the_end_of_a_queue_is_corrected(autojump_clock: M
     source = Source(FIRST)
     source.put(FIRST, *numbers(2))
     source.begins[FIRST] = 100
-    async with open_message_stream(source, FOLLOWING) as stream:
+    async with open_message_stream(source, FOLLOWING, source.watch) as stream:
         with trio.move_on_after(1):
             await some(stream, 1)
         source.put(FIRST, b"2")
@@ -274,7 +315,7 @@ async def test_following_outlives_what_may_pass(
     source.put(FIRST, *numbers(2))
     source.failures = [failure, failure, failure]
     begun = trio.current_time()
-    async with open_message_stream(source, FOLLOWING) as stream:
+    async with open_message_stream(source, FOLLOWING, source.watch) as stream:
         assert await some(stream, 2) == numbers(2)
     assert trio.current_time() - begun == pytest.approx(3)
     assert len(caplog.records) == 1, "one outage, one warning"
@@ -292,7 +333,7 @@ async def test_following_outlives_what_may_pass(
 )
 async def test_following_ends_by_what_does_not_pass(failure: RocketpyError, autojump_clock: MockClock) -> None:
     source = Source(FIRST, SECOND)
-    async with open_message_stream(source, FOLLOWING) as stream:
+    async with open_message_stream(source, FOLLOWING, source.watch) as stream:
         source.put(FIRST, b"0")
         assert await some(stream, 1) == [b"0"]
         source.failures = [failure]
@@ -306,7 +347,7 @@ async def test_reading_to_the_end_fails_where_following_would_wait() -> None:
     source.put(FIRST, *numbers(2))
     source.failures = [RemotingConnectError("cannot connect to a")]
     with pytest.raises(RemotingConnectError, match="cannot connect to a"):
-        async with open_message_stream(source, TO_END) as stream:
+        async with open_message_stream(source, TO_END, source.watch) as stream:
             await rest(stream)
 
 
@@ -315,7 +356,7 @@ async def test_what_came_before_a_failure_is_handed_out() -> None:
     source.put(FIRST, *numbers(BATCH + 1))
     found: list[bytes] = []
 
-    async with open_message_stream(source, TO_END) as stream:
+    async with open_message_stream(source, TO_END, source.watch) as stream:
         found.append((await anext(stream)).body)
         source.failures = [BrokerError(ResponseCode.NO_PERMISSION, "no", "a")] * 2
         with pytest.raises(BrokerError):
@@ -327,7 +368,7 @@ async def test_what_came_before_a_failure_is_handed_out() -> None:
 async def test_a_broker_that_does_not_hold_pulls_is_not_hammered(autojump_clock: MockClock) -> None:
     source = Source(FIRST)
     source.holds_pulls = False
-    async with open_message_stream(source, FOLLOWING) as stream:
+    async with open_message_stream(source, FOLLOWING, source.watch) as stream:
         with trio.move_on_after(10):
             await some(stream, 1)
     assert source.pulls <= 102
@@ -336,7 +377,7 @@ async def test_a_broker_that_does_not_hold_pulls_is_not_hammered(autojump_clock:
 async def test_pulling_ahead_is_bounded(autojump_clock: MockClock) -> None:
     source = Source(FIRST)
     source.put(FIRST, *numbers(1000))
-    async with open_message_stream(source, FOLLOWING) as stream:
+    async with open_message_stream(source, FOLLOWING, source.watch) as stream:
         await some(stream, 1)
         await trio.testing.wait_all_tasks_blocked()
         assert source.pulls <= 18
@@ -346,7 +387,7 @@ async def test_pulling_ahead_is_bounded(autojump_clock: MockClock) -> None:
 async def test_nothing_is_ready_when_everything_has_been_handed_out(autojump_clock: MockClock) -> None:
     source = Source(FIRST)
     source.put(FIRST, b"0", b"1")
-    async with open_message_stream(source, FOLLOWING) as stream:
+    async with open_message_stream(source, FOLLOWING, source.watch) as stream:
         assert not stream.has_ready
         await some(stream, 1)
         assert stream.has_ready
@@ -357,14 +398,14 @@ async def test_nothing_is_ready_when_everything_has_been_handed_out(autojump_clo
 async def test_the_blocks_own_exception_leaves_as_it_is() -> None:
     source = Source(FIRST)
     with pytest.raises(KeyError, match="mine"):
-        async with open_message_stream(source, FOLLOWING):
+        async with open_message_stream(source, FOLLOWING, source.watch):
             raise KeyError("mine")
 
 
 async def test_an_abandoned_stream_has_ended() -> None:
     source = Source(FIRST)
     source.put(FIRST, b"0")
-    async with open_message_stream(source, FOLLOWING) as stream:
+    async with open_message_stream(source, FOLLOWING, source.watch) as stream:
         pass
     assert await rest(stream) in ([], [b"0"])
 
@@ -372,7 +413,7 @@ async def test_an_abandoned_stream_has_ended() -> None:
 async def test_looking_for_new_queues_may_fail_now_and_then(autojump_clock: MockClock) -> None:
     source = Source(FIRST)
     source.put(FIRST, b"0")
-    async with open_message_stream(source, FOLLOWING) as stream:
+    async with open_message_stream(source, FOLLOWING, source.watch) as stream:
         assert await some(stream, 1) == [b"0"]
         source.is_routed = False
         with trio.move_on_after(40):
@@ -391,7 +432,7 @@ async def test_a_queue_whose_broker_was_away_goes_on_from_the_groups_progress(
     """It is new to this stream, and not to the group."""
     source = Source(FIRST)
     source.stored[SECOND] = 2
-    async with open_message_stream(source, attrs.evolve(FOLLOWING, start=Start.of(start))) as stream:
+    async with open_message_stream(source, attrs.evolve(FOLLOWING, start=Start.of(start)), source.watch) as stream:
         source.lists[SECOND] = []
         source.put(SECOND, b"0", b"1", b"2")
         with trio.fail_after(31):
@@ -403,6 +444,6 @@ async def test_a_bug_in_a_task_is_not_taken_for_the_end() -> None:
     del source.lists[FIRST]
     plan = attrs.evolve(FOLLOWING, queues=[FIRST], start=Start.beginning())
     with pytest.raises(BaseExceptionGroup) as caught:
-        async with open_message_stream(source, plan) as stream:
+        async with open_message_stream(source, plan, source.watch) as stream:
             assert await rest(stream) == []
     assert caught.value.subgroup(KeyError) is not None

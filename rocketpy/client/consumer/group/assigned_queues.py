@@ -21,6 +21,7 @@ import trio
 from rocketpy.client.consumer.group.queue_locks import QueueLocks
 from rocketpy.client.consumer.group.subscriptions import Subscriptions
 from rocketpy.client.consumer.offsets.offset_store import OffsetStore, OffsetTable
+from rocketpy.client.consumer.queue.continuity import Continuity
 from rocketpy.client.consumer.queue.flow_limits import FlowLimits
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.queue.pull_gate import PullGate
@@ -28,7 +29,8 @@ from rocketpy.client.consumer.queue.pull_plan import PullPlan
 from rocketpy.client.consumer.queue.reader import QueueReader
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.instance import ClientInstance
-from rocketpy.errors import BrokerError, RocketpyError
+from rocketpy.client.validators import UNSPECIFIED
+from rocketpy.errors import BrokerError, ClientError, RocketpyError
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import MessageExt, MessageQueue
@@ -231,6 +233,13 @@ class AssignedQueues:
         if not process_queue.is_dropped:
             self.move_to(process_queue.queue, queue_offset)
 
+    def fall_back(self, process_queue: ProcessQueue, queue_offset: int) -> None:
+        """Begin an assigned queue again where its broker has the group's progress: its tail is gone."""
+        if not process_queue.is_dropped:
+            if self._store.table.get(process_queue.queue) is not None:
+                self._store.table.update(process_queue.queue, queue_offset, increase_only=False)
+            self.move_to(process_queue.queue, queue_offset)
+
     async def wait_known(self, failure: RocketpyError) -> None:
         """Return when a broker has come back, or knows the group that it did not know."""
         reconnects = self._instance.reconnects
@@ -300,9 +309,12 @@ class AssignedQueues:
         else:
             process_queue.is_locked, process_queue.locked_at_ms = like.is_locked, like.locked_at_ms
             process_queue.locked_at = like.locked_at
+        continuity = Continuity(queue, queue_offset, self._queue_requests, self._begin_offset)
+        continuity.assume()
+        self._queue_requests.watch(continuity)
         reader = QueueReader(
             process_queue=process_queue,
-            next_offset=queue_offset,
+            continuity=continuity,
             limits=lambda: self._limits(len(self._assigned)),
             plan=self._plan,
             exception_pause_s=self._instance.config.pull_time_delay_when_exception / 1000,
@@ -314,6 +326,13 @@ class AssignedQueues:
         scope = trio.CancelScope()
         self._assigned[queue] = _Assigned(process_queue, scope)
         self._nursery.start_soon(self._read, reader, scope)
+
+    async def _begin_offset(self, queue: MessageQueue) -> int:
+        """Return where a member begins that takes a queue now; RocketpyError when that is not known."""
+        begins = await self._begin_offsets.find([queue])
+        if queue not in begins:
+            raise ClientError(UNSPECIFIED, f"the offset to begin {queue} at is not known")
+        return begins[queue]
 
     async def _read(self, reader: QueueReader, scope: trio.CancelScope) -> None:
         with scope:

@@ -85,6 +85,8 @@ class RemoteOffsetStore:
         if consumer_offset is None:
             return
         try:
+            if not await self._requests.may_commit(queue):
+                return
             await self._requests.commit(queue, consumer_offset)
             if len(self._begun) >= BEGUN_MAX:
                 self._begun.clear()
@@ -97,6 +99,7 @@ class RemoteOffsetStore:
         if consumer_offset is None:
             return
         try:
-            await self._requests.commit_oneway(queue, consumer_offset)
+            if await self._requests.may_commit(queue):
+                await self._requests.commit_oneway(queue, consumer_offset)
         except RocketpyError as failure:
             _log.debug("offset %d of %s was not sent: %s", consumer_offset, queue, failure)

@@ -19,6 +19,7 @@ from typing import Protocol
 import attrs
 import trio
 
+from rocketpy.client.consumer.queue.continuity import Continuity
 from rocketpy.client.consumer.queue.flow_limits import FlowLimits
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.queue.pull_gate import PullGate
@@ -75,6 +76,10 @@ class ReaderOwner(Protocol):
         """Give up this assignment of the queue, and begin another one at that offset."""
         ...
 
+    def fall_back(self, process_queue: ProcessQueue, queue_offset: int) -> None:
+        """The same, because the queue has lost its tail: what was committed past that offset in memory is not."""
+        ...
+
     async def wait_known(self, failure: RocketpyError) -> None:
         """Return when pulling is worth another attempt after a failure: a broker is back, or knows the group now."""
         ...
@@ -85,7 +90,7 @@ class QueueReader:
     """The pulls of one assigned queue."""
 
     process_queue: ProcessQueue
-    next_offset: int
+    continuity: Continuity
     limits: Callable[[], FlowLimits]
     plan: PullPlan
     exception_pause_s: float
@@ -111,8 +116,12 @@ class QueueReader:
             process_queue.pulled_at_ms = self.clock.timestamp_ms()
             asked_at = trio.current_time()
             try:
+                if not await self.continuity.may_read():
+                    await self._fall_back()
+                    return
+                next_offset = self.continuity.next_offset
                 result = await self.puller.pull(
-                    self.plan.request(queue, self.next_offset, subscription, self.owner.memory_offset(queue))
+                    self.plan.request(queue, next_offset, subscription, self.owner.memory_offset(queue))
                 )
             except RocketpyError as failure:
                 await self._pause_after(failure)
@@ -120,13 +129,15 @@ class QueueReader:
             self._trouble.end()
             if process_queue.is_dropped:
                 return
+            if not self.continuity.may_take:
+                continue  # it may be of another run of the broker, or of a master that is none any more
             if result.status is PullStatus.OFFSET_ILLEGAL:
                 if self.is_moved:
                     await trio.sleep(self.exception_pause_s)
                 await self._read_anew(result.next_begin_offset)
                 continue
             self.is_moved = False
-            is_fruitless = result.status is not PullStatus.FOUND and result.next_begin_offset == self.next_offset
+            is_fruitless = result.status is not PullStatus.FOUND and result.next_begin_offset == next_offset
             self._take(result, trio.current_time() - asked_at)
             if self.plan.interval_s and result.messages:
                 await trio.sleep(self.plan.interval_s)
@@ -135,7 +146,7 @@ class QueueReader:
 
     def _take(self, result: PullResult, pull_seconds: float) -> None:
         process_queue = self.process_queue
-        self.next_offset = result.next_begin_offset
+        self.continuity.note(result.messages, result.next_begin_offset)
         messages = process_queue.put(result.messages)
         if messages:
             lowest, highest = str(result.min_offset), str(result.max_offset)
@@ -147,6 +158,13 @@ class QueueReader:
         elif not process_queue.message_count:
             self.owner.note_fruitless(process_queue, min(result.next_begin_offset, result.max_offset))
 
+    async def _fall_back(self) -> None:
+        """Begin again at what is committed, once the messages that are here have been handled: they stay in hand."""
+        while self.process_queue.message_count:
+            await self._wait_for_removal()
+        assert self.continuity.fallback is not None, "so that this is called"
+        self.owner.fall_back(self.process_queue, self.continuity.fallback)
+
     async def _read_anew(self, next_offset: int) -> None:
         """Begin again at an offset that exists.
 
@@ -155,7 +173,10 @@ class QueueReader:
         """
         process_queue = self.process_queue
         _log.warning(
-            "offset %d of %s does not exist, going on at %d", self.next_offset, process_queue.queue, next_offset
+            "offset %d of %s does not exist, going on at %d",
+            self.continuity.next_offset,
+            process_queue.queue,
+            next_offset,
         )
         while self.plan.is_lite and process_queue.message_count:
             await self._wait_for_removal()

@@ -10,11 +10,12 @@ again; RocketMQ stays with a slave that has vanished until its route has.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import attrs
 
 from rocketpy.client.consumer.queue.answers import pull_result
+from rocketpy.client.consumer.queue.continuity import Continuity
 from rocketpy.client.consumer.queue.pull_plan import PullRequest
 from rocketpy.client.hooks import FilterMessageContext, FilterMessageHook
 from rocketpy.client.instance import ClientInstance, read_response
@@ -22,6 +23,7 @@ from rocketpy.client.namespace import Namespace
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.containment import Contained
 from rocketpy.errors import BrokerError, RemotingError
+from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.bodies.route import MASTER_ID
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -41,8 +43,11 @@ from rocketpy.protocol.headers.queue_bounds import (
 )
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.sysflag import PULL_COMMIT_OFFSET_FLAG, PULL_SUBSCRIPTION_FLAG
+from rocketpy.remoting.connection import Connection
 
 COMMIT_SECONDS = 5.0
+LOOK_SECONDS = 3.0
+"""How long a master may take to say what it has at an offset."""
 _log = logging.getLogger("rocketpy.client")
 _PULL_CODES = tuple(status.value for status in PullStatus)
 
@@ -57,31 +62,18 @@ class QueueRequests:
         self._group = group
         self._filter_hooks = tuple(filter_hooks)
         self._suggested_broker_ids: dict[MessageQueue, int] = {}  # from the last pull's answer, unless it is the master
+        self._continuities: dict[MessageQueue, Continuity] = {}  # of the queues that a member reads
 
     async def pull(self, pull: PullRequest) -> PullResult:
         """Pull once; the messages have their topic without the namespace.
 
         RemoteProtocolError also for an answer that does not fit what was asked.
         """
-        queue, subscription, sys_flag = pull.queue, pull.subscription, pull.sys_flag
+        queue, sys_flag = pull.queue, pull.sys_flag
         address = await self._routes.subscribe_address(queue, self._suggested_broker_ids.get(queue, MASTER_ID))
         if sys_flag & PULL_COMMIT_OFFSET_FLAG and address != self._routes.table.publish_address(queue.broker_name):
             sys_flag &= ~PULL_COMMIT_OFFSET_FLAG
-        header = PullMessageRequestHeader(
-            consumer_group=self._group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=pull.queue_offset,
-            max_msg_nums=pull.max_msg_nums,
-            sys_flag=sys_flag,
-            commit_offset=pull.commit_offset,
-            suspend_timeout_millis=pull.suspend_ms,
-            subscription=subscription.sub_string if sys_flag & PULL_SUBSCRIPTION_FLAG else None,
-            sub_version=pull.sub_version,
-            expression_type=subscription.expression_type,
-            broker_name=queue.broker_name,
-        )
-        request = make_request(RequestCode.PULL_MESSAGE, header)
+        request = make_request(RequestCode.PULL_MESSAGE, self._pull_header(pull, sys_flag))
         try:
             response = await self._instance.request(address, request, _PULL_CODES, timeout_s=pull.timeout_s)
         except RemotingError:
@@ -147,11 +139,70 @@ class QueueRequests:
         request = make_request(RequestCode.UPDATE_CONSUMER_OFFSET, header, oneway=True)
         await self._instance.remoting.oneway(address, request)
 
+    # ---- whether a queue is the one that was read -----------------------------------------------------------------
+
+    def watch(self, continuity: Continuity) -> None:
+        """Let the progress of a queue be committed only while it is the one that was read, until :meth:`forget`."""
+        self._continuities[continuity.queue] = continuity
+
+    async def may_commit(self, queue: MessageQueue) -> bool:
+        """Return whether the progress of a queue counts at its master; RocketpyError when that is not known."""
+        continuity = self._continuities.get(queue)
+        return continuity is None or continuity.is_assured or await continuity.check()
+
+    def master_connection(self, queue: MessageQueue) -> Connection | None:
+        """Return the open connection to the master of a queue, None without one."""
+        address = self._routes.table.publish_address(queue.broker_name)
+        connection = None if address is None else self._instance.remoting.connection(address)
+        return None if connection is None or connection.is_closed else connection
+
+    def has_master(self, queue: MessageQueue) -> bool:
+        """Return whether a route names a master for a queue."""
+        return self._routes.table.publish_address(queue.broker_name) is not None
+
+    def reads_slave(self, queue: MessageQueue) -> bool:
+        """Return whether the next pull goes to a slave, because the last answer has named it."""
+        return queue in self._suggested_broker_ids
+
+    async def look_at(self, queue: MessageQueue, queue_offset: int) -> PullResult:
+        """Return what the master has at an offset, one message at most, whatever the group subscribes to."""
+        pull = PullRequest(
+            queue=queue,
+            queue_offset=queue_offset,
+            subscription=SubscriptionData(queue.topic),
+            sys_flag=PULL_SUBSCRIPTION_FLAG,
+            max_msg_nums=1,
+            suspend_ms=0,
+            timeout_s=LOOK_SECONDS,
+        )
+        address = await self._routes.publish_address(queue)
+        request = make_request(RequestCode.PULL_MESSAGE, self._pull_header(pull, pull.sys_flag))
+        response = await self._request(address, request, pull.timeout_s, expected=_PULL_CODES)
+        return await pull_result(self._instance.answers, response, pull)
+
     def forget(self, queue: MessageQueue) -> None:
-        """Forget which broker was suggested for a queue."""
+        """Forget which broker was suggested for a queue, and what was read of it."""
         self._suggested_broker_ids.pop(queue, None)
+        self._continuities.pop(queue, None)
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    def _pull_header(self, pull: PullRequest, sys_flag: int) -> PullMessageRequestHeader:
+        queue, subscription = pull.queue, pull.subscription
+        return PullMessageRequestHeader(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=pull.queue_offset,
+            max_msg_nums=pull.max_msg_nums,
+            sys_flag=sys_flag,
+            commit_offset=pull.commit_offset,
+            suspend_timeout_millis=pull.suspend_ms,
+            subscription=subscription.sub_string if sys_flag & PULL_SUBSCRIPTION_FLAG else None,
+            sub_version=pull.sub_version,
+            expression_type=subscription.expression_type,
+            broker_name=queue.broker_name,
+        )
 
     def _filtered(self, result: PullResult, queue: MessageQueue) -> PullResult:
         """Return the result without the messages that filter hooks remove."""
@@ -186,9 +237,16 @@ class QueueRequests:
         address = await self._routes.offset_address(queue)
         return await self._request(address, make_request(code, header), timeout_s)
 
-    async def _request(self, address: str, request: RemotingCommand, timeout_s: float | None = None) -> RemotingCommand:
+    async def _request(
+        self,
+        address: str,
+        request: RemotingCommand,
+        timeout_s: float | None = None,
+        *,
+        expected: Collection[int] = (ResponseCode.SUCCESS,),
+    ) -> RemotingCommand:
         try:
-            return await self._instance.request(address, request, timeout_s=timeout_s)
+            return await self._instance.request(address, request, expected, timeout_s=timeout_s)
         except RemotingError:
             self._instance.request_route_refresh()
             raise

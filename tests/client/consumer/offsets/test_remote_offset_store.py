@@ -11,11 +11,12 @@ from trio.testing import MockClock
 
 from rocketpy.client.consumer.offsets import remote_offset_store
 from rocketpy.client.consumer.offsets.remote_offset_store import FIRST_OFFSET_SECONDS, RemoteOffsetStore
+from rocketpy.client.consumer.queue.continuity import Continuity
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.instance import ClientInstance
 from rocketpy.errors import BrokerError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
-from rocketpy.protocol.message import MessageQueue
+from rocketpy.protocol.message import MessageExt, MessageQueue
 from tests.client.conftest import TOPIC
 from tests.client.fake_cluster import FakeCluster
 from tests.forgotten import sizes_within
@@ -59,6 +60,29 @@ async def test_a_broker_that_refuses_is_written_to_again_later(
     assert cluster.broker.progress == {("g", TOPIC, 0): 4}
 
 
+async def test_nothing_is_written_of_a_queue_that_may_have_lost_its_tail(
+    cluster: FakeCluster, instance: ClientInstance
+) -> None:
+    await instance.routes.look_up_again(TOPIC)
+    requests = QueueRequests(instance=instance, group="g")
+    store, continuity = RemoteOffsetStore(requests), Continuity(QUEUES[0], 5, requests, begin_offset)
+    requests.watch(continuity)
+    cluster.broker.put(TOPIC, 0, b"another")
+    continuity.note([MessageExt(TOPIC, b"lost", queue_offset=0, physical_offset=7)], 5)
+    store.table.update(QUEUES[0], 5)
+    await store.persist(QUEUES)
+    await store.persist_soon(QUEUES)
+    assert continuity.fallback == 1
+    assert cluster.broker.progress == {}
+    requests.forget(QUEUES[0])
+    await store.persist(QUEUES)
+    assert cluster.broker.progress == {("g", TOPIC, 0): 5}
+
+
+async def begin_offset(queue: MessageQueue) -> int:
+    return 3
+
+
 # ---- the first offset of a topic ------------------------------------------------------------------------------------
 
 
@@ -68,6 +92,9 @@ class SlowRequests:
     def __init__(self) -> None:
         self.asked: list[MessageQueue] = []
         self.gate = trio.Event()
+
+    async def may_commit(self, queue: MessageQueue) -> bool:
+        return True
 
     async def commit(self, queue: MessageQueue, consumer_offset: int) -> None:
         self.asked.append(queue)

@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from rocketpy.client.consumer.config import ConsumerConfig
+from rocketpy.client.consumer.queue.continuity import Continuity
 from rocketpy.client.consumer.queue.flow_limits import FlowLimits
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.queue.pull_gate import PullGate
@@ -48,11 +49,15 @@ class World:
         self.subscription: SubscriptionData | None = SubscriptionData("T", sub_version=7)
         self.gate = PullGate()
         self.known = trio.Event()
+        self.connection: object | None = "first"
+        self.there = found(0)
+        self.committed = 0
+        self.fallen_back: list[tuple[float, int]] = []
         self.process_queue = ProcessQueue(QUEUE)
         self.limits = FlowLimits(1000, 100, 2000)
         self.reader = QueueReader(
             process_queue=self.process_queue,
-            next_offset=0,
+            continuity=Continuity(QUEUE, 0, self, self.begin_offset),
             limits=lambda: self.limits,
             plan=plan or pull_plan(ConsumerConfig()),
             exception_pause_s=1.0,
@@ -85,6 +90,25 @@ class World:
 
     def read_anew(self, process_queue: ProcessQueue, queue_offset: int) -> None:
         self.anew.append(queue_offset)
+        process_queue.is_dropped = True
+
+    def master_connection(self, queue: MessageQueue) -> object | None:
+        return self.connection
+
+    def has_master(self, queue: MessageQueue) -> bool:
+        return True
+
+    def reads_slave(self, queue: MessageQueue) -> bool:
+        return False
+
+    async def look_at(self, queue: MessageQueue, queue_offset: int) -> PullResult:
+        return self.there
+
+    async def begin_offset(self, queue: MessageQueue) -> int:
+        return self.committed
+
+    def fall_back(self, process_queue: ProcessQueue, queue_offset: int) -> None:
+        self.fallen_back.append((trio.current_time(), queue_offset))
         process_queue.is_dropped = True
 
     async def wait_known(self, failure: RocketpyError) -> None:
@@ -154,6 +178,42 @@ async def test_after_a_failure_the_pull_is_repeated_at_once_when_the_broker_is_b
     await world.run(1.0, world.known.set)
     begun = world.asked[0][0]
     assert [(at - begun, offset) for at, offset in world.asked[:2]] == [(0, 0), (pytest.approx(0.5), 0)]
+
+
+async def test_a_queue_that_has_lost_its_tail_begins_again_when_what_is_here_has_been_handled(
+    autojump_clock: MockClock,
+) -> None:
+    """Until then nothing is read of it, and what is in hand stays in hand."""
+    world = World(found(0, 1, 2), found(3))
+    world.limits = FlowLimits(2, 100, 2000)
+    process_queue = world.process_queue
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.reader.run)
+        await trio.sleep(1)
+        world.connection, world.there, world.committed = "second", empty(PullStatus.OFFSET_ILLEGAL, 1), 1
+        process_queue.remove([process_queue.waiting[0]])
+        await trio.sleep(1)
+        assert world.fallen_back == []
+        assert process_queue.message_count == 2
+        process_queue.remove(process_queue.waiting)
+        await trio.sleep(1)
+    assert [offset for _, offset in world.fallen_back] == [1]
+    assert world.delivered == [0, 1, 2], "nothing is read before"
+
+
+async def test_an_answer_that_a_former_master_gave_is_not_taken(autojump_clock: MockClock) -> None:
+    world = World(found(0), found(1), found(1, 2))
+    pull = world.pull
+
+    async def change_master(request: PullRequest) -> PullResult:
+        if request.queue_offset == 1:
+            world.connection = "second"
+        return await pull(request)
+
+    world.pull = change_master  # type: ignore[method-assign]
+    await world.run(1)
+    assert world.delivered == [0, 1, 2]
+    assert [offset for _, offset in world.asked] == [0, 1, 1, 3]
 
 
 async def test_too_much_in_flight_waits_for_an_acknowledgement(autojump_clock: MockClock) -> None:
