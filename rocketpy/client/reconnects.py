@@ -47,9 +47,9 @@ class _Backoff:
 class Reconnects:
     """The brokers that are away, and when those that were are back.
 
-    ``addresses`` returns the brokers that have to know consumers of this client. ``introduce`` connects to one and sends
-    it a heartbeat, whatever the answer; RemotingError when there is none. ``refresh_routes`` has the routes looked up
-    soon.
+    ``addresses`` returns the brokers that have to know consumers of this client. ``introduce`` connects to one and
+    sends it a heartbeat, whatever the answer; RemotingError when there is none. ``refresh_routes`` has the routes
+    looked up soon.
     """
 
     def __init__(

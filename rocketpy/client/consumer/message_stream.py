@@ -340,7 +340,7 @@ class _Readers:
     async def may_commit(self, queue: MessageQueue) -> bool:
         """Return whether the progress of a queue counts at its broker; RocketpyError when that is not known."""
         continuity = self._continuities.get(queue)
-        return continuity is None or await continuity.check()
+        return continuity is None or await continuity.may_commit()
 
     def counts(self, pulled: _Pulled) -> bool:
         """Return whether what is processed of a pull is progress: not of a tail that the queue has lost."""

@@ -41,6 +41,10 @@ class ContinuityRequests(Protocol):
         """Return whether a route names a master."""
         ...
 
+    async def look_up_master(self, queue: MessageQueue) -> None:
+        """Look for a master where none is known; NoBrokerError when there is no broker at all."""
+        ...
+
     def reads_slave(self, queue: MessageQueue) -> bool:
         """Return whether the next pull goes to a slave, because the last answer has named it."""
         ...
@@ -105,6 +109,12 @@ class Continuity:
             while not self.is_assured and self.fallback is None:
                 await self._check()
         return self.fallback is None
+
+    async def may_commit(self) -> bool:
+        """As :meth:`check`, for a commit: where no master is known it goes to the one that a fresh look-up finds."""
+        if not self.requests.has_master(self.queue):
+            await self.requests.look_up_master(self.queue)
+        return await self.check()
 
     @property
     def may_take(self) -> bool:

@@ -148,7 +148,7 @@ class QueueRequests:
     async def may_commit(self, queue: MessageQueue) -> bool:
         """Return whether the progress of a queue counts at its master; RocketpyError when that is not known."""
         continuity = self._continuities.get(queue)
-        return continuity is None or continuity.is_assured or await continuity.check()
+        return continuity is None or await continuity.may_commit()
 
     def master_connection(self, queue: MessageQueue) -> Connection | None:
         """Return the open connection to the master of a queue, None without one."""
@@ -159,6 +159,10 @@ class QueueRequests:
     def has_master(self, queue: MessageQueue) -> bool:
         """Return whether a route names a master for a queue."""
         return self._routes.table.publish_address(queue.broker_name) is not None
+
+    async def look_up_master(self, queue: MessageQueue) -> None:
+        """Look for a master where none is known; NoBrokerError when there is no broker at all."""
+        await self._routes.offset_address(queue)
 
     def reads_slave(self, queue: MessageQueue) -> bool:
         """Return whether the next pull goes to a slave, because the last answer has named it."""

@@ -39,6 +39,10 @@ class Master:
     def has_master(self, queue: MessageQueue) -> bool:
         return self.is_routed
 
+    async def look_up_master(self, queue: MessageQueue) -> None:
+        await trio.lowlevel.checkpoint()
+        self.is_routed = True
+
     def reads_slave(self, queue: MessageQueue) -> bool:
         return self.reads_a_slave
 
@@ -166,3 +170,14 @@ async def test_those_who_ask_at_the_same_time_share_an_answer() -> None:
         for _ in range(10):
             nursery.start_soon(continuity.check)
     assert master.looks == [4]
+
+
+async def test_a_commit_looks_for_a_master_that_no_route_named_yet() -> None:
+    """It would find one, with another log, and tell it progress that the group has on a slave alone."""
+    master = Master(*OLD[:2], committed=2)
+    master.connection, master.is_routed = None, False
+    continuity = reader(master)
+    continuity.note(OLD, 5)
+    master.connection = "first"
+    assert not await continuity.may_commit()
+    assert (continuity.fallback, master.looks) == (2, [4])
