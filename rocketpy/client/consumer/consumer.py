@@ -337,7 +337,8 @@ class Consumer:
         requests = GroupRequests(instance=instance, group=name, randomness=instance.randomness)
         locks = QueueLocks(requests=requests, clock=instance.clock, is_needed=is_orderly and not config.is_broadcasting)
         store = await open_offset_store(instance, name, queue_requests, config)
-        sink = self._orderly(store, locks) if is_orderly else self._concurrent(store)
+        send_back = self._send_back(is_orderly=is_orderly)
+        sink = self._orderly(store, locks, send_back) if is_orderly else self._concurrent(store, send_back)
         group = ConsumerGroup(
             instance=instance,
             group=name,
@@ -353,6 +354,7 @@ class Consumer:
         )
         direct = DirectConsumption(retry_topic_of(name), is_orderly, config.auto_commit, namespace=self._namespace)
         member = _Member(group, sink, direct, BrokerCommands(group, instance, self._stats, direct.consume))
+        send_back.on_sent_back = group.retry_route.note_sent_back
         if isinstance(sink, OrderlyConsumption):
             sink.on_left = group.rebalance.wake
         with ExitStack() as stack:
@@ -366,10 +368,10 @@ class Consumer:
             self._nursery.start_soon(sink.send_expired_back)
         return member
 
-    def _concurrent(self, store: OffsetStore) -> ConcurrentConsumption:
+    def _concurrent(self, store: OffsetStore, send_back: SendBack) -> ConcurrentConsumption:
         return ConcurrentConsumption(
             config=self._config,
-            send_back=self._send_back(is_orderly=False),
+            send_back=send_back,
             offsets=store.table,
             retry_topic=retry_topic_of(self._group_name),
             stats=self._stats,
@@ -379,10 +381,10 @@ class Consumer:
             namespace=self._namespace,
         )
 
-    def _orderly(self, store: OffsetStore, locks: QueueLocks) -> OrderlyConsumption:
+    def _orderly(self, store: OffsetStore, locks: QueueLocks, send_back: SendBack) -> OrderlyConsumption:
         return OrderlyConsumption(
             config=self._config,
-            send_back=self._send_back(is_orderly=True),
+            send_back=send_back,
             offsets=store.table,
             locks=locks,
             retry_topic=retry_topic_of(self._group_name),

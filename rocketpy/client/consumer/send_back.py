@@ -11,7 +11,7 @@ has no retries left, so that the broker makes it one; in Java it is delivered ag
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 
 from rocketpy.client.instance import ClientInstance
@@ -59,6 +59,8 @@ class SendBack:
         self._group = group
         self._max_reconsume_times = max_reconsume_times
         self._randomness = randomness
+        self.on_sent_back: Callable[[str], None] | None = None
+        """Called with the name of a broker that has taken a message to the group's retry topic."""
 
     async def send_back(self, message: MessageExt, delay_level: int = 0) -> bool:
         """Give one message back; False when neither it nor a copy has been taken.
@@ -88,6 +90,7 @@ class SendBack:
             is_dead = delay_level == DEAD_LETTER
             times = self._max_reconsume_times if is_dead else message.reconsume_times + 1
             return await self.send_copy(message, reconsume_times=times)
+        self._note_sent_back(message.broker_name)
         return True
 
     async def send_copy(self, message: MessageExt, *, reconsume_times: int) -> bool:
@@ -137,3 +140,8 @@ class SendBack:
             _STORED,
             timeout_s=COPY_SECONDS,
         )
+        self._note_sent_back(queue.broker_name)
+
+    def _note_sent_back(self, broker_name: str) -> None:
+        if self.on_sent_back is not None:
+            self.on_sent_back(broker_name)

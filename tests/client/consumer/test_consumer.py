@@ -374,7 +374,9 @@ async def test_a_drained_consumer_finishes_commits_and_leaves_without_an_error(
             nursery.start_soon(partial(getattr(consumer, style), handler, tasks=4))
             await until(lambda: len(seen) == 4)
             nursery.start_soon(drain)
-            await trio.testing.wait_all_tasks_blocked(0.02)
+            cluster.broker.let_join("g", "0.0.0.0@another")
+            await trio.testing.wait_all_tasks_blocked(0.15)
+            assert len(consumer.assigned) == 5, "no queue changes hands while others are finished"
             assert not cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
             finish.set()
         handled = [seen.count(MessageQueue(TOPIC, "broker-a", number)) for number in range(4)]

@@ -303,7 +303,9 @@ class AssignedQueues:
         return len(begins) == len(queues)
 
     def _begin(self, queue: MessageQueue, queue_offset: int, *, like: ProcessQueue | None = None) -> None:
-        process_queue = ProcessQueue(queue)
+        now_ms = self._instance.clock.timestamp_ms()
+        # Operators take a queue that nothing has happened with for blocked since then, as in Java.
+        process_queue = ProcessQueue(queue, pulled_at_ms=now_ms, consumed_at_ms=now_ms, locked_at_ms=now_ms)
         if like is None:
             self._locks.note_locked(process_queue)
         else:

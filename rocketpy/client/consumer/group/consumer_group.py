@@ -17,6 +17,7 @@ from rocketpy.client.consumer.group.membership import LEAVE_SECONDS, Membership
 from rocketpy.client.consumer.group.queue_locks import QueueLocks
 from rocketpy.client.consumer.group.rebalance import RebalanceService
 from rocketpy.client.consumer.group.requests import GroupRequests
+from rocketpy.client.consumer.group.retry_route import RetryRoute
 from rocketpy.client.consumer.group.subscriptions import Subscriptions
 from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.offsets.offset_store import OffsetStore
@@ -88,6 +89,10 @@ class ConsumerGroup:
             is_paused=lambda: self.queues.gate.is_suspended,
         )
 
+        self.retry_route = RetryRoute(
+            routes=instance.routes, retry_topic=retry_topic_of(group), rebalance=self.rebalance.wake
+        )
+
     def register(self) -> None:
         """Have heartbeats name the group; ClientError if the client has a consumer of it. Then :meth:`join`."""
         self.membership.register()
@@ -133,6 +138,7 @@ class ConsumerGroup:
         with self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.rebalance.run)
+                nursery.start_soon(self.retry_route.run)
                 nursery.start_soon(self._instance.reconnects.notify, self.rebalance.wake)
                 nursery.start_soon(
                     persist_regularly,

@@ -101,7 +101,10 @@ class RebalanceService:
         retry_s = RETRY_SECONDS
         while True:
             self._wanted = trio.Event()
+            before = self.divided
             is_complete = await self.rebalance()
+            if self.divided != before:  # which may bring more: a broker that has met the group makes its retry topic
+                retry_s = RETRY_SECONDS
             await trio.sleep(PAUSE_SECONDS)
             with trio.move_on_after(WAIT_SECONDS if is_complete else retry_s) as waiting:
                 await self._wanted.wait()

@@ -119,6 +119,8 @@ async def test_a_report_says_what_is_in_flight(cluster: FakeCluster) -> None:
     assert queue.last_lock_timestamp > 0
     assert queue.last_pull_timestamp > 0
     assert queue.last_consume_timestamp > 0
+    idle = info.mq_table[MessageQueue(TOPIC, "broker-a", 1)]
+    assert idle.last_consume_timestamp > 0, "since it was assigned, or operators would take it for blocked"
     properties = info.properties
     assert properties["PROP_CONSUMEORDERLY"] == "true"
     assert properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"

@@ -166,6 +166,20 @@ async def test_what_could_not_be_done_is_tried_again_after_growing_pauses(
     assert [round(each - begun) for each in world.rounds[:7]] == expected
 
 
+async def test_what_has_become_known_is_a_reason_to_look_for_more_soon(autojump_clock: MockClock) -> None:
+    """A topic comes, with it a broker that meets the group, and it makes the retry topic."""
+    world = World()
+    world.known = {"T": None, "R": None}
+    begun = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.service.run)
+        await trio.sleep(40)
+        world.known["T"] = queues(1)
+        await trio.sleep(22)
+        nursery.cancel_scope.cancel()
+    assert [round(each - begun) for each in world.rounds if each > begun + 32] == [52, 53, 55, 59]
+
+
 async def test_what_is_asked_for_during_a_round_is_for_the_next(autojump_clock: MockClock) -> None:
     world = World(AllocateAveragely())
 
