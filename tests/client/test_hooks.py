@@ -29,7 +29,7 @@ class Recorder:
         assert context.send_result is None
         self.before.append(context)
         if self._fails:
-            raise ValueError("before")
+            raise AssertionError("before")
 
     def send_message_after(self, context: SendMessageContext) -> None:
         self.after.append(context)

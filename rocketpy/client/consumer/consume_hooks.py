@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.client.hooks import ConsumeMessageContext, ConsumeMessageHook, ConsumeReturnType
-from rocketpy.containment import Contained
+from rocketpy.client.program_call import ProgramCall
 from rocketpy.protocol.message import MessageExt, MessageQueue
 
 ConsumeStatus = ConsumeConcurrentlyStatus | ConsumeOrderlyStatus
@@ -75,10 +75,10 @@ class ConsumeHooks:
 
     def _show_begun(self, context: ConsumeMessageContext) -> None:
         for hook in self._hooks:
-            with Contained(_log, "consumeMessageHook %s, before a batch,", hook.hook_name):
+            with ProgramCall(_log, "consumeMessageHook %s, before a batch,", hook.hook_name):
                 hook.consume_message_before(context)
 
     def _show_ended(self, context: ConsumeMessageContext) -> None:
         for hook in self._hooks:
-            with Contained(_log, "consumeMessageHook %s, after a batch,", hook.hook_name):
+            with ProgramCall(_log, "consumeMessageHook %s, after a batch,", hook.hook_name):
                 hook.consume_message_after(context)

@@ -15,8 +15,8 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 import trio
 
 from rocketpy.client.consumer.group.assignment_changes import AssignmentChange
+from rocketpy.client.program_call import ProgramCall
 from rocketpy.client.states import Trouble
-from rocketpy.containment import Contained
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.message import MessageQueue
 
@@ -65,7 +65,7 @@ class ScheduledPull:
         self._running.discard(queue)  # no await since it was seen that the queue is not wanted
 
     async def _call(self, queue: MessageQueue, trouble: Trouble) -> float:
-        with Contained(_log, "the pull task of %s", queue):
+        with ProgramCall(_log, "the pull task of %s", queue):
             try:
                 delay_s = await self._task(queue)
             except RocketpyError as failure:

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Sequence
 
 from rocketpy.client.hooks import PropertiesHook
+from rocketpy.client.program_call import ProgramCall
 from rocketpy.client.validators import UNSPECIFIED, check_properties
-from rocketpy.containment import Contained
 from rocketpy.errors import ClientError
 from rocketpy.protocol.message import Message
 from rocketpy.protocol.properties import RESERVED_PROPERTIES
@@ -30,7 +30,7 @@ class AddedProperties:
         """Return what the hooks add to a message. A hook that fails is logged and adds nothing."""
         added: dict[str, str] = {}
         for hook in self._hooks:
-            with Contained(_log, "propertiesHook %s, before a send,", hook.hook_name):
+            with ProgramCall(_log, "propertiesHook %s, before a send,", hook.hook_name):
                 copy = Message(message.topic, message.body, dict(message.properties) | added, message.flag)
                 found = dict(hook.properties_of(copy))
                 _check(found)

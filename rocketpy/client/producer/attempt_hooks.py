@@ -23,9 +23,9 @@ from rocketpy.client.hooks import (
 )
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.producer.delivery import Delivery
+from rocketpy.client.program_call import ProgramCall
 from rocketpy.client.results import SendResult
 from rocketpy.client.validators import UNSPECIFIED
-from rocketpy.containment import Contained, is_containable
 from rocketpy.errors import ClientError, RocketpyError
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.protocol.properties import PROPERTY_DELAY_TIME_LEVEL
@@ -61,7 +61,7 @@ class AttemptHooks:
             try:
                 run(check.check_forbidden, context)
             except Exception as failure:
-                if isinstance(failure, RocketpyError) or not is_containable(failure):
+                if isinstance(failure, RocketpyError):
                     raise
                 # Not as it is: it may come from a task that serves every send of the producer, and would end it.
                 text = f"checkForbiddenHook {check.hook_name} failed: {failure!r}"
@@ -89,12 +89,12 @@ class AttemptHooks:
     def _announce(self, delivery: Delivery, context: SendMessageContext) -> None:
         delivery.hook_context = context
         for hook in self._send_hooks:
-            with Contained(_log, "sendMessageHook %s, before a send,", hook.hook_name):
+            with ProgramCall(_log, "sendMessageHook %s, before a send,", hook.hook_name):
                 hook.send_message_before(context)
 
     def _report(self, context: SendMessageContext) -> None:
         for hook in self._send_hooks:
-            with Contained(_log, "sendMessageHook %s, after a send,", hook.hook_name):
+            with ProgramCall(_log, "sendMessageHook %s, after a send,", hook.hook_name):
                 hook.send_message_after(context)
 
     def _context(self, delivery: Delivery, begin_timestamp_ms: int, *, oneway: bool = False) -> SendMessageContext:

@@ -27,9 +27,9 @@ import trio
 from rocketpy.client.hooks import EndTransactionContext, EndTransactionHook
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.producer.producer import Producer
+from rocketpy.client.program_call import ProgramCall, log_program_failure
 from rocketpy.client.results import LocalTransactionState, SendResult, SendStatus
 from rocketpy.client.validators import UNSPECIFIED, check_async
-from rocketpy.containment import Contained, is_containable
 from rocketpy.errors import BrokerError, ClientError, LocalProtocolError, RemoteProtocolError, RemotingError
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.command import RemotingCommand, make_request
@@ -91,7 +91,7 @@ class EndTransactionHooks:
             from_transaction_check=from_transaction_check,
         )
         for hook in self._hooks:
-            with Contained(_log, "endTransactionHook %s", hook.hook_name):
+            with ProgramCall(_log, "endTransactionHook %s", hook.hook_name):
                 hook.end_transaction(context)
 
 
@@ -206,11 +206,8 @@ class TransactionProducer:
         try:
             state = await execute(transaction)
         except Exception as failure:
-            if not is_containable(failure):
-                raise
-            _log.exception(
-                "the local transaction of message %s failed; its state is UNKNOW", transaction.transaction_id
-            )
+            text = "the local transaction of message %s failed; its state is UNKNOW"
+            log_program_failure(failure, _log, text, transaction.transaction_id)
             return LocalTransactionState.UNKNOW, f"executeLocalTransactionBranch exception: {failure!r}"
         return _known(state), None
 
@@ -306,9 +303,8 @@ class _Checks:
         try:
             state = await self._check(message)
         except Exception as failure:
-            if not is_containable(failure):
-                raise
-            _log.exception("checking the transaction of message %s failed; its state is UNKNOW", message.msg_id)
+            text = "checking the transaction of message %s failed; its state is UNKNOW"
+            log_program_failure(failure, _log, text, message.msg_id)
             return LocalTransactionState.UNKNOW, f"checkLocalTransactionState Exception: {failure!r}"
         return _known(state), None
 

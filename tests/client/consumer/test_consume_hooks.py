@@ -13,6 +13,7 @@ from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.client.hooks import ConsumeMessageContext, ConsumeReturnType
+from rocketpy.errors import StoreError
 from tests.client.conftest import FIRST, TOPIC
 from tests.client.consumer.consumption import QUEUE, Concurrent, Orderly, hooks_of, messages_at
 from tests.client.fake_cluster import FakeCluster
@@ -38,13 +39,13 @@ class Recorder:
     def consume_message_before(self, context: ConsumeMessageContext) -> None:
         self.before.append(context)
         if self._fails:
-            raise ValueError("before")
+            raise AssertionError("before")
 
     def consume_message_after(self, context: ConsumeMessageContext) -> None:
         assert context in self.before
         self.after.append(context)
         if self._fails:
-            raise ValueError("after")
+            raise StoreError("after", path="theirs")
 
     @property
     def ends(self) -> list[End]:
@@ -232,7 +233,7 @@ class WithoutRed:
     def filter_message(self, context: object) -> None:
         context.messages[:] = [each for each in context.messages if each.body != b"red"]  # type: ignore[attr-defined]
         if any(each.body == b"blue" for each in context.messages):  # type: ignore[attr-defined]
-            raise ValueError("blue")
+            raise AssertionError("blue")
 
 
 async def test_what_a_filter_hook_removes_counts_as_consumed(

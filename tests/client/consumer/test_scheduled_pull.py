@@ -54,7 +54,7 @@ async def test_a_call_says_when_the_next_one_is(autojump_clock: MockClock) -> No
     assert task.calls == [(0, 0), (5, 0), (5.5, 0), (5.7, 0), (5.9, 0)]
 
 
-@pytest.mark.parametrize("failure", [ZeroDivisionError(), RemotingTimeoutError("late")])
+@pytest.mark.parametrize("failure", [ZeroDivisionError(), AssertionError(), RemotingTimeoutError("late")])
 async def test_a_call_that_fails_is_repeated_after_a_second(
     autojump_clock: MockClock, failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -196,6 +196,7 @@ async def test_a_verdict_that_cannot_be_sent_is_logged(
         (ROLLBACK, 12, None),
         (None, 0, None),
         (ValueError("?"), 0, "checkLocalTransactionState Exception: ValueError('?')"),
+        (AssertionError("!"), 0, "checkLocalTransactionState Exception: AssertionError('!')"),
     ],
 )
 async def test_a_check_is_answered_by_a_verdict(
@@ -255,7 +256,7 @@ class EndRecorder:
     def end_transaction(self, context: EndTransactionContext) -> None:
         self.seen.append(context)
         if self._fails:
-            raise ValueError("hook")
+            raise AssertionError("hook")
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -20,8 +20,8 @@ from rocketpy.client.consumer.queue.pull_plan import PullRequest
 from rocketpy.client.hooks import FilterMessageContext, FilterMessageHook
 from rocketpy.client.instance import ClientInstance, read_response
 from rocketpy.client.namespace import Namespace
+from rocketpy.client.program_call import ProgramCall
 from rocketpy.client.results import PullResult, PullStatus
-from rocketpy.containment import Contained
 from rocketpy.errors import BrokerError, RemotingError
 from rocketpy.protocol.bodies.heartbeat import SubscriptionData
 from rocketpy.protocol.bodies.route import MASTER_ID
@@ -217,7 +217,7 @@ class QueueRequests:
             unit_mode=self._instance.config.unit_mode,
         )
         for hook in self._filter_hooks:
-            with Contained(_log, "filterMessageHook %s", hook.hook_name):
+            with ProgramCall(_log, "filterMessageHook %s", hook.hook_name):
                 hook.filter_message(context)
         return attrs.evolve(result, messages=tuple(context.messages))
 
