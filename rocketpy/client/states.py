@@ -60,6 +60,7 @@ class StateSubject(Enum):
     BROKER = "reaching broker"
     HEARTBEAT = "sending heartbeats to broker"
     MEMBERS = "asking for the members of group"
+    LOCKS = "locking the queues of group"
     START_OFFSET = "looking for the start offset of"
 
 

@@ -58,6 +58,7 @@ class ConcurrentConsumption:
         nursery: trio.Nursery,
         hooks: ConsumeHooks | None = None,
         namespace: Namespace = NO_NAMESPACE,
+        log: logging.Logger = _log,
     ) -> None:
         self._config = config
         self._send_back = send_back
@@ -68,6 +69,7 @@ class ConcurrentConsumption:
         self._nursery = nursery
         self._hooks = hooks
         self._namespace = namespace
+        self._log = log
         self._timeout_s = 60 * config.consume_timeout
         # Bounded by the flow control of the readers.
         self._ready, self._batches = trio.open_memory_channel[MessageBatch](math.inf)
@@ -152,7 +154,7 @@ class ConcurrentConsumption:
             await trio.sleep(min(self._timeout_s, EXPIRY_INTERVAL_SECONDS_MAX))
             oldest = trio.current_time() - self._timeout_s
             for batch in [each for each in self._in_hand if each.started_at < oldest]:
-                _log.warning("%d messages of %s were not settled in time", len(batch), batch.queue)
+                self._log.warning("%d messages of %s were not settled in time", len(batch), batch.queue)
                 self._announce_end(batch, ConsumeReturnType.TIME_OUT, _LATER)
                 await self.give_back(batch, batch.messages, EXPIRED_LEVEL)
 
@@ -176,7 +178,7 @@ class ConcurrentConsumption:
         try:
             for message in left:
                 if self._config.is_broadcasting:
-                    _log.warning("message %s failed, and is lost: the consumer is broadcasting", message.msg_id)
+                    self._log.warning("message %s failed, and is lost: the consumer is broadcasting", message.msg_id)
                 elif not await self._send_back.send_back(message, delay_level):
                     message.reconsume_times += 1
                     kept.append(message)
@@ -220,14 +222,14 @@ class ConcurrentConsumption:
             try:
                 status = checked_status(await handler(batch), ConsumeConcurrentlyStatus)
             except BaseException as failure:
-                contain_handler_failure(failure, batch.queue, len(batch))
+                contain_handler_failure(failure, batch.queue, len(batch), self._log)
                 has_raised = True
         if batch.is_settled:
             return
         if self._hooks is not None:
             self._announce_result(batch, status, has_raised=has_raised)
         if limit.cancelled_caught:
-            _log.warning("a handler of %s took too long, its %d messages are redelivered", batch.queue, len(batch))
+            self._log.warning("a handler of %s took too long, its %d messages are redelivered", batch.queue, len(batch))
             await self.give_back(batch, batch.messages, EXPIRED_LEVEL)
         elif status is _LATER:
             await self.give_back(batch, batch.messages, batch.delay_level)

@@ -37,6 +37,7 @@ from rocketpy.client.consumer.group.consumer_group import ConsumerGroup, retry_t
 from rocketpy.client.consumer.group.queue_locks import QueueLocks
 from rocketpy.client.consumer.group.requests import GroupRequests
 from rocketpy.client.consumer.group.subscriptions import Subscriptions
+from rocketpy.client.consumer.handler_failure import log_of_group
 from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.offsets.offset_store import OffsetStore
 from rocketpy.client.consumer.offsets.opening import open_offset_store
@@ -379,6 +380,7 @@ class Consumer:
             nursery=self._nursery,
             hooks=self._hooks,
             namespace=self._namespace,
+            log=log_of_group(self._group_name),
         )
 
     def _orderly(self, store: OffsetStore, locks: QueueLocks, send_back: SendBack) -> OrderlyConsumption:
@@ -392,6 +394,7 @@ class Consumer:
             clock=self._instance.clock,
             hooks=self._hooks,
             namespace=self._namespace,
+            log=log_of_group(self._group_name),
         )
 
     def _send_back(self, *, is_orderly: bool) -> SendBack:

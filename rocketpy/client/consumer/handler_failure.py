@@ -22,7 +22,14 @@ from rocketpy.protocol.message import MessageQueue
 _log = logging.getLogger("rocketpy.client")
 
 
-def contain_handler_failure(failure: BaseException, queue: MessageQueue, message_count: int) -> None:
+def log_of_group(group: str) -> logging.Logger:
+    """Return the logger for what the handlers of a group do, below that of the client. Python keeps it for ever."""
+    return _log.getChild(f"group.{group}")
+
+
+def contain_handler_failure(
+    failure: BaseException, queue: MessageQueue, message_count: int, log: logging.Logger = _log
+) -> None:
     """Log what a handler has raised, with its traceback; raise what must pass.
 
     Call it where it was caught, within the scopes that may cancel the handler. Of a group that a cancelled handler has
@@ -32,19 +39,21 @@ def contain_handler_failure(failure: BaseException, queue: MessageQueue, message
         if not all(isinstance(each, Exception | trio.Cancelled) for each in single_failures(failure)):
             raise failure
         if trio.current_effective_deadline() == -math.inf:
-            _let_cancellation_pass(failure, queue, message_count)
-    _log_handler_failure(failure, queue, message_count)
+            _let_cancellation_pass(failure, queue, message_count, log)
+    _log_handler_failure(failure, queue, message_count, log)
 
 
-def _let_cancellation_pass(failure: BaseException, queue: MessageQueue, message_count: int) -> None:
+def _let_cancellation_pass(
+    failure: BaseException, queue: MessageQueue, message_count: int, log: logging.Logger
+) -> None:
     if not isinstance(failure, BaseExceptionGroup):
         raise failure
     cancelled, rest = failure.split(trio.Cancelled)
     assert cancelled is not None, "a group of exceptions alone is an Exception"
     if rest is not None:
-        _log_handler_failure(rest, queue, message_count)
+        _log_handler_failure(rest, queue, message_count, log)
     raise cancelled from None
 
 
-def _log_handler_failure(failure: BaseException, queue: MessageQueue, message_count: int) -> None:
-    _log.error("a handler of %s failed, its %d messages are redelivered", queue, message_count, exc_info=failure)
+def _log_handler_failure(failure: BaseException, queue: MessageQueue, message_count: int, log: logging.Logger) -> None:
+    log.error("a handler of %s failed, its %d messages are redelivered", queue, message_count, exc_info=failure)

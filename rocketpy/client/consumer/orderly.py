@@ -56,6 +56,7 @@ class OrderlyConsumption:
         clock: Clock,
         hooks: ConsumeHooks | None = None,
         namespace: Namespace = NO_NAMESPACE,
+        log: logging.Logger = _log,
     ) -> None:
         self._config = config
         self._send_back = send_back
@@ -66,6 +67,7 @@ class OrderlyConsumption:
         self._clock = clock
         self._hooks = hooks
         self._namespace = namespace
+        self._log = log
         self._reconsume_times_max = config.reconsume_times_max(is_orderly=True)
         self.on_left: Callable[[], None] | None = None
         """Called when a queue that is being given up is idle."""
@@ -165,7 +167,7 @@ class OrderlyConsumption:
         if self._hooks is not None:
             self._hooks.before(batch)
         try:
-            status, has_raised = await _status_of(batch, handler)
+            status, has_raised = await _status_of(batch, handler, self._log)
             if self._hooks is not None:
                 self._hooks.after(batch, self._return_type(batch, status, has_raised=has_raised), status)
             pause_s = await self._settle(batch, status)
@@ -194,7 +196,7 @@ class OrderlyConsumption:
         if process_queue.is_dropped:
             return 0.0
         if batch.auto_commit and status in (ConsumeOrderlyStatus.COMMIT, ConsumeOrderlyStatus.ROLLBACK):
-            _log.warning("%s of %s counts only without auto_commit, and is SUCCESS", status.value, batch.queue)
+            self._log.warning("%s of %s counts only without auto_commit, and is SUCCESS", status.value, batch.queue)
             status = ConsumeOrderlyStatus.SUCCESS
         match status:
             case ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT:
@@ -253,11 +255,13 @@ def _may_go_on(process_queue: ProcessQueue) -> bool:
     return process_queue.has_waiting and not process_queue.is_leaving and not process_queue.is_dropped
 
 
-async def _status_of(batch: MessageBatch, handler: OrderlyHandler) -> tuple[ConsumeOrderlyStatus, bool]:
+async def _status_of(
+    batch: MessageBatch, handler: OrderlyHandler, log: logging.Logger
+) -> tuple[ConsumeOrderlyStatus, bool]:
     """Return the result of a handler, and whether it has raised."""
     try:
         status = checked_status(await handler(batch), ConsumeOrderlyStatus)
     except BaseException as failure:
-        contain_handler_failure(failure, batch.queue, len(batch))
+        contain_handler_failure(failure, batch.queue, len(batch), log)
         return _SUSPEND, True
     return ConsumeOrderlyStatus.SUCCESS if status is None else status, False

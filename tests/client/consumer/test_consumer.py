@@ -431,3 +431,17 @@ async def test_the_end_of_a_block_waits_for_the_drain_that_leaves(cluster: FakeC
             await until(lambda: cluster.broker.asked(RequestCode.UNREGISTER_CLIENT))
         async with client.consumer("g", TOPIC):
             pass  # the group is free again
+
+
+@pytest.mark.parametrize("style", ["run", "run_orderly"])
+async def test_what_handlers_do_is_logged_by_a_logger_of_the_group(
+    cluster: FakeCluster, client: Client, style: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(cluster, 1)
+
+    async def handler(batch: MessageBatch) -> None:
+        raise ZeroDivisionError
+
+    async with client.consumer("g", TOPIC, config=FIRST) as consumer, running(getattr(consumer, style), handler):
+        await until(lambda: caplog.records)
+    assert caplog.records[0].name == "rocketpy.client.group.g"

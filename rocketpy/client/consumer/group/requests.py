@@ -6,6 +6,7 @@ not the last to be asked: another of the topic's is. Java's members believe a br
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from random import Random
 
@@ -22,6 +23,8 @@ from rocketpy.protocol.message import MessageQueue
 from rocketpy.remoting.connection import Connection
 
 LOCK_SECONDS = 1.0
+
+_log = logging.getLogger("rocketpy.client")
 
 
 class GroupRequests:
@@ -69,17 +72,28 @@ class GroupRequests:
     async def lock(self, address: str, queues: Collection[MessageQueue]) -> set[MessageQueue]:
         """Lock queues at their master; return those that this member holds now. Waits a second for the answer."""
         body = encode_body(LockBatchRequestBody(self._group, self._instance.client_id, list(queues)))
-        response = await self._instance.request(
-            address, make_request(RequestCode.LOCK_BATCH_MQ, body=body), timeout_s=LOCK_SECONDS
-        )
-        return set((await self._instance.answers.body(response, LockBatchResponseBody, address)).lock_ok_mq_set)
+        states, name = self._instance.states, f"{self._group} at {address}"
+        try:
+            response = await self._instance.request(
+                address, make_request(RequestCode.LOCK_BATCH_MQ, body=body), timeout_s=LOCK_SECONDS
+            )
+            answer = await self._instance.answers.body(response, LockBatchResponseBody, address)
+        except RocketpyError as failure:
+            states.fails(StateSubject.LOCKS, name, failure)
+            raise
+        states.works(StateSubject.LOCKS, name)
+        return set(answer.lock_ok_mq_set)
 
     async def unlock(self, address: str, queues: Collection[MessageQueue]) -> None:
         """Give locks back to their master. Waits a second for the answer."""
         body = encode_body(UnlockBatchRequestBody(self._group, self._instance.client_id, list(queues)))
-        await self._instance.request(
-            address, make_request(RequestCode.UNLOCK_BATCH_MQ, body=body), timeout_s=LOCK_SECONDS
-        )
+        try:
+            await self._instance.request(
+                address, make_request(RequestCode.UNLOCK_BATCH_MQ, body=body), timeout_s=LOCK_SECONDS
+            )
+        except RocketpyError as failure:  # it releases them when they are not renewed
+            _log.info("releasing the locks of group %s without an answer: %s", self._group, failure)
+            raise
 
 
 def _ids_in(body: bytes) -> list[str]:

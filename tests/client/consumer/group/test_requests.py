@@ -8,6 +8,7 @@ import pytest
 
 from rocketpy.client.consumer.group.requests import GroupRequests
 from rocketpy.client.instance import ClientInstance
+from rocketpy.client.states import StateSubject
 from rocketpy.errors import BrokerError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.message import MessageQueue
@@ -49,10 +50,19 @@ async def test_locks_are_taken_and_given_back(cluster: FakeCluster, instance: Cl
     assert cluster.broker.locks == {OTHERS: "another client"}
 
 
-async def test_a_master_that_does_not_lock_is_an_error(cluster: FakeCluster, instance: ClientInstance) -> None:
+async def test_a_master_that_does_not_lock_is_an_error_and_a_state(
+    cluster: FakeCluster, instance: ClientInstance, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     requests = await requests_of(instance)
     address = await requests.master_address(MINE)
     for code, ask in ((RequestCode.LOCK_BATCH_MQ, requests.lock), (RequestCode.UNLOCK_BATCH_MQ, requests.unlock)):
         cluster.broker.refuse(code, ResponseCode.SYSTEM_ERROR)
         with pytest.raises(BrokerError):
             await ask(address, [MINE])
+        (trouble,) = instance.states.troubles
+        assert (trouble.subject, trouble.name) == (StateSubject.LOCKS, f"g at {address}")
+    cluster.broker.behave()
+    await requests.lock(address, [MINE])
+    assert instance.states.troubles == []
+    assert "releasing the locks of group g without an answer: CODE: 1" in caplog.text
