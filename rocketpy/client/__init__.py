@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # loaded when first named, see _MODULES
     from rocketpy.client.consumer.batch import MessageBatch
     from rocketpy.client.consumer.config import ConsumerConfig, PullConfig
     from rocketpy.client.consumer.consumer import BatchIterator, Consumer
+    from rocketpy.client.consumer.consumer_stats import ConsumerStatistics
     from rocketpy.client.consumer.group.assignment_changes import AssignmentChange, AssignmentIterator
     from rocketpy.client.consumer.lite_pull.config import LitePullConfig
     from rocketpy.client.consumer.lite_pull.consumer import LitePullConsumer
@@ -98,6 +99,7 @@ __all__ = [
     "ConsumeReturnType",
     "Consumer",
     "ConsumerConfig",
+    "ConsumerStatistics",
     "EncodedBatch",
     "EndTransactionContext",
     "EndTransactionHook",
@@ -168,6 +170,7 @@ _MODULES = {
     "ConsumeOrderlyStatus": "rocketpy.client.consumer.statuses",
     "Consumer": "rocketpy.client.consumer.consumer",
     "ConsumerConfig": "rocketpy.client.consumer.config",
+    "ConsumerStatistics": "rocketpy.client.consumer.consumer_stats",
     "LitePullConfig": "rocketpy.client.consumer.lite_pull.config",
     "LitePullConsumer": "rocketpy.client.consumer.lite_pull.consumer",
     "MessageBatch": "rocketpy.client.consumer.batch",

@@ -29,7 +29,7 @@ from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.concurrently import ConcurrentConsumption, ConcurrentHandler
 from rocketpy.client.consumer.config import ConsumerConfig
 from rocketpy.client.consumer.consume_hooks import ConsumeHooks
-from rocketpy.client.consumer.consumer_stats import ConsumerStats
+from rocketpy.client.consumer.consumer_stats import ConsumerStatistics, ConsumerStats
 from rocketpy.client.consumer.direct_consumption import DirectConsumption
 from rocketpy.client.consumer.group.assignment_changes import AssignmentIterator
 from rocketpy.client.consumer.group.broker_commands import BrokerCommands
@@ -238,6 +238,10 @@ class Consumer:
         if self._member is None:
             raise LocalProtocolError("the consumer has not joined its group: expected wait_ready() or a run before")
         return AssignmentIterator(self._member.group.rebalance.changes, self._namespace)
+
+    def statistics(self) -> ConsumerStatistics:
+        """Return counters, and what is in memory: for metrics."""
+        return self._stats.statistics(() if self._member is None else self._member.group.queues.process_queues)
 
     def subscribe(self, topic: str, selector: str | MessageSelector = SUB_ALL) -> None:
         """Consume one more topic, or change what is wanted of it; ClientError for a bad expression."""

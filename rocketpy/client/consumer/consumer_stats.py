@@ -10,10 +10,13 @@ Compatibility: ``ConsumerStatsManager`` (4.9.8).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from functools import reduce
 
 import attrs
 import trio
 
+from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.protocol.bodies.running import ConsumeStatus
 
 SAMPLE_SECONDS = 10.0
@@ -31,11 +34,36 @@ class _Totals:
     consumed: int = 0
     failed: int = 0
 
+    def plus(self, other: _Totals) -> _Totals:
+        """Return the sums of the messages."""
+        return _Totals(
+            pulled=self.pulled + other.pulled,
+            consumed=self.consumed + other.consumed,
+            failed=self.failed + other.failed,
+        )
+
+
+@attrs.frozen
+class ConsumerStatistics:
+    """What a consumer has in memory now, and its counters since it has joined its group.
+
+    ``unacknowledged_count`` and ``_bytes`` are messages that have been pulled, waiting ones included; ``failed_count``
+    are failures, of which a message may have several.
+    """
+
+    assigned_count: int
+    unacknowledged_count: int
+    unacknowledged_bytes: int
+    pulled_count: int
+    consumed_count: int
+    failed_count: int
+
 
 class ConsumerStats:
     """Counters of one consumer."""
 
     def __init__(self) -> None:
+        self._forgotten = _Totals()  # of topics without samples any more
         self._topics: dict[str, _Totals] = {}
         self._samples: dict[str, deque[tuple[float, _Totals]]] = {}
 
@@ -62,6 +90,7 @@ class ConsumerStats:
         for topic, totals in list(self._topics.items()):
             samples = self._samples[topic]
             if len(samples) == HOUR_SAMPLES and samples[0][1] == totals:
+                self._forgotten = self._forgotten.plus(totals)
                 del self._topics[topic], self._samples[topic]
             else:
                 samples.append((now, attrs.evolve(totals)))
@@ -88,6 +117,18 @@ class ConsumerStats:
             consume_ok_tps=(totals.consumed - minute.consumed) / seconds,
             consume_failed_tps=(totals.failed - minute.failed) / seconds,
             consume_failed_msgs=totals.failed - samples[0][1].failed,
+        )
+
+    def statistics(self, process_queues: Sequence[ProcessQueue] = ()) -> ConsumerStatistics:
+        """Return the counters of all topics, with what these queues have in memory."""
+        totals = reduce(_Totals.plus, self._topics.values(), self._forgotten)
+        return ConsumerStatistics(
+            assigned_count=len(process_queues),
+            unacknowledged_count=sum(each.message_count for each in process_queues),
+            unacknowledged_bytes=sum(each.size_bytes for each in process_queues),
+            pulled_count=totals.pulled,
+            consumed_count=totals.consumed,
+            failed_count=totals.failed,
         )
 
     def _of(self, topic: str) -> _Totals:

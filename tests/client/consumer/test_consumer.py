@@ -15,6 +15,7 @@ import trio.testing
 
 from rocketpy.client.client import Client, open_client
 from rocketpy.client.consumer.batch import MessageBatch
+from rocketpy.client.consumer.consumer_stats import ConsumerStatistics
 from rocketpy.client.consumer.message_selector import MessageSelector
 from rocketpy.client.consumer.statuses import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from rocketpy.errors import BrokerError, ClientError
@@ -445,3 +446,22 @@ async def test_what_handlers_do_is_logged_by_a_logger_of_the_group(
     async with client.consumer("g", TOPIC, config=FIRST) as consumer, running(getattr(consumer, style), handler):
         await until(lambda: caplog.records)
     assert caplog.records[0].name == "rocketpy.client.group.g"
+
+
+async def test_statistics_count_what_is_here_and_what_was_done(cluster: FakeCluster, client: Client) -> None:
+    put(cluster, 4)
+    async with client.consumer("g", TOPIC, config=FIRST) as consumer:
+        assert consumer.statistics() == ConsumerStatistics(0, 0, 0, 0, 0, 0)
+        batches = consumer.batches(acknowledges=False)
+        first, second = await anext(batches), await anext(batches)
+        await until(lambda: consumer.statistics().pulled_count == 4)
+        await first.done()
+        await second.retry_later()
+        assert consumer.statistics() == ConsumerStatistics(
+            assigned_count=5,
+            unacknowledged_count=2,
+            unacknowledged_bytes=2,
+            pulled_count=4,
+            consumed_count=1,
+            failed_count=1,
+        )

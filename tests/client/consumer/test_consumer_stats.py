@@ -65,3 +65,5 @@ async def test_a_topic_without_a_count_for_an_hour_is_forgotten(autojump_clock: 
     assert stats.status("idle", trio.current_time()) == ConsumeStatus()
     sizes = sizes_within(stats)
     assert (sizes["ConsumerStats._topics"], sizes["ConsumerStats._samples"]) == (1, 1)
+    found = stats.statistics()
+    assert found.pulled_count == found.consumed_count == found.failed_count == 64, "counters never go back"
