@@ -235,7 +235,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "client/replies.py Replies._reply_of decompress",
     ),
     "TRACE_BODY_MAX, and MessageAdmin.trace calls it in a worker": ("client/admin/traces.py trace_of read_traces",),
-    "an option of this name, no call": ("spark/live/reader.py read_part decompress",),
+    "an option of this name, no call": ("spark/live/reader.py _read_part decompress",),
     "in a driver or task of Spark, which has no loop; ANSWER_VALUES_MAX": (
         "spark/live/cluster.py _read_body decode_peer_body",
         "spark/pipelines/live_offsets.py live_group_offsets decode_offset_table",

@@ -69,15 +69,15 @@ def share(
     than ``records_max`` messages. Equal pieces are shared equally each time.
     """
     groups: list[list[int]] = [[] for _ in range(tasks)]
-    loads = [(0, number) for number in range(tasks)]
+    filled = [(0, number) for number in range(tasks)]
     for index in sorted(range(len(pieces)), key=lambda each: pieces[each].size, reverse=True):
-        load, number = loads[0]
-        if groups[number] and load + pieces[index].size > records_max:  # nor is there room in any other
+        records, number = filled[0]
+        if groups[number] and records + pieces[index].size > records_max:  # nor is there room in any other
             groups.append([])
-            heapq.heappush(loads, (pieces[index].size, len(groups) - 1))
+            heapq.heappush(filled, (pieces[index].size, len(groups) - 1))
             groups[-1].append(index)
         else:
-            heapq.heapreplace(loads, (load + pieces[index].size, number))
+            heapq.heapreplace(filled, (records + pieces[index].size, number))
             groups[number].append(index)
     in_order = sorted(sorted(group) for group in groups if group)
     return [tuple(pieces[index] for index in group) for group in in_order]
