@@ -12,13 +12,14 @@ from rocketpy.errors import ClientError
 from rocketpy.spark.filters import MessageFilter, Range
 from rocketpy.spark.live.cluster import Cluster, Replicas
 from rocketpy.spark.live.parts import QueueSpan
-from rocketpy.spark.live.planning import _span, parts_of, plan_parts
+from rocketpy.spark.live.planning import parts_of, plan_parts
 from rocketpy.spark.live.settings import settings_of
 from rocketpy.spark.live.times import CLOCK_MARGIN_MS
 from rocketpy.spark.options.option import Mode
 from rocketpy.spark.options.parsing import parse
 from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
+from tests.spark.live.fake_cluster import FakeBroker, FakeNameServer, served
 
 PAUSE_S = 100
 
@@ -143,8 +144,11 @@ def test_many_short_queues_are_four_tasks_for_each_core_unless_the_options_want_
 
 
 def test_a_range_of_store_times_reads_on_past_a_clock_that_was_set_back() -> None:
-    """The stored times of the queue are 100.0, 101.5 and 100.9 s: a search for 101 s finds the second message."""
-    first_from = {96_000: 0, 101_000: 1, 106_000: 3}
-    queue = MessageQueue("T", "b", 0)
-    wants = MessageFilter(store_timestamps_ms=Range(None, 101_000))
-    assert _span(wants, queue, 0, 3, lambda _, time_ms: first_from[time_ms]) == QueueSpan(queue, 0, 3)
+    """The third message was stored before 101 s, and the second one after."""
+    times = [100_000, 101_500, 100_900]
+    broker = FakeBroker({0: (0, 3)}, stored_at=times.__getitem__)
+    with served(broker.answer) as address, served(FakeNameServer({0: address}, 1).answer) as name_server:
+        found = settings_of(parse({"nameServer": name_server, "topic": "T", "endTimestamp": "101000"}, Mode.LIVE))
+        with Cluster(found.pull.access) as cluster:
+            [(part,)] = plan_parts(cluster, found, cores=2)
+    assert (part.span.start, part.span.end) == (0, 3)
