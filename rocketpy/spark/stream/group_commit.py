@@ -1,8 +1,9 @@
 """Commits the progress of a stream to a consumer group, so that RocketMQ's tools show its lag (option ``commitGroup``).
 
 It is for the eye alone: a stream continues from its checkpoint and never reads the group's offsets back. A commit that
-fails is a warning, and the next one makes up for it. Positions are committed when Spark says that a batch is done, and
-once more when it asks for the next one, because Spark commits one batch late and the last one never.
+fails is a warning, and the next one makes up for it; an idle query, which has no next one, tries again now and then.
+Positions are committed when Spark says that a batch is done, and once more when it asks for the next one, because Spark
+commits one batch late and the last one never.
 
 The tools find a group by the route of its retry topic, which a broker creates when the first member of the group
 appears. Where there is none, the stream appears as a member for a moment. It never does so in a group that exists:
@@ -12,8 +13,9 @@ members share queues, and this one consumes none.
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import attrs
@@ -21,6 +23,9 @@ import attrs
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.spark.live.cluster import Replicas
 from rocketpy.spark.stream.watch import PEER_FAILURES
+
+RETRY_INTERVAL_S = 10.0
+"""Least time from a commit that failed to the next try with the same positions."""
 
 _log = logging.getLogger("rocketpy.spark.stream")
 
@@ -44,8 +49,11 @@ class GroupCommit:
 
     _group: str = attrs.field(alias="group")
     _brokers: GroupBrokers = attrs.field(alias="brokers")
+    _clock: Callable[[], float] = attrs.field(default=time.monotonic, alias="clock", kw_only=True)
     _committed: dict[MessageQueue, int] = attrs.field(factory=dict, init=False)
     _asked: Mapping[MessageQueue, int] = attrs.field(factory=dict, init=False)  # what was to be committed last
+    _failures: dict[str, str] = attrs.field(factory=dict, init=False)  # by broker; each is logged once
+    _try_again_at: float | None = attrs.field(default=None, init=False)  # after a commit that failed
     _introduced: set[str] = attrs.field(factory=set, init=False)  # names of brokers that know the group
 
     def commit(self, positions: Mapping[MessageQueue, int], replicas: Mapping[MessageQueue, Replicas]) -> None:
@@ -54,11 +62,14 @@ class GroupCommit:
         The same positions again are no request, so an idle query does not wait for a broker that is away.
         """
         asked = {queue: position for queue, position in positions.items() if queue in replicas}
-        if asked == self._asked:
+        is_due = self._try_again_at is not None and self._clock() >= self._try_again_at
+        if asked == self._asked and not is_due:
             return
-        self._asked = asked
+        self._asked, self._try_again_at = asked, None
         self._committed = {queue: position for queue, position in self._committed.items() if queue in positions}
-        self._introduced &= {queue.broker_name for queue in positions}
+        brokers = {queue.broker_name for queue in positions}
+        self._introduced &= brokers
+        self._failures = {name: failure for name, failure in self._failures.items() if name in brokers}
         changed: dict[str, dict[MessageQueue, int]] = defaultdict(dict)
         for queue, position in asked.items():
             if self._committed.get(queue) != position:
@@ -67,7 +78,12 @@ class GroupCommit:
             try:
                 self._commit_at(broker_name, replicas[next(iter(offsets))], offsets)
             except PEER_FAILURES as error:
-                _log.warning("stream: offsets of group %s are not committed: %s", self._group, error)
+                if self._failures.get(broker_name) != str(error):
+                    _log.warning("stream: offsets of group %s are not committed: %s", self._group, error)
+                self._failures[broker_name] = str(error)
+                self._try_again_at = self._clock() + RETRY_INTERVAL_S
+            else:
+                self._failures.pop(broker_name, None)
 
     def _commit_at(self, broker_name: str, replicas: Replicas, offsets: Mapping[MessageQueue, int]) -> None:
         if broker_name not in self._introduced:

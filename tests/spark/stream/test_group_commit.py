@@ -10,7 +10,7 @@ import pytest
 from rocketpy.errors import BrokerError, RemotingConnectError
 from rocketpy.protocol.message import MessageQueue
 from rocketpy.spark.live.cluster import Replicas
-from rocketpy.spark.stream.group_commit import GroupCommit
+from rocketpy.spark.stream.group_commit import RETRY_INTERVAL_S, GroupCommit
 from tests.forgotten import sizes_within
 from tests.spark.stream.fake_cluster import A0, A1, B0, replicas
 
@@ -82,14 +82,23 @@ def test_a_broker_that_does_not_answer_is_made_up_for_later(
     assert brokers.calls[2:] == [("g", "a", {A0: 5, A1: 6}), ("g", "b", {B0: 8})]
 
 
-def test_an_idle_query_does_not_ask_a_broker_that_is_away_again(
+def test_an_idle_query_asks_a_broker_that_is_away_again_after_a_while(
     brokers: FakeBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    commit = GroupCommit("g", brokers)
+    now = [0.0]
+    commit = GroupCommit("g", brokers, clock=lambda: now[0])
     brokers.down = {"a"}
     for _ in range(5):
         commit.commit({A0: 5}, BROKERS)
+        now[0] += RETRY_INTERVAL_S / 2
     assert len(caplog.records) == 1
+    brokers.down = set()
+    commit.commit({A0: 5}, BROKERS)
+    assert brokers.calls == []
+    now[0] += RETRY_INTERVAL_S
+    for _ in range(2):
+        commit.commit({A0: 5}, BROKERS)
+    assert brokers.calls == [("g", "a", {A0: 5})]
 
 
 def test_a_refusal_of_the_broker_is_a_warning(brokers: FakeBrokers, caplog: pytest.LogCaptureFixture) -> None:
