@@ -70,6 +70,7 @@ class Driver:
             "SPARK_LOCAL_DIRS": str(self._directory / "local"),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
+        environment.pop("PYSPARK_PYTHON", None)  # the session of the tests has set it
         with (self._directory / "log").open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, *self._command], env=environment, stdout=output, stderr=output, start_new_session=True

@@ -12,6 +12,7 @@ again. Checkpoint and table belong together: neither is of use without the other
 """
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -25,6 +26,7 @@ log = logging.getLogger("stream_to_parquet")
 
 def main(name_server: str, topic: str, directory: str) -> None:
     logging.basicConfig(level=logging.INFO)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark's workers are the first python3 of the PATH
     spark = SparkSession.builder.appName("stream_to_parquet").getOrCreate()
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):  # after the start of Spark, which has a handler of its own
