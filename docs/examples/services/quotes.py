@@ -1,9 +1,9 @@
 """A service that answers requests: ``python quotes.py 127.0.0.1:9876 serve``, and elsewhere ``... ask tea``.
 
 A requester waits for its reply as long as it says. If the service dies meanwhile, another of its group, or the same one
-when it is back, gets the request and answers; only a requester that has died, or waits no longer, gets no answer, and
-asks again. So a request may be handled twice: handling it must have no effect, or the same one. One whose time is over
-is not handled. If the broker dies, requests that it has stored are answered when it is back.
+when it is back, gets the request and answers. If the broker dies, requests that it has stored are answered when it is
+back. A requester that gets no reply in time asks again, three times in all. So a request may be handled twice: handling
+it must have no effect, or the same one. One whose time is over, or whose reply the broker refuses, is not repeated.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ async def serve(name_server: str) -> None:
             for request in batch:
                 due_ms = request.born_timestamp + int(request.properties["TTL"])
                 if time.time() * 1000 > due_ms:
-                    log.info("request %s: nobody waits any longer", request.msg_id)
+                    log.info("request %s: its time is over", request.msg_id)
                     continue
                 try:
                     await producer.send(reply_to(request, PRICES.get(request.body, b"unknown")))
                     log.info("request %s: answered", request.msg_id)
-                except BrokerError as refusal:  # raised, it would bring the request again
-                    log.warning("request %s: its requester is gone: %s", request.msg_id, refusal)
+                except BrokerError as refusal:  # the requester has gone, most likely; raised, it would come again
+                    log.warning("request %s: not answered: %s", request.msg_id, refusal)
 
         running = asyncio.create_task(consumer.run(answer, tasks=20))
         for number in (signal.SIGTERM, signal.SIGINT):
