@@ -184,6 +184,8 @@ async def test_a_followed_topic_is_refreshed_before_anything_uses_it_and_no_long
         await instance.routes.refresh()
         assert instance.routes.table.topics == [TOPIC]
     with instance.routes.following(["Later"]):
+        with instance.routes.following(["Later"]):
+            pass  # it comes again, and goes again
         cluster.add_topic("Later")
         await instance.routes.refresh()
         assert instance.routes.table.topics == [TOPIC, "Later"]

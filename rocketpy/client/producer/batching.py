@@ -149,7 +149,7 @@ class BatchingProducer:
         self._check(message, queue)
         if self._must_ask(message, queue):
             await self._find_queues(message.topic)
-        await self._window.wait_and_enter(len(message.body))
+        await self._wait_for_room(len(message.body))
         return self._collect(message, queue)
 
     def _begin_send_encoded(self, batch: EncodedBatch, *, queue: MessageQueue | None = None) -> Done | None:
@@ -167,7 +167,7 @@ class BatchingProducer:
         for an illegal topic, an empty body or one above ``max_message_size``.
         """
         request = self._checked_request(batch, queue)
-        await self._window.wait_and_enter(len(batch.body))
+        await self._wait_for_room(len(batch.body))
         return self._send_whole(request, queue)
 
     def flush(self) -> None:
@@ -184,6 +184,13 @@ class BatchingProducer:
             await self._ended.wait()
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _wait_for_room(self, size: int) -> None:
+        """Wait until the window has room, and count a message; ClientError when the block has ended meanwhile."""
+        await self._window.wait_and_enter(size)
+        if self._is_closed:  # nothing waits for what is collected now
+            self._window.leave(size)
+            self._check_open()
 
     def _must_ask(self, message: Message, queue: MessageQueue | QueueSelector | None) -> bool:
         """Whether a selector has no queues to choose from yet."""

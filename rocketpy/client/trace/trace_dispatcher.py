@@ -163,8 +163,10 @@ class TraceDispatcher:
             return
         self._is_flushing = True
         self._wanted.set()
-        await self._idle.wait()
-        self._is_flushing = False
+        try:
+            await self._idle.wait()
+        finally:
+            self._is_flushing = False
 
     def statistics(self) -> TraceStatistics:
         """Return the numbers of records so far."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from random import Random
 from types import SimpleNamespace
@@ -28,6 +28,7 @@ from rocketpy.client.producer import batching
 from rocketpy.client.producer.batching import BatchingProducer
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.delivery import Delivery
+from rocketpy.client.producer.encoded_batch import EncodedBatch
 from rocketpy.client.producer.pending_send import PendingSend
 from rocketpy.client.producer.retry_rules import sync_rules
 from rocketpy.client.producer.selectors import queue_by_hash
@@ -37,7 +38,7 @@ from rocketpy.client.results import SendResult, SendStatus
 from rocketpy.client.services.timeouts import Expiring
 from rocketpy.clock import ManualClock
 from rocketpy.errors import ClientError, RemotingSendRequestError, RemotingTooMuchRequestError
-from rocketpy.protocol.batch import decode_batch_body
+from rocketpy.protocol.batch import decode_batch_body, encode_batch_item
 from rocketpy.protocol.codes import RequestCode
 from rocketpy.protocol.message import Message, MessageQueue
 from tests.client.cancelled_everywhere import cancelled_everywhere
@@ -198,6 +199,32 @@ async def test_after_the_producer_has_gone_messages_fail(cluster: FakeCluster) -
     with pytest.raises(ClientError, match="SHUTDOWN_ALREADY"):
         await pending
     await manager.__aexit__(None, None, None)
+
+
+async def test_what_waits_for_room_when_the_block_ends_meanwhile_is_refused(cluster: FakeCluster) -> None:
+    """It would be collected after the last batch has left, and nothing would wait for it."""
+    cluster.broker.be_silent(BATCH)
+    refused: list[str] = []
+
+    async def wait(send: Callable[[], Awaitable[object]]) -> None:
+        with pytest.raises(ClientError) as caught:
+            await send()
+        refused.append(str(caught.value))
+
+    async with open_producer(cluster.address, producer=ONE_AT_A_TIME) as producer, trio.open_nursery() as nursery:
+        async with producer.batching() as batches:
+            batches.send_nowait(Message(TOPIC, b"in flight"))
+            nursery.start_soon(wait, lambda: batches.send_soon(Message(TOPIC, b"late")))
+            nursery.start_soon(
+                wait, lambda: batches.send_encoded(EncodedBatch(TOPIC, encode_batch_item(0, b"late", {})))
+            )
+            await until(lambda: cluster.broker.asked(BATCH))
+            cluster.broker.behave()
+            cluster.broker.peers[-1].close()  # what is in flight is tried again
+        await until(lambda: len(refused) == 2)
+        await producer.send(Message(TOPIC, b"last"))
+    assert all("the batching producer is closed" in each for each in refused)
+    assert sorted(cluster.broker.bodies(TOPIC)) == [b"in flight", b"last"]
 
 
 async def test_a_send_cancelled_anywhere_loses_no_other_message_and_no_room(cluster: FakeCluster) -> None:

@@ -16,6 +16,7 @@ from rocketpy.client.client import open_client, open_producer
 from rocketpy.client.config import ClientConfig
 from rocketpy.client.environment import ClientEnvironment
 from rocketpy.client.hooks import SendMessageContext
+from rocketpy.client.instance import ClientInstance
 from rocketpy.client.producer.config import ProducerConfig
 from rocketpy.client.producer.producer import Producer, producer_role
 from rocketpy.client.producer.selectors import queue_by_hash
@@ -226,9 +227,69 @@ async def test_a_send_without_an_answer_closes_the_shared_connection_unless_the_
         assert connection.is_closed is not is_kept
 
 
+async def test_an_attempt_that_ends_meanwhile_is_not_given_up_in_place_of_the_next(
+    two_brokers: FakeCluster, mock_clock: MockClock
+) -> None:
+    """Its time is over, and so is its connection: the next attempt has begun before the first is given up."""
+    config = ProducerConfig(send_attempt_timeout=1_000, retry_times_when_send_failed=5)
+    async with open_producer(two_brokers.address, producer=config) as producer:
+        for count in range(1, 9):
+            results: list[object] = []
+
+            async def send(results: list[object] = results) -> None:
+                results.append(await producer.send(Message(TOPIC, b"x")))
+
+            for broker in two_brokers.brokers:
+                broker.requests.clear()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(send)
+                first, second = await _silence_the_chosen_one(two_brokers)
+                second.behave()
+                first.peers[-1].close()
+                mock_clock.jump(1.0)
+                await until_blocked(lambda found=results: found)
+            first.behave()
+            assert len(second.asked(SEND)) == 1
+            assert sum(len(each.bodies(TOPIC)) for each in two_brokers.brokers) == count
+
+
 def _block_the_loop(seconds: float, *, until: Callable[[], bool]) -> None:
     ends = trio.current_time() + seconds
     wait_until(lambda: until() and trio.current_time() > ends)
+
+
+class EndsMeanwhile:
+    """Ends the connection when the first of several sends that have waited for it is about to leave."""
+
+    hook_name = "ends meanwhile"
+
+    def __init__(self, instance: ClientInstance) -> None:
+        self._instance = instance
+        self.count = 0
+
+    def send_message_before(self, context: SendMessageContext) -> None:
+        self.count += 1
+        if self.count == 1:
+            self._instance.remoting.close_connection(context.broker_address)
+
+    def send_message_after(self, context: SendMessageContext) -> None: ...
+
+
+async def test_a_connection_that_ends_meanwhile_costs_the_sends_that_wait_for_it_no_attempt(
+    cluster: FakeCluster,
+) -> None:
+    """Only that which was about to leave; each of these has one attempt."""
+    queue = MessageQueue(TOPIC, "broker-a", 0)
+    async with opened(cluster.address) as instance:
+        hook = EndsMeanwhile(instance)
+        async with producer_role(instance, "p", ProducerConfig(), send_hooks=[hook]) as producer:
+            first, *others = [producer.send_nowait(Message(TOPIC, b"%d" % number), queue=queue) for number in range(4)]
+            with pytest.raises(RemotingSendRequestError):
+                await first
+            for each in others:
+                await each
+    assert cluster.broker.bodies(TOPIC) == [b"1", b"2", b"3"]
+    assert hook.count == 4
 
 
 # ---- pauses ----------------------------------------------------------------------------------------------------------
@@ -317,6 +378,18 @@ async def test_another_broker_is_tried_at_once(autojump_clock: MockClock) -> Non
             assert (await world.producer.send(Message(TOPIC, b"x"))).message_queue.broker_name == here.name
     assert trio.current_time() - began < 0.05
     assert len(world.attempts.times) > 6
+
+
+async def test_after_each_pause_all_brokers_are_tried_again(autojump_clock: MockClock) -> None:
+    async with restarting("broker-a", "broker-b") as world:
+        for broker in world.cluster.brokers:
+            await world.stop(broker)
+        with pytest.raises(RemotingConnectError):
+            await world.producer.send(Message(TOPIC, b"x"))
+    times = world.attempts.times
+    assert len(times) >= 8
+    assert all(second - first < 0.01 for first, second in zip(times[::2], times[1::2], strict=True))
+    assert all(third - second > 0.04 for second, third in zip(times[1::2], times[2::2], strict=False))
 
 
 @pytest.mark.parametrize("send_timeout_s", [0.01, 0.3, 3.0])

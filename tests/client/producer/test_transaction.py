@@ -9,7 +9,7 @@ import trio
 
 from rocketpy.client.client import open_client
 from rocketpy.client.hooks import EndTransactionContext
-from rocketpy.client.producer.transaction import Transaction, TransactionProducer
+from rocketpy.client.producer.transaction import Check, Transaction, TransactionProducer
 from rocketpy.client.results import LocalTransactionState, SendStatus
 from rocketpy.errors import BrokerError, ClientError
 from rocketpy.protocol.bodies.route import BrokerData, TopicRouteData
@@ -242,6 +242,32 @@ async def test_a_check_is_answered_by_a_verdict(
     assert [each.body for each in asked] == [b"half"]
     (line,) = [each for each in caplog.records if "has asked group g about transaction" in each.getMessage()]
     assert line.levelname == ("INFO" if number else "WARNING")
+
+
+async def test_a_producer_that_comes_again_is_asked_itself(cluster: FakeCluster) -> None:
+    """Its group is free once its block has ended, and a check in between is answered by nothing."""
+    take_verdicts(cluster.broker)
+    half = MessageExt(TOPIC, b"half", {"PGROUP": "g", "UNIQ_KEY": "A" * 32})
+    header = CheckTransactionStateRequestHeader(tran_state_table_offset=5, commit_log_offset=8332)
+    request = make_request(RequestCode.CHECK_TRANSACTION_STATE, header, encode_message(half))
+
+    def rolls(state: LocalTransactionState) -> Check:
+        async def check(message: MessageExt) -> LocalTransactionState:
+            return state
+
+        return check
+
+    async with open_client(cluster.address) as client:
+        for count, state in enumerate((COMMIT, ROLLBACK), 1):
+            async with client.transaction_producer("g", check=rolls(state)) as producer:
+                with pytest.raises(ClientError, match="has been created before"):
+                    async with client.transaction_producer("g", check=never_asked):
+                        raise AssertionError
+                await producer.producer.send(Message(TOPIC, b"x"))
+                cluster.broker.peers[-1].oneway(request)
+                await until(lambda n=count: len(verdicts(cluster.broker)) == n)
+            cluster.broker.peers[-1].oneway(request)
+    assert [each.commit_or_rollback for each in verdicts(cluster.broker)] == [8, 12]
 
 
 class EndRecorder:

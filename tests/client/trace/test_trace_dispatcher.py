@@ -92,6 +92,44 @@ async def test_records_of_half_a_second_share_a_message(autojump_clock: MockCloc
     assert dispatcher.statistics() == TraceStatistics(waiting=0, stored=9, discarded=0, failed=0)
 
 
+async def test_what_comes_while_the_last_answer_is_awaited_is_flushed_too(autojump_clock: MockClock) -> None:
+    """The answer to what is in flight comes meanwhile, before the flush or during it; records that come again count."""
+    sender = Sender()
+    sender.seconds = 1.0
+    async with running(sender) as dispatcher:
+        dispatcher.append([record(0)])
+        await trio.sleep(1.2)  # it left after half a second
+        dispatcher.append([record(1)])
+        await trio.sleep(0.4)  # its answer has come, and the next message waits for more records
+        assert sender.ids == ["id0"]
+        await dispatcher.flush()
+        assert sender.ids == ["id0", "id1"]
+        dispatcher.append([record(2)])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(dispatcher.flush)
+            await trio.sleep(0.9)
+            dispatcher.append([record(3)])
+        assert sender.ids == ["id0", "id1", "id2", "id3"]
+        await dispatcher.flush()
+    assert dispatcher.statistics() == TraceStatistics(waiting=0, stored=4, discarded=0, failed=0)
+
+
+async def test_a_flush_that_is_cancelled_here_leaves_the_dispatcher_as_it_was(autojump_clock: MockClock) -> None:
+    """Records share messages again, and the next flush sends them all."""
+    sender = Sender()
+    sender.seconds = 1.0
+    async with running(sender) as dispatcher:
+        dispatcher.append([record(0)])
+        with trio.move_on_after(0.3):
+            await dispatcher.flush()
+        await trio.sleep(2)
+        for number in (1, 2):
+            dispatcher.append([record(number)])
+            await trio.sleep(0.1)
+        await dispatcher.flush()
+        assert [len(read_traces(message.body.decode())) for _, message in sender.sent] == [1, 2]
+
+
 async def test_a_queue_that_is_half_full_is_sent_at_once(autojump_clock: MockClock) -> None:
     sender = Sender()
     async with running(sender) as dispatcher:
