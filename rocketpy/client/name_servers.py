@@ -44,6 +44,9 @@ CODES_OF_EVERY_NAMESERVER = frozenset(
 )
 """A program that does not know one of them is no nameserver; brokers, in Java too, know none."""
 
+NO_NAMESERVER = "this is a broker, name the nameserver (port 9876 by default)"
+"""The usual first mistake: the address of a broker in place of that of a nameserver."""
+
 
 class NameServers:
     """Asks one of several nameservers, the first of them chosen at random."""
@@ -85,9 +88,8 @@ class NameServers:
                 failures.append(failure)
                 self._leave(address, failure)
             except BrokerError as failure:
-                if _is_of_a_broker(failure, request.code):
-                    found = (failure.remark or "").strip()
-                    remark = f"this is a broker, name the nameserver (port 9876 by default): {found}"
+                if is_refusal_of_a_broker(failure, request.code):
+                    remark = f"{NO_NAMESERVER}: {(failure.remark or '').strip()}"
                     raise BrokerError(failure.response_code, remark, failure.address) from failure
                 self._states.works(StateSubject.NAME_SERVER, address)
                 raise
@@ -166,7 +168,8 @@ class NameServers:
             self._chosen = (self._chosen + 1) % len(self.addresses)
 
 
-def _is_of_a_broker(failure: BrokerError, code: int) -> bool:
+def is_refusal_of_a_broker(failure: BrokerError, code: int) -> bool:
+    """Whether a refusal of a request to a nameserver shows that the address is that of a broker."""
     return failure.response_code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and code in CODES_OF_EVERY_NAMESERVER
 
 

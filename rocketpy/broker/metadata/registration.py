@@ -265,6 +265,8 @@ class RegistrationService:
                     _log.info("nameserver answers again", extra=event_fields(address=address))
                 return response
             why = f"code {response.code}: {response.remark}"
+            if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and request.code == RequestCode.REGISTER_BROKER:
+                why = f"this is no nameserver, expected its address (port 9876 by default): {why}"
         except (RemotingError, LocalProtocolError) as failure:
             why = str(failure)
         self._failed_count += 1

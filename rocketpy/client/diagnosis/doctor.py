@@ -18,12 +18,13 @@ from rocketpy.client.admin.admin_client import AdminClient
 from rocketpy.client.diagnosis.brokers import BrokerFacts, judge_brokers
 from rocketpy.client.diagnosis.finding import Finding, Severity, note, problem
 from rocketpy.client.diagnosis.groups import GroupFacts, Subscriptions, judge_group
+from rocketpy.client.name_servers import is_refusal_of_a_broker
 from rocketpy.clock import Clock
 from rocketpy.errors import BrokerError, ClientError, RocketpyError
 from rocketpy.protocol.bodies.connection import ConsumerConnection
 from rocketpy.protocol.bodies.route import ClusterInfo
 from rocketpy.protocol.bodies.stats import ConsumeStats
-from rocketpy.protocol.codes import ResponseCode
+from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.topic_name import RETRY_PREFIX
 
 WATCH_SECONDS = 3.0
@@ -85,15 +86,7 @@ class Doctor:
     async def _name_servers(self) -> tuple[dict[str, ClusterInfo], list[Finding]]:
         """Ask every nameserver for its brokers; they must know the same."""
         infos, failures = await self._admin.name_servers.clusters_by_address()
-        findings = [
-            problem(
-                "nameserver-unreachable",
-                f"nameserver {address}",
-                f"it does not answer: {failure}",
-                "Start it, or correct the list of nameservers",
-            )
-            for address, failure in failures.items()
-        ]
+        findings = [_unreachable(address, failure) for address, failure in failures.items()]
         known = {address: _addresses(info) for address, info in infos.items()}
         everywhere = set.union(*known.values()) if known else set()
         findings += [
@@ -211,3 +204,10 @@ async def _each(items: Iterable[T], ask: Callable[[T], Awaitable[R]]) -> list[R]
         for index in range(len(todo)):
             nursery.start_soon(ask_one, index)
     return [answers[index] for index in range(len(todo))]
+
+
+def _unreachable(address: str, failure: RocketpyError) -> Finding:
+    what, advice = f"it does not answer: {failure}", "Start it, or correct the list of nameservers"
+    if isinstance(failure, BrokerError) and is_refusal_of_a_broker(failure, RequestCode.GET_BROKER_CLUSTER_INFO):
+        what, advice = f"this is a broker: {failure}", "Name the nameserver, which listens on port 9876 by default"
+    return problem("nameserver-unreachable", f"nameserver {address}", what, advice)

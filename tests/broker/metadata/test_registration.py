@@ -391,6 +391,20 @@ async def test_an_unreachable_nameserver_does_not_delay_the_others(tables: Table
     assert service.statistics().unreachable == ()
 
 
+async def test_a_broker_that_is_taken_for_a_nameserver_is_named(
+    tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broker(Nameservers):
+        async def request(self, address: str, request: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
+            await trio.lowlevel.checkpoint()
+            code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+            return make_response(request, code, f" request type {request.code} not supported")
+
+    await service_of(tables, Broker(), at=[NS1]).register_all()
+    (fields,) = [vars(each)["fields"] for each in caplog.records if hasattr(each, "fields")]
+    assert fields["why"].startswith("this is no nameserver, expected its address (port 9876 by default): code 3: ")
+
+
 async def test_the_first_nameserver_says_which_topics_are_ordered(tables: Tables) -> None:
     tables.topics.update_topic_config(TopicConfig("t"))
     nameservers = Nameservers()

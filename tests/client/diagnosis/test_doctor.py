@@ -132,6 +132,14 @@ async def test_without_any_nameserver_that_is_all_that_is_found() -> None:
     assert (diagnosis.broker_count, diagnosis.group_count) == (0, 0)
 
 
+async def test_a_broker_that_is_taken_for_a_nameserver(cluster: FakeCluster) -> None:
+    async with open_admin_client(cluster.brokers[0].address) as admin:
+        (finding,) = (await diagnosed(admin)).findings
+    assert finding.check == "nameserver-unreachable"
+    assert finding.problem.startswith("this is a broker: CODE: 3 ")
+    assert finding.advice.startswith("Name the nameserver, which listens on port 9876")
+
+
 async def test_a_nameserver_without_a_broker(cluster: FakeCluster, admin: AdminClient) -> None:
     cluster.name_server.cluster_info = ClusterInfo()
     assert problems(await diagnosed(admin)) == ["no-broker"]
