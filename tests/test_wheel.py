@@ -69,6 +69,16 @@ def installed(request: pytest.FixtureRequest) -> Installed:
     return found
 
 
+def test_pip_installs_from_a_checkout_as_the_pages_say(tmp_path: Path) -> None:
+    """``ROCKETPY_PURE=1 pip install DIR``, with the libraries of this environment."""
+    python = make_environment(sys.executable, tmp_path / "environment")
+    wheels.pip(python, "install", "--no-deps", str(wheels.ROOT), ROCKETPY_PURE="1")
+    (site,) = (python.parents[1] / "lib").glob("python*/site-packages")
+    (site / "beside.pth").write_text(sysconfig.get_paths()["purelib"])
+    said = run([str(python.with_name("rocketpy")), "--version"], tmp_path, outside(python)).stdout
+    assert said.endswith(", plain Python (no module is compiled)\n")
+
+
 def test_the_wheel_holds_what_it_must(installed: Installed) -> None:
     wheel = installed.wheel
     content = zipfile.ZipFile(wheel)

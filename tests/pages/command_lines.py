@@ -52,7 +52,8 @@ def pages() -> list[str]:
 
 def conf_files() -> list[str]:
     """Return the sample configurations, whose comments have commands."""
-    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "conf").rglob("*.conf"))
+    found = [path for pattern in ("*.conf", "*.properties") for path in (ROOT / "conf").rglob(pattern)]
+    return sorted(str(path.relative_to(ROOT)) for path in found)
 
 
 def blocks_of(page: str) -> list[Block]:
@@ -74,12 +75,13 @@ def commands_of(block: Block) -> list[str]:
 def quoted_commands(page: str) -> Iterator[str]:
     """Yield the command lines in backticks, of a page or of the comments of a file."""
     text = _FENCED.sub("", (ROOT / page).read_text())
-    text = re.sub(r"\n *#? *", " ", text) if page.endswith(".conf") else text
+    is_conf = page in conf_files()
+    text = re.sub(r"\n *#? *", " ", text) if is_conf else text
     for quoted in _QUOTED.findall(text):
         command = " ".join(quoted.split())
         if program_of(command) in PROGRAMS and not command.endswith(("/", ".md")):
             yield command
-    if page.endswith(".conf"):
+    if is_conf:
         yield from re.findall(r"(python -m rocketpy\.\w+(?: -c \S+)?)", text)
 
 

@@ -134,6 +134,7 @@ def _check_module(module: str, words: list[str]) -> None:
     words = [word for word in words if word not in (">", "2>", "&")]
     if module in parsers:
         _parse(parsers[module](), words)
+        assert [word for word in words if word.startswith("conf/") and not (ROOT / word).is_file()] == []
         return
     assert module.startswith(("bench", "tests.", "property_tests.")), module
     sources = _sources(module)
