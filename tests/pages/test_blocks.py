@@ -117,6 +117,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("python", ".", RUN, SPARK_PAGE),
         Rule("", "cp rocketpy_mq-", TRIED, "a cluster of Spark; tests/blackbox/test_spark_cluster.py runs one"),
         Rule("", "rocketpy pipeline", RUN, SPARK_PAGE),
+        Rule("", r"\+----\+", RUN, SPARK_PAGE),
+        Rule("sql", "CREATE TEMPORARY VIEW", RUN, SPARK_PAGE),
         Rule("", r"/archive/topic=|trace of ", SHOWN, "names of files, and an output"),
     ),
     "docs/testing.md": (Rule("", "ROCKETPY_TIER=ci", TRIED, "a test that has failed is named by its reader"),),

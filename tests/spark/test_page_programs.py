@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,9 +86,15 @@ def test_the_programs_and_commands_of_the_page_run_in_their_order(
     for block in blocks_of("docs/spark.md"):
         if block.language == "python":
             _add_what_is_said_in_words(names, block, broker)
-            exec(compile(_with(block.text, here), f"docs/spark.md: {block.first}", "exec"), names)
+            with redirect_stdout(StringIO()) as printed:
+                exec(compile(_with(block.text, here), f"docs/spark.md: {block.first}", "exec"), names)
             for query in spark.streams.active:
                 query.processAllAvailable()
+        elif block.language == "sql":
+            for statement in filter(str.strip, _with(block.text, here).split(";")):
+                spark.sql(statement).collect()
+        elif block.first.startswith("+--"):
+            assert _lines(printed.getvalue()) == _lines(block.text), "what the program before it prints"
         elif block.first.startswith("rocketpy pipeline"):
             for command in commands_of(block):
                 _, *arguments = shlex.split(_with(command, here))
@@ -95,6 +103,7 @@ def test_the_programs_and_commands_of_the_page_run_in_their_order(
                 played += 1
     for query in spark.streams.active:
         query.stop()
+    names["rocketmq"].stop()
     assert played > 8
     bodies = [message.body for message in broker.messages("orders")]
     assert b"from a frame" in bodies
@@ -113,6 +122,10 @@ def _add_what_is_said_in_words(names: dict[str, Any], block: Block, broker: Brok
 def _stream(spark: SparkSession, broker: BrokerInThread) -> Any:
     options = {"nameServer": broker.name_server, "topic": "hello", "startingOffsets": "earliest"}
     return spark.readStream.format("rocketmq").options(**options).load().select("body")
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
 def _with(text: str, here: dict[str, str]) -> str:
