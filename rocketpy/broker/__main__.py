@@ -75,7 +75,7 @@ _log = logging.getLogger("rocketpy.broker")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a broker until a signal ends it; return the exit status."""
-    given = _parser().parse_args(arguments)
+    given = argument_parser().parse_args(arguments)
     options = StartOptions(
         config_file=given.config_file,
         namesrv_addr=given.namesrv_addr,
@@ -131,7 +131,8 @@ def _prepare_process(settings: BrokerSettings) -> None:
     raise_descriptor_limit()
 
 
-def _parser() -> argparse.ArgumentParser:
+def argument_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m rocketpy.broker",
         description="A RocketMQ 4.9 broker. Without arguments: with a nameserver, on loopback, store in ./store.",
@@ -199,7 +200,7 @@ def _group_count(text: str) -> int:
 async def _serve_until_signal(settings: BrokerSettings, started: list[BrokerAddress], ready_file: ReadyFile) -> None:
     def say_ready(address: BrokerAddress) -> None:
         started.append(address)
-        _say_ready(settings, address, ready_file.output_for_people)
+        say_ready_to_people(settings, address, ready_file.output_for_people)
         ready_file.write({"role": "broker", **ready_values(settings, address)})
 
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -380,7 +381,8 @@ async def _run_embedded_nameserver(
         raise StartError(f"{failure}; {remedy}") from failure
 
 
-def _say_ready(settings: BrokerSettings, address: BrokerAddress, output: TextIO) -> None:
+def say_ready_to_people(settings: BrokerSettings, address: BrokerAddress, output: TextIO) -> None:
+    """Print where the broker is and where its files are."""
     config = settings.broker
     namesrv = config.namesrv_addr or "none"
     lines = [

@@ -25,7 +25,7 @@ from rocketpy.protocol.selector.bloom import BloomFilter
 from rocketpy.remoting.config import NettyClientConfig, NettyServerConfig, TlsClientConfig, TlsMode, TlsServerConfig
 from rocketpy.remoting.local_address import interface_address, local_host_name
 from rocketpy.remoting.network import split_address
-from rocketpy.remoting.tls.contexts import client_context, with_config_file
+from rocketpy.remoting.tls.contexts import client_context, config_file_places, with_config_file
 from rocketpy.runner import RunBlocking
 from rocketpy.settings import load_settings, located
 from rocketpy.store.config import MessageStoreConfig
@@ -160,6 +160,7 @@ def load_broker_settings(
         warnings=loaded.warnings,
         places={key: place for key, place in loaded.places.items() if key not in _overridden(options)},
     )
+    settings = attrs.evolve(settings, places=settings.places | config_file_places(settings.tls_server))
     try:
         _check(settings)
         return _completed(_with_tls(settings), options)

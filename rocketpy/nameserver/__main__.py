@@ -29,7 +29,7 @@ from rocketpy.ready_file import ReadyFile
 from rocketpy.remoting.config import NettyServerConfig, TlsClientConfig, TlsServerConfig
 from rocketpy.remoting.limits.descriptors import raise_descriptor_limit
 from rocketpy.remoting.network import HIGHEST_PORT, PortInUseError
-from rocketpy.remoting.tls.contexts import with_config_file
+from rocketpy.remoting.tls.contexts import config_file_places, with_config_file
 from rocketpy.settings import format_settings, load_settings, located
 from rocketpy.standard_output import print_to_reader
 from rocketpy.store.disk.os_disk import OsDisk
@@ -52,14 +52,14 @@ _log = logging.getLogger("rocketpy.nameserver")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a nameserver until a signal ends it; return the exit status."""
-    options = _parser().parse_args(arguments)
+    options = argument_parser().parse_args(arguments)
     places: dict[str, str] = {}
     status = 0
     try:
         if BUILD.fault:
             raise SettingsError(BUILD.fault)
         loaded = load_settings(options.config_file, NamesrvConfig, default_server_config(), TlsServerConfig)
-        places = loaded.places
+        places = loaded.places | config_file_places(loaded.of(TlsServerConfig))
         tls, _, tls_warnings = with_config_file(loaded.of(TlsServerConfig), TlsClientConfig())
         for warning in (*loaded.warnings, *tls_warnings):
             print(warning, file=sys.stderr)
@@ -89,7 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def argument_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m rocketpy.nameserver", description="A RocketMQ 4.9 nameserver.", allow_abbrev=False
     )

@@ -32,6 +32,12 @@ from tests.broker.broker_processes import (
 from tests.patience import PATIENCE_SECONDS, wait_until
 
 
+def leave_the_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``main`` run in the process of the tests without a change of its log and threads."""
+    monkeypatch.setattr(broker_main, "configure_logging", lambda config: None)
+    monkeypatch.setattr(sys, "setswitchinterval", lambda seconds: None)
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     processes: list[Process] = []
@@ -190,7 +196,7 @@ def test_a_port_in_use_is_one_sentence_that_names_the_option_which_moves_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
-    monkeypatch.setattr(broker_main, "_prepare_process", lambda settings: None)
+    leave_the_process_alone(monkeypatch)
     monkeypatch.chdir(tmp_path)
     with port_in_use() as port:
         in_use = f"cannot listen on 127.0.0.1, port {port}: another process uses it"
@@ -245,7 +251,7 @@ def test_the_start_says_where_its_files_are_and_which_line_is_wrong(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "b.conf").write_text("brokerIP1=127.0.0.1\nstorePathRootDir=s\nstorePathCommitLog=log\n")
     settings = load_broker_settings(StartOptions(config_file="b.conf", log_directory="logs"))
-    broker_main._say_ready(settings, BrokerAddress("127.0.0.1:1", 1, None, 2), sys.stdout)
+    broker_main.say_ready_to_people(settings, BrokerAddress("127.0.0.1:1", 1, None, 2), sys.stdout)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     for each in (["store", f"{tmp_path}/s"], ["commitlog", f"{tmp_path}/log"], ["logs", f"{tmp_path}/logs"]):
         assert each in lines

@@ -196,5 +196,6 @@ def test_a_file_of_tls_settings_counts_and_its_mistakes_are_named(tmp_path: Path
     with pytest.raises(SettingsError, match=r"tls\.properties line 1: .* 'on': expected disabled, permissive or enfor"):
         loaded(tmp_path, f"namesrvAddr=ns:9876\ntls.config.file={file}\n")
     file.write_text("tls.test.mode.enable=false\ntls.client.authServer=true\ntls.client.trustCertPath=/no/such\n")
-    with pytest.raises(SettingsError, match=r"tls\.client\.trustCertPath = '/no/such': expected a file"):
+    expected = r"tls\.properties line 3: tls\.client\.trustCertPath = '/no/such': expected a file"
+    with pytest.raises(SettingsError, match=expected):
         loaded(tmp_path, f"namesrvAddr=ns:9876\nuseTLS=true\ntls.config.file={file}\n")

@@ -50,6 +50,7 @@ def test_the_fixture_page_has_each_verb_and_says_where_it_applies() -> None:
 def test_the_commands_of_the_container_page_run(tmp_path: Path) -> None:
     (script,) = blocks(CONTAINERS, "bash")
     script = script.replace("-n 127.0.0.1:9876", "-n 127.0.0.1:1").replace("python ", f"{sys.executable} ")
+    (tmp_path / "broker.ready").write_text('{"brokerAddr": "left by a kill"}')
     result = subprocess.run(
         ["bash", "-mec", script],
         cwd=tmp_path,
@@ -60,7 +61,7 @@ def test_the_commands_of_the_container_page_run(tmp_path: Path) -> None:
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    assert re.search(r"^127\.0\.0\.1:\d+$", result.stdout, re.MULTILINE)
+    assert re.search(r"^127\.0\.0\.1:\d+$", result.stdout, re.MULTILINE), result.stdout
     assert not (tmp_path / "broker.ready").exists()
 
 

@@ -79,7 +79,8 @@ def test_a_directory_that_cannot_be_written_is_one_sentence_that_names_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], store: str | None, sentence: str
 ) -> None:
     """In /proc not even the superuser makes one."""
-    monkeypatch.setattr(broker_main, "_prepare_process", lambda settings: None)
+    monkeypatch.setattr(broker_main, "configure_logging", lambda config: None)
+    monkeypatch.setattr(sys, "setswitchinterval", lambda seconds: None)
     monkeypatch.chdir("/proc")
     options = [] if store is None else ["--store", store]
     assert broker_main.main(["-n", "127.0.0.1:1", "--port", "0", *options]) == 2

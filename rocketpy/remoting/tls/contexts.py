@@ -51,6 +51,13 @@ def with_config_file(
     return server, client, (*warnings, *_without_effect(server), *_open_door(server), *_without_effect(client))
 
 
+def config_file_places(server: TlsServerConfig) -> dict[str, str]:
+    """Return, by key, file and line of each setting in ``tls.config.file``; errors as of :func:`with_config_file`."""
+    if not server.config_file:
+        return {}
+    return load_settings(server.config_file, TlsServerConfig, TlsClientConfig).places
+
+
 def _without_effect(config: TlsServerConfig | TlsClientConfig) -> list[str]:
     """Warn about the settings that test mode ignores; RocketMQ ignores them silently."""
     if not config.test_mode_enable:
