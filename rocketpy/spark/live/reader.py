@@ -76,8 +76,8 @@ class LiveReader(DataSourceReader):
 
 
 def cores_here() -> int:
-    """Return the cores of this machine: the driver's where a read is planned, which knows no others."""
-    return os.cpu_count() or 1
+    """Return how many cores this process may use: the driver's where a read is planned, which knows no others."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def read_parts(parts: TaskParts, settings: PullSettings, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
