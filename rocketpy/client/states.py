@@ -77,11 +77,15 @@ class StateChange:
         return f"{self.subject.value} {self.name}: {self.reason or 'works again'}"
 
 
-@attrs.define
 class _State:
-    trouble: Trouble
-    number: int
-    change: StateChange
+    """What is kept of one state: its last change, and the number of that."""
+
+    __slots__ = ("change", "number", "trouble")
+
+    def __init__(self, trouble: Trouble, change: StateChange) -> None:
+        self.trouble = trouble
+        self.number = 0
+        self.change = change
 
 
 class ClientStates:
@@ -102,7 +106,7 @@ class ClientStates:
         if state is None:
             self._make_room()
             trouble = Trouble(f"{subject.value} {name}")
-            state = self._states[key] = _State(trouble, 0, StateChange(subject, name, is_well=True))
+            state = self._states[key] = _State(trouble, StateChange(subject, name, is_well=True))
         if not is_raised:
             state.trouble.begin(reason)
         if state.change.is_well:

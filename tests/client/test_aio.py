@@ -14,10 +14,12 @@ from rocketpy.client import (
     MessageBatch,
     MessageExt,
     MessageQueue,
+    StateSubject,
     Transaction,
     TransactionSendResult,
     aio,
 )
+from rocketpy.errors import NotReadyError
 from rocketpy.testing.fixture.in_thread import BrokerInThread
 from tests.client.conftest import BODIES, FIRST, LITE_FIRST
 from tests.patience import PATIENCE_SECONDS
@@ -28,6 +30,8 @@ def test_every_role_works(broker: BrokerInThread) -> None:
         async with aio.open_admin_client(broker.name_server) as admin:
             await admin.create_topic("Roles", queue_nums=2)
         async with aio.open_client(broker.name_server) as client:
+            await client.wait_ready(PATIENCE_SECONDS, "Roles")
+            assert client.troubles == []
             async with client.producer("g") as producer, producer.batching() as batching:
                 assert (await producer.send(Message("Roles", b"0"))).msg_id
                 await producer.send_batch([Message("Roles", b"1")])
@@ -135,3 +139,32 @@ async def _handle(client: Client) -> list[bytes]:
         with pytest.raises(asyncio.CancelledError):
             await running
     return bodies
+
+
+def test_a_consumer_is_drained_and_its_states_are_seen(broker: BrokerInThread) -> None:
+    async def main() -> None:
+        async with aio.open_client("127.0.0.1:1") as lost:
+            with pytest.raises(NotReadyError, match=r"127\.0\.0\.1:1"):
+                await lost.wait_ready(0.1)
+            assert (await anext(aiter(lost.state_changes()))).subject is StateSubject.NAME_SERVER
+        broker.topic("Drained", queues=1)
+        begun, finish = asyncio.Event(), asyncio.Event()
+
+        async def handle(batch: MessageBatch) -> None:
+            begun.set()
+            await finish.wait()
+
+        async with aio.open_client(broker.name_server) as client:
+            async with client.producer("g") as producer:
+                for each in BODIES:
+                    await producer.send(Message("Drained", each))
+            async with client.consumer("d", "Drained", config=FIRST) as consumer:
+                running = asyncio.ensure_future(consumer.run(handle, tasks=1, fail_fast_s=PATIENCE_SECONDS))
+                await begun.wait()
+                draining = asyncio.ensure_future(consumer.drain(PATIENCE_SECONDS))
+                finish.set()
+                assert await draining
+                await running
+                assert consumer.statistics().unacknowledged_count == 0
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_SECONDS))

@@ -14,9 +14,10 @@ from rocketpy.client import (
     Message,
     MessageExt,
     MessageQueue,
+    StateSubject,
     blocking,
 )
-from rocketpy.errors import LocalProtocolError
+from rocketpy.errors import LocalProtocolError, NotReadyError
 from rocketpy.testing.fixture.in_thread import BrokerInThread
 from tests.client.conftest import BODIES, FIRST, LITE_FIRST
 from tests.patience import PATIENCE_SECONDS
@@ -159,3 +160,29 @@ def test_a_handler_that_takes_too_long_is_left_and_its_message_goes_back(
         assert "a handler of MessageQueue(topic='Hang'" in caplog.text
         assert "took too long, its 1 messages are redelivered" in caplog.text
     assert seen == BODIES[:2]
+
+
+def test_a_consumer_is_drained_and_its_states_are_seen(broker: BrokerInThread) -> None:
+    with blocking.open_client("127.0.0.1:1") as lost:
+        with pytest.raises(NotReadyError, match=r"127\.0\.0\.1:1"):
+            lost.wait_ready(0.1)
+        assert next(iter(lost.state_changes())).subject is StateSubject.NAME_SERVER
+    broker.topic("Drained", queues=1)
+    begun, finish = threading.Event(), threading.Event()
+
+    def handle(batch: blocking.MessageBatch) -> None:
+        begun.set()
+        assert finish.wait(PATIENCE_SECONDS)
+
+    with blocking.open_client(broker.name_server) as client, ThreadPoolExecutor() as threads:
+        with client.producer("g") as producer:
+            for each in BODIES:
+                producer.send(Message("Drained", each))
+        with client.consumer("dp", "Drained", config=FIRST) as consumer:
+            running = threads.submit(consumer.run, handle, tasks=1, fail_fast_s=PATIENCE_SECONDS)
+            assert begun.wait(PATIENCE_SECONDS)
+            draining = threads.submit(consumer.drain, PATIENCE_SECONDS)
+            finish.set()
+            assert draining.result(PATIENCE_SECONDS)
+            running.result(PATIENCE_SECONDS)
+            assert consumer.statistics().unacknowledged_count == 0
