@@ -1,8 +1,7 @@
 """Every command line of every page is one that its program takes: options exist, files are there, targets are made.
 
-Those in blocks are run as well, by the tests that ``test_blocks.py`` names. What is not even parsed (containers,
-packages of the system, clusters of others) is in :data:`TRIED`. Benches and other tools for people are asked for
-``--help``.
+:data:`HOW` names the test that runs it as well, or why none does. What is not even parsed (containers, packages of the
+system, clusters of others) is in :data:`TRIED`. Benches and other tools for people are asked for ``--help``.
 """
 
 from __future__ import annotations
@@ -204,6 +203,71 @@ CHECKS: dict[str, Callable[[list[str]], None]] = {
 @pytest.mark.parametrize(("page", "command"), list(all_commands()))
 def test_a_command_is_one_that_its_program_takes(page: str, command: str) -> None:
     check(command)
+
+
+HOW: dict[str, str] = {
+    # run by tests
+    r"rocketpy( --help| --version)?$": "tests/cli/test_main.py::test_version_and_help",
+    r"rocketpy (produce|consume|topic|store export store|store verify store)|printf|wc|\. |python hello|make broker$": (
+        "tests/pages/test_readme.py::test_the_first_session_is_as_it_is_printed"
+    ),
+    r"python -m rocketpy\.broker( -c FILE| --port 20911.*)?$": (
+        "tests/pages/test_readme.py::test_the_first_session_is_as_it_is_printed"
+    ),
+    r"python -m rocketpy\.(nameserver|nameserver -c conf/namesrv\.conf|broker -c conf/broker\.conf( -n HOST:9876)?)$": (
+        "tests/pages/test_readme.py::test_clients_on_other_machines_find_a_broker_that_is_started_as_the_page_says"
+    ),
+    r"python -m rocketpy\.broker --groups 2$": (
+        "tests/pages/test_operation.py::test_two_brokers_share_a_topic_that_is_created"
+    ),
+    r"python -m rocketpy\.broker --cluster": (
+        "tests/broker/test_main.py::test_a_cluster_to_try_replicates_and_ends_with_ctrl_c"
+    ),
+    r"python -m rocketpy\.broker -c conf/2m-": (
+        "tests/pages/test_operation.py::test_the_brokers_of_a_sample_file_each_start_and_replicate"
+    ),
+    r"python -m rocketpy\.broker -n 127|python -c|rm -f|until|do|kill|wait": (
+        "tests/docs/test_pages.py::test_the_commands_of_the_container_page_run"
+    ),
+    r"python DIR/docs/examples": "tests/docs/test_examples.py::test_an_example_is_a_program",
+    r"rocketpy doctor": "tests/pages/test_operation.py::test_the_doctor_says_of_a_new_broker_what_its_page_says",
+    r"rocketpy pipeline": (
+        "tests/spark/test_page_programs.py::test_the_programs_and_commands_of_the_page_run_in_their_order"
+    ),
+    r"rocketpy store(( verify| export)( DIR)?)?$": "tests/cli/test_store.py::test_verify_of_a_store_without_faults",
+    r"rocketpy store repair": "tests/cli/test_store.py::test_repair_with_yes_says_where_it_keeps_what_it_changes",
+    r"rocketpy store (diverged|export DIR --commitlog)": (
+        "tests/cli/test_store.py::test_what_a_slave_has_cut_off_is_listed_and_can_be_read"
+    ),
+    r"rocketpy store dump": "tests/cli/test_dump.py::test_text_lines_name_what_they_show",
+    r"(ROCKETPY_PURE=1 |\.venv/bin/)?pip( install)?( (-e|-v|pytest))? ?(\./)?(DIR|\.|'\.\[spark\]')?$": (
+        "tests/test_wheel.py::test_pip_installs_from_a_checkout_as_the_pages_say"
+    ),
+    r"(\.venv/bin/)?python hatch_build": (
+        "tests/test_hatch_build.py::test_an_editable_installation_has_the_kernels_beside_their_sources"
+    ),
+    # tried with --help, or parsed
+    r"python -m (bench|tests|property_tests)|\.venv/bin/python -m tests": "tools of this repository: asked for --help",
+    r"(ROCKETPY_TIER=(ci|deep) )?make( (test|test-changed|style|types|notebooks|wheel|upstream|bench).*)?$": (
+        "the run of the tests, of which this one is a part, benches and the tier deep"
+    ),
+    r".*\.venv/bin/pytest|\.ci/run|PYTHON=python3\.12 make": "the run of the tests",
+    r"pip install (-U|--target|--force-reinstall)": "fetches packages of others, or repeats an installation",
+    r"apt-get|ulimit|docker": "packages, limits and containers of the system",
+    r"spark-submit|PYTHONPATH=libraries|cp rocketpy_mq|tar": "a cluster of Spark",
+    r"python -X": "options of Python for a profile",
+    r"\./rocketpy|done": "a path, and a word of the shell",
+}
+"""Every command of a page by a pattern, and the test that runs it, or why it is only parsed."""
+
+
+def test_every_command_is_run_or_there_is_a_reason() -> None:
+    commands = {command for _, command in all_commands()}
+    assert sorted(each for each in commands if not any(re.match(pattern, each) for pattern in HOW)) == []
+    assert [pattern for pattern in HOW if not any(re.match(pattern, each) for each in commands)] == []
+    for by in HOW.values():
+        path, is_test, name = by.partition("::")
+        assert not is_test or re.search(rf"def {name}\(", (ROOT / path).read_text()), by
 
 
 def tools() -> list[str]:

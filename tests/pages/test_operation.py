@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,11 @@ from rocketpy.broker.start_settings import StartOptions, load_broker_settings
 from rocketpy.client import Message, blocking
 from rocketpy.testing.fixture.in_thread import open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
+from tests.broker.broker_processes import broker_command
+from tests.page_text import ROOT
 from tests.pages.command_lines import Block, blocks_of
 from tests.pages.session import Ports, Session, shown
+from tests.patience import wait_until
 
 
 def block(page: str, first: str) -> Block:
@@ -67,6 +71,40 @@ def test_master_and_slave_start_with_the_settings_of_the_page(tmp_path: Path, ro
     settings = load_broker_settings(StartOptions(config_file=str(path)))
     assert settings.warnings == ()
     assert (settings.broker.broker_id > 0) == (role == "slave")
+
+
+SAMPLES = sorted((ROOT / "conf").rglob("*.properties"))
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_sample_file_says_what_its_name_says(path: Path) -> None:
+    settings = load_broker_settings(StartOptions(config_file=str(path)))
+    assert settings.warnings == ()
+    assert settings.broker.broker_name == path.stem.removesuffix("-s")
+    assert (settings.broker.broker_id > 0) == path.stem.endswith("-s")
+
+
+def test_the_brokers_of_a_sample_file_each_start_and_replicate(tmp_path: Path) -> None:
+    """As its comment says, beside a nameserver; ports and stores are others here."""
+    session = Session(tmp_path, Ports.take())
+    address = f"127.0.0.1:{session.ports.namesrv}"
+    nameserver = [sys.executable, "-m", "rocketpy.nameserver", "--port", str(session.ports.namesrv)]
+    with ExitStack() as running:
+        running.enter_context(session.serving(nameserver, until="boot success"))()
+        outputs = []
+        for step, name in enumerate(("broker-a", "broker-a-s")):
+            path = ROOT / "conf" / "2m-2s-sync" / f"{name}.properties"
+            assert f"python -m rocketpy.broker -c {path.relative_to(ROOT)}\n" in path.read_text()
+            moved = ("-n", address, "--port", str(session.ports.broker + 10 * step), "--store", name)
+            command = broker_command("-c", str(path), *moved)
+            outputs.append(running.enter_context(session.serving(command, until="boot success")))
+            assert "boot success" in outputs[-1]()
+        session.run("rocketpy topic create hello -q 1")
+
+        def is_on_both() -> bool:
+            return "SEND_OK" in session.run("echo good morning | rocketpy produce -t hello -v")
+
+        wait_until(is_on_both)  # SEND_OK of a SYNC_MASTER: its slave has the message, too
 
 
 def test_the_plug_in_and_the_hook_of_the_page_count_what_is_sent(
