@@ -66,3 +66,16 @@ def test_no_address_of_the_project_is_invented(name: str) -> None:
     assert hosts <= {"rocketmq.apache.org", "trio.readthedocs.io"}
     assert re.findall(r"[\w.]+@[\w-]+\.\w+", page) == []
     assert "urls" not in PROJECT, "when there are addresses, the pages must say them"
+
+
+NEEDED_BY_OTHERS = {"pandas"}
+"""PySpark asks for it where frames pass through Arrow."""
+
+
+def test_every_package_of_an_extra_is_imported() -> None:
+    """An extra for what is not there yet installs packages that nothing uses."""
+    sources = "".join(path.read_text() for path in (ROOT / "rocketpy").rglob("*.py"))
+    for extra, requirements in PROJECT["optional-dependencies"].items():
+        packages = {re.split("[<>=]", each)[0] for each in requirements if extra != "dev"}
+        for name in packages - NEEDED_BY_OTHERS:
+            assert re.search(rf"^\s*(import|from) {name}\b", sources, re.MULTILINE), f"{extra}: {name}"
