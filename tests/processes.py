@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tests.patience import PATIENCE_SECONDS
 
 
-def in_child(function: Callable[[], object]) -> str:
+def in_child(function: Callable[[], object], *, seconds: float = PATIENCE_SECONDS) -> str:
     """Return what a function returns in a child, or its exception, as text. A child that hangs is ended."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
@@ -27,7 +27,7 @@ def in_child(function: Callable[[], object]) -> str:
         finally:
             os._exit(0)
     os.close(writing)
-    ready = select.select([reading], [], [], PATIENCE_SECONDS)[0]
+    ready = select.select([reading], [], [], seconds)[0]
     word = os.read(reading, 65536).decode() if ready else "it hung"
     os.close(reading)
     if not ready:

@@ -16,9 +16,10 @@ handed over (a handler of messages) is called in a worker thread, which nothing 
 until it returns. A client that is open when the program ends is closed then, and a warning is logged. In a child of the
 process (``os.fork``, ``multiprocessing``) a client of the parent raises LocalProtocolError: open one in each process.
 
-Each call crosses to the other thread and back, which takes about 0.1 ms: for many messages, send them in batches,
-with ``send_soon``, or from several threads. Type checkers read the signatures of plain code in ``blocking.pyi``, whose
-classes (``blocking.Producer``) are those of the objects here.
+Each call crosses to the other thread and back, which takes about 0.1 ms: send many messages with ``send_all``, in
+batches, with ``send_soon``, or from several threads. A stream of messages crosses once for each pull. Type checkers
+read the signatures of plain code in ``blocking.pyi``, whose classes (``blocking.Producer``) are those of the objects
+here.
 """
 
 from __future__ import annotations

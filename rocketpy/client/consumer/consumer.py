@@ -25,6 +25,7 @@ from contextlib import ExitStack, asynccontextmanager
 import attrs
 import trio
 
+from rocketpy.client.callers import hands_over
 from rocketpy.client.consumer.batch import MessageBatch
 from rocketpy.client.consumer.concurrently import ConcurrentConsumption, ConcurrentHandler
 from rocketpy.client.consumer.config import ConsumerConfig
@@ -437,6 +438,7 @@ class BatchIterator:
     def __aiter__(self) -> BatchIterator:
         return self
 
+    @hands_over
     async def __anext__(self) -> MessageBatch:
         """Acknowledge the batch before, and wait for the next."""
         if self._acknowledges and self._current is not None:

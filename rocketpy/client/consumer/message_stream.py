@@ -20,8 +20,7 @@ from typing import Protocol
 import attrs
 import trio
 
-from rocketpy.client.begun import Done, begun_by
-from rocketpy.client.callers import told_caller
+from rocketpy.client.callers import taken_when_ready, told_caller
 from rocketpy.client.consumer.queue.continuity import Continuity
 from rocketpy.client.consumer.start import Start, StartKind
 from rocketpy.client.results import PullResult, PullStatus
@@ -124,8 +123,9 @@ class MessageStream:
         self._receive = receive
         self._current: _Pulled | None = None
         self._index = 0  # in _current, of the next message to yield
+        self._processed = 0  # how many of _current were, when another one was asked for that was not there yet
         self._handed_to: object = None  # the caller that received the last message
-        self._lock = threading.Lock()  # for the four above and _done; nothing awaits while it is held
+        self._lock = threading.Lock()  # for all above and _done; nothing awaits while it is held
         self._done: dict[MessageQueue, int] = {}
         self._committed: dict[MessageQueue, int] = {}
 
@@ -133,39 +133,35 @@ class MessageStream:
         return self
 
     def _take_ready(self, caller: object) -> MessageExt | None:
-        """Return the next message of the last pull, None after its end; in any thread."""
         with self._lock:
-            pulled = self._current
-            if pulled is None or self._index == len(pulled.messages):
+            pulled, index = self._current, self._index
+            if pulled is None or index == len(pulled.messages):
                 return None
-            self._settle()
-            self._index += 1
+            self._index = index + 1
             self._handed_to = caller
-            return pulled.messages[self._index - 1]
+            return pulled.messages[index]
 
-    def _begin_next(self, caller: object) -> Done | None:
-        message = self._take_ready(caller)
-        return None if message is None else Done(message)
-
-    @begun_by(_begin_next)
-    async def _next_for(self, caller: object) -> MessageExt:
-        while (message := self._take_ready(caller)) is None:
-            with self._lock:
-                self._settle()
+    async def _wait_ready(self) -> None:
+        with self._lock:
+            self._processed = self._index
+            self._settle(self._index)
+            pulled = self._current
+        if pulled is None or self._index == len(pulled.messages):
             pulled = await self._next_pulled()
             with self._lock:
-                self._current, self._index = pulled, 0
+                self._current, self._index, self._processed = pulled, 0, 0
                 if pulled.is_after_loss:
                     self._done.pop(pulled.queue, None)
                     self._committed.pop(pulled.queue, None)
-        return message
+                self._settle(0)
 
-    @told_caller(_next_for, ready=_take_ready)
+    @taken_when_ready(_take_ready, _wait_ready)
     async def __anext__(self) -> MessageExt:
         """Return the next message; raises the failure of a queue's task after the messages that came before it."""
         caller = trio.lowlevel.current_task()
-        message = self._take_ready(caller)
-        return await self._next_for(caller) if message is None else message
+        while (message := self._take_ready(caller)) is None:
+            await self._wait_ready()
+        return message
 
     @property
     def has_ready(self) -> bool:
@@ -178,8 +174,7 @@ class MessageStream:
         with self._lock:
             if with_last is None:
                 with_last = caller is not None and self._handed_to is caller
-            if with_last:
-                self._settle()
+            self._settle(self._index if with_last else max(self._index - 1, self._processed))
             done = list(self._done.items())
         for queue, consumer_offset in done:
             if not await self._readers.may_commit(queue):
@@ -208,15 +203,15 @@ class MessageStream:
             raise self._readers.failure
         raise StopAsyncIteration
 
-    def _settle(self) -> None:
-        """Mark every message yielded so far as processed."""
+    def _settle(self, count: int) -> None:
+        """Mark the first messages of the last pull as processed. Those of earlier pulls are."""
         pulled = self._current
         if pulled is None or not self._readers.counts(pulled):
             return
-        if self._index == len(pulled.messages):
+        if count == len(pulled.messages):
             self._done[pulled.queue] = pulled.next_begin_offset
-        elif self._index:
-            self._done[pulled.queue] = pulled.messages[self._index - 1].queue_offset + 1
+        elif count > 0:
+            self._done[pulled.queue] = pulled.messages[count - 1].queue_offset + 1
 
 
 @attrs.frozen

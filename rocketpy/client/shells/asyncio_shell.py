@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import trio
 
 from rocketpy.client.begun import beginning_of
-from rocketpy.client.callers import form_for_caller
+from rocketpy.client.callers import Taking, form_for_caller, is_handed_over, taking_of
 from rocketpy.client.shells.guest_host import GuestHost
 from rocketpy.client.shells.held_scope import HeldScope, is_own
 from rocketpy.client.shells.shell import OpenScope, Shell, begin_like, in_shell
@@ -28,6 +29,10 @@ class AsyncioShell(Shell[GuestHost]):
     _word = "asyncio"
     _module = "rocketpy.client.aio"
 
+    @functools.cached_property
+    def _next(self) -> Callable[[], Any]:
+        return self._call_member(self._target.__anext__)
+
     def __await__(self) -> Generator[Any, Any, Any]:
         if getattr(self._target, "is_done", False):  # the result of a send that has ended
             return self._target.result()
@@ -38,7 +43,7 @@ class AsyncioShell(Shell[GuestHost]):
         return self if iterator is self._target else self._shelled(iterator)
 
     def __anext__(self) -> Any:
-        return self._call_member(self._target.__anext__)()
+        return self._next()
 
     async def __aenter__(self) -> Any:
         self._opened = self._open(lambda: self._target)
@@ -75,19 +80,37 @@ class AsyncioShell(Shell[GuestHost]):
         setattr(self._target, name, value)
 
     def _call_member(self, member: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+        if (taking := taking_of(member)) is not None:
+            return self._take_member(taking)
         call_in_trio, held = self._loop.call, self._held
         for_caller = form_for_caller(member)
         begin = beginning_of(for_caller or member)
+        lost: deque[Any] = deque()
+        keep = lost.append if is_handed_over(member) else None
 
         async def call(*arguments: Any, **named: Any) -> Any:
+            if lost:
+                return self._shelled(lost.popleft())
             function, given = self._bound(member, arguments, named)
-            result = await call_in_trio(function, *given, tasks=held.calls, begin=begin_like(begin, function))
-            return self._shelled(result)
+            started = begin_like(begin, function)
+            return self._shelled(await call_in_trio(function, *given, tasks=held.calls, begin=started, lost=keep))
 
         if for_caller is None:
             return call
         member = for_caller
         return _ByCaller(call)
+
+    def _take_member(self, taking: Taking) -> Callable[[], Any]:
+        call_in_trio, held = self._loop.call, self._held
+
+        async def take(caller: object) -> Any:
+            while True:
+                calls = held.calls  # LocalProtocolError once the block has ended
+                if (taken := taking.ready(caller)) is not None:
+                    return taken
+                await call_in_trio(taking.wait, tasks=calls)
+
+        return _ByCaller(take)
 
     def _iterate_member(self, member: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
         async def iterate(*arguments: Any, **named: Any) -> AsyncIterator[Any]:
@@ -130,14 +153,19 @@ class AsyncioOpened:
 
     async def __aenter__(self) -> Any:
         tasks = self._loop.tasks if self._within is None else self._within.calls
-        value = await self._loop.call(self._held.enter, tasks)
+        try:
+            value = await self._loop.call(self._held.enter, tasks)
+        except asyncio.CancelledError:
+            if self._held.is_entered:  # the cancellation came a moment later
+                await self._loop.call(self._held.leave, None)
+            raise
         return in_shell(AsyncioShell, value, self._loop, self._held)
 
     async def __aexit__(
         self, _: type[BaseException] | None, failure: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        if not self._loop.is_of_this_process:
-            return False  # the block is the parent's
+        if not self._loop.is_of_this_process or self._loop.loop.is_closed():
+            return False  # the block is the parent's, or ends with the run of a loop that was left
         try:
             with self._loop.leaving():
                 await self._loop.call(self._held.leave, failure)

@@ -6,13 +6,16 @@ import atexit
 import functools
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
+from itertools import islice
 from types import TracebackType
 from typing import Any
 
 from rocketpy.client.begun import Done, beginning_of
-from rocketpy.client.callers import form_for_caller, ready_for_caller
+from rocketpy.client.callers import Taking, form_for_caller, is_handed_over, is_in_chunks, taking_of
 from rocketpy.client.shells.held_scope import HeldScope, is_own
 from rocketpy.client.shells.loop_call import LoopCall
 from rocketpy.client.shells.loop_thread import LoopThread
@@ -23,6 +26,9 @@ THREAD_NAME = "rocketpy-client"
 
 EXIT_SECONDS = 10.0
 """How long the end of the program waits for a client that was left open; a handler in a thread may take any time."""
+
+CHUNK_COUNT = 1000
+"""Values of an iterable that cross to the loop's thread together."""
 
 _log = logging.getLogger("rocketpy.client")
 
@@ -59,20 +65,7 @@ class BlockingShell(Shell[LoopThread]):
 
     @functools.cached_property
     def _next(self) -> Callable[[], Any]:
-        """A message that is here needs no change of threads."""
-        call = self._call_member(self._target.__anext__)
-        ready = ready_for_caller(self._target.__anext__)
-        if ready is None:
-            return call
-        held, loop = self._held, self._loop
-
-        def take() -> Any:
-            loop.check_process()
-            _ = held.calls  # LocalProtocolError once the block has ended
-            message = ready(threading.current_thread())
-            return call() if message is None else message
-
-        return take
+        return self._call_member(self._target.__anext__)
 
     def _is_known(self, member: Callable[..., Any]) -> bool:
         """Whether the result that is waited for is known: it does not change any more, so any thread may read it."""
@@ -91,20 +84,44 @@ class BlockingShell(Shell[LoopThread]):
         self._plainly(functools.partial(setattr, self._target, name, value))
 
     def _call_member(self, member: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+        if (taking := taking_of(member)) is not None:
+            return self._take_member(taking)
         call_in_trio, held = self._loop.call, self._held
         for_caller = form_for_caller(member)
         begin = beginning_of(for_caller or member)
+        lost: deque[Any] = deque()
+        keep = lost.append if is_handed_over(member) else None
 
         def call(*arguments: Any, **named: Any) -> Any:
             if not arguments and not named and self._is_known(member):
                 return self._shelled(self._target.result())
+            if lost:
+                return self._shelled(lost.popleft())
             function, given = self._bound(member, arguments, named)
-            return self._shelled(call_in_trio(function, *given, tasks=held.calls, begin=begin_like(begin, function)))
+            started = begin_like(begin, function)
+            return self._shelled(call_in_trio(function, *given, tasks=held.calls, begin=started, lost=keep))
 
+        if is_in_chunks(member):
+            return partial(_call_for_chunks, call)
         if for_caller is None:
             return call
         member = for_caller
         return lambda *arguments, **named: call(threading.current_thread(), *arguments, **named)
+
+    def _take_member(self, taking: Taking) -> Callable[[], Any]:
+        """Take what is here without a change of threads."""
+        loop, held = self._loop, self._held
+
+        def take() -> Any:
+            loop.check_process()
+            caller = threading.current_thread()
+            while True:
+                calls = held.calls  # LocalProtocolError once the block has ended
+                if (taken := taking.ready(caller)) is not None:
+                    return taken
+                loop.call(taking.wait, tasks=calls)
+
+        return take
 
     def _iterate_member(self, member: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
         def iterate(*arguments: Any, **named: Any) -> Iterator[Any]:
@@ -153,7 +170,12 @@ class BlockingOpened(AbstractContextManager[Any]):
 
     def __enter__(self) -> Any:
         tasks = self._loop.tasks if self._within is None else self._within.calls
-        value = self._loop.call(self._held.enter, tasks)
+        try:
+            value = self._loop.call(self._held.enter, tasks)
+        except KeyboardInterrupt:
+            if self._held.is_entered:  # the interrupt came a moment later
+                self._loop.call(self._held.leave, None)
+            raise
         return in_shell(BlockingShell, value, self._loop, self._held)
 
     def __exit__(
@@ -210,6 +232,14 @@ class BlockingClient(AbstractContextManager[Any]):
             return self._opened.__exit__(kind, failure, traceback)
         finally:
             self._loop.stop()
+
+
+def _call_for_chunks(call: Callable[..., list[Any]], iterable: Iterable[Any], **named: Any) -> list[Any]:
+    results: list[Any] = []
+    rest = iter(iterable)
+    while chunk := list(islice(rest, CHUNK_COUNT)):
+        results += call(chunk, **named)
+    return results
 
 
 async def _called(function: Callable[[], Any]) -> Any:

@@ -160,11 +160,12 @@ class GuestHost:
         *arguments: object,
         tasks: CallTasks | None = None,
         begin: Callable[..., Begun[T] | None] | None = None,
+        lost: Callable[[T], object] | None = None,
     ) -> T:
         """Run an async function of Trio, within other calls or the whole run; return or raise what it does.
 
         ``begin`` is its form that takes no task, if it has one. A cancellation of the asyncio task cancels the call,
-        and is raised once that has ended.
+        and is raised once that has ended. If it has ended with a result all the same, ``lost`` gets that.
         """
         try:
             is_own = asyncio.get_running_loop() is self.loop
@@ -185,8 +186,11 @@ class GuestHost:
         try:
             await ended
         except asyncio.CancelledError:
-            if not call.has_ended:
-                await self._abandoned(call)
+            try:
+                if not call.has_ended:
+                    await self._abandoned(call)
+            finally:
+                call.hand_back(lost)
             raise
         return call.unwrap()
 
@@ -224,6 +228,7 @@ class GuestHost:
                 clock=self._ticks.clock,
                 host_uses_signal_set_wakeup_fd=True,
             )
+            self._ticks.started()
         except RuntimeError as failure:  # Trio's own
             self._interrupts.remove()
             raise LocalProtocolError(

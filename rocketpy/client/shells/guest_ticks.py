@@ -22,9 +22,10 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import outcome
 import trio
@@ -112,11 +113,16 @@ class GuestTicks:
         self._is_interrupted = False  # by a SIGINT while it was ticking
         self._is_orphan = False  # its loop has closed
         self._is_closed = False
+        self._hooks: tuple[Any, Any] = (None, None)  # of Trio, for async generators
 
     @property
     def is_threadless(self) -> bool:
         """Whether the guest waits in asyncio; known after its first tick."""
         return self._is_watching is True
+
+    def started(self) -> None:
+        """Note what Trio has set for its thread; when the run has started."""
+        self._hooks = tuple(sys.get_asyncgen_hooks())
 
     def soon(self, tick: Callable[[], object]) -> None:
         """Run a tick soon, or park the guest if it has nothing to do."""
@@ -161,6 +167,14 @@ class GuestTicks:
             return self._is_closed
         state, runner, manager = self._parts
         self._is_orphan = True
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(*self._hooks)
+        try:
+            return self._run_orphan(state, runner, manager)
+        finally:
+            sys.set_asyncgen_hooks(*hooks)  # those of the loop that runs: the end of the run has set those of its own
+
+    def _run_orphan(self, state: _GuestState, runner: _Runner, manager: _IOManager) -> bool:
         given_up_at = time.perf_counter() + ORPHAN_SECONDS
         while not self._is_closed:
             if self._is_parked:
@@ -218,6 +232,10 @@ class GuestTicks:
         """Run ticks until the guest has nothing to do, or others have waited enough."""
         assert self._parts is not None
         tick, clock = self._parts[0].guest_tick, self.clock
+        if sys.get_asyncgen_hooks() != self._hooks:
+            # The loop has stopped and goes on, and has set its own, which Trio's call for generators of asyncio.
+            # Without Trio's, the end of the loop would close generators of Trio's tasks, and break their nurseries.
+            sys.set_asyncgen_hooks(*self._hooks)
         self._is_ticking = True
         for _ in range(TICKS_MAX):
             self._is_next = False

@@ -38,6 +38,11 @@ class HeldScope:
             raise LocalProtocolError(CLOSED)
         return self._calls
 
+    @property
+    def is_entered(self) -> bool:
+        """Whether the block is open."""
+        return self._calls is not None
+
     async def enter(self, within: CallTasks) -> object:
         """Enter the context manager in a task of its own; return or raise what it does. A cancellation leaves it."""
         within.nursery.start_soon(self._hold, within)

@@ -93,6 +93,11 @@ class LoopCall(Generic[T]):
             raise LocalProtocolError(CLOSED if self._task is None and self._begun is None else CANCELLED)
         return self.result.unwrap()
 
+    def hand_back(self, lost: Callable[[T], object] | None) -> None:
+        """Call a function with the result, if there is one: the caller does not see it."""
+        if lost is not None and isinstance(self.result, outcome.Value):
+            lost(self.result.unwrap())
+
     def abandon(self) -> None:
         """Cancel the call, or never let it start."""
         if self.has_ended:

@@ -115,10 +115,12 @@ class LoopThread:
         *arguments: object,
         tasks: CallTasks | None = None,
         begin: Callable[..., Begun[T] | None] | None = None,
+        lost: Callable[[T], object] | None = None,
     ) -> T:
         """Run an async function to its end; return or raise what it does. ``begin`` is its form that takes no task.
 
-        An exception in the waiting thread (KeyboardInterrupt) cancels it, and is raised once it has ended.
+        An exception in the waiting thread (KeyboardInterrupt) cancels it, and is raised once it has ended. If it has
+        ended with a result all the same, ``lost`` gets that.
         """
         ended = threading.Lock()
         ended.acquire()
@@ -131,6 +133,7 @@ class LoopThread:
         except BaseException:  # it may have come before the loop knows of the call, or after its end
             self.soon(call.abandon)
             _wait(ended)
+            call.hand_back(lost)
             raise
         return call.unwrap()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import trio
 
 from rocketpy.client.begun import Done, begun_by
-from rocketpy.client.callers import told_caller
+from rocketpy.client.callers import hands_over, told_caller
 from rocketpy.client.client import Client
 from rocketpy.client.consumer.message_stream import MessageStream, open_message_stream
 from tests.client.consumer.test_message_stream import FIRST, TO_END, Source
@@ -60,6 +60,13 @@ class Role:
         return 2 * number + more
 
     async def read_level(self) -> int:
+        return self.level
+
+    @hands_over
+    async def take(self) -> int:
+        """Return the next number, and count it as received."""
+        await trio.lowlevel.checkpoint()
+        self.level += 1
         return self.level
 
     async def fail(self) -> None:

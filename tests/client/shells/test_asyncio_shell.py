@@ -392,6 +392,66 @@ async def test_a_begun_call_is_abandoned_by_a_cancellation_and_by_the_end_of_its
     assert inner.begun[0].was_abandoned  # a value, which is read after the end
 
 
+ROUNDS = range(20)
+"""Rounds of the loop after which a call is cancelled: one of them is that in which it has ended, unseen."""
+
+
+async def cancelled_after(rounds: int, call: Coroutine[Any, Any, Any]) -> Any:
+    """Return the result of a call, None if it was cancelled."""
+    task = asyncio.ensure_future(call)
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    return None if task.cancelled() else task.result()
+
+
+@in_asyncio
+async def test_what_is_handed_over_to_a_call_that_is_cancelled_is_there_for_the_next(role: Any) -> None:
+    found = [await cancelled_after(rounds, role.take()) for rounds in ROUNDS]
+    seen = [each for each in found if each is not None] + [await role.take()]
+    assert seen == list(range(1, role.level + 1))
+    assert None in found
+
+
+@in_asyncio
+async def test_a_message_that_a_cancelled_task_has_not_seen_is_not_committed(role: Any) -> None:
+    async def take(messages: Any) -> int:
+        return int((await anext(messages)).body)
+
+    for rounds in ROUNDS:
+        async with role.messages(4) as messages:
+            first = await cancelled_after(rounds, take(messages))
+            await messages.commit()
+            assert role.committed == []
+            rest = [int(each.body) async for each in messages]
+        assert ([] if first is None else [first]) + rest == [0, 1, 2, 3]
+
+
+@in_asyncio
+async def test_a_block_whose_opening_is_cancelled_is_not_open(role: Any) -> None:
+    for rounds in ROUNDS:
+        if await cancelled_after(rounds, role.opened("x").__aenter__()) is None:
+            assert role.events.count("open x") == role.events.count("close x")
+        role.events.clear()
+
+
+def test_a_loop_that_stops_and_goes_on_leaves_generators_of_trio_to_trio() -> None:
+    """The loop sets the hooks of generators each time: its end would close those of the client, in the wrong task."""
+    seen: list[object] = []
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda _, context: seen.append(context))
+    client = loop.run_until_complete(aio.open_client(NOWHERE).__aenter__())
+    role = loop.run_until_complete(client.role().__aenter__())  # type: ignore[attr-defined]
+    loop.run_until_complete(role.messages(1).__aenter__())
+    loop.run_until_complete(role.opened("x").__aenter__())
+    with pytest.warns(ResourceWarning):
+        loop.run_until_complete(asyncio.wait_for(loop.shutdown_asyncgens(), PATIENCE_SECONDS))
+    loop.close()
+    assert role.events == ["open x", "close x"]
+    assert seen == []
+
+
 def test_clients_come_and_go_in_many_tasks_and_each_works() -> None:
     async def come_and_go(number: int) -> None:
         for _ in range(10):

@@ -23,6 +23,7 @@ from contextlib import ExitStack, asynccontextmanager
 
 import trio
 
+from rocketpy.client.callers import hands_over
 from rocketpy.client.consumer.consume_hooks import ConsumeHooks
 from rocketpy.client.consumer.group.assignment_changes import AssignmentIterator
 from rocketpy.client.consumer.group.subscriptions import Subscriptions
@@ -232,6 +233,7 @@ class LitePullConsumer:
 
     # ---- messages -------------------------------------------------------------------------------------------------
 
+    @hands_over
     async def poll(self, timeout_s: float | None = None) -> list[MessageExt]:
         """Return the messages of one pull, of one queue and in order; none if there are none in time.
 
@@ -252,6 +254,7 @@ class LitePullConsumer:
         """Iterate over what polls return, as soon as there is something; it ends with the consumer."""
         return self
 
+    @hands_over
     async def __anext__(self) -> list[MessageExt]:
         """Wait for the next messages; while there are none, automatic commits go on."""
         try:
