@@ -390,6 +390,7 @@ CLIENT_CALLS: dict[str, Call] = {
     "Producer.send_with": _producing(lambda producer: producer.send_with(message(), properties={"PGROUP": "p"})),
     "Producer.request": _producing(lambda producer: producer.request(message(), timeout_s=5.0)),
     "Producer.send_batch": _producing(lambda producer: producer.send_batch([message(), message()])),
+    "Producer.send_all": _producing(lambda producer: producer.send_all([message(), message()])),
     "Producer.send_oneway": _producing(lambda producer: producer.send_oneway(message())),
     "Producer.send_soon": _producing(_soon),
     "Producer.batching": _producing(lambda producer: _batched(producer, soon=False)),

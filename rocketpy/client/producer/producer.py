@@ -19,7 +19,7 @@ where Java repeats it on the same broker.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -27,6 +27,7 @@ import attrs
 import trio
 
 from rocketpy.client.begun import Done, begun_by
+from rocketpy.client.callers import in_chunks
 from rocketpy.client.hooks import CheckForbiddenHook, PropertiesHook, SendMessageHook
 from rocketpy.client.instance import ClientInstance
 from rocketpy.client.producer.added_properties import AddedProperties
@@ -42,6 +43,7 @@ from rocketpy.client.producer.queue_choice import QueueChoice
 from rocketpy.client.producer.reply_requests import ReplyRequests
 from rocketpy.client.producer.retry_rules import RetryRules, async_rules, one_attempt, sync_rules
 from rocketpy.client.producer.selectors import QueueSelector
+from rocketpy.client.producer.send_all import send_all
 from rocketpy.client.producer.send_request import SendRequest, SendRequestMaker
 from rocketpy.client.producer.send_window import SendWindow
 from rocketpy.client.readiness import missing_name_server, wait_until_ready
@@ -285,6 +287,18 @@ class Producer:
         request = self._maker.message(message)
         await self._window.wait_and_enter(request.size)
         return self._start_windowed(request, queue)
+
+    @in_chunks
+    async def send_all(
+        self, messages: Iterable[Message], *, queue: MessageQueue | QueueSelector | None = None
+    ) -> list[SendResult]:
+        """Send all messages of an iterable, many at once, as :meth:`send_soon` does; return their results in order.
+
+        Raises the first failure as :meth:`send`, once no message is in flight any more; those that the iterable has
+        left are not sent. Messages of one queue may be stored in another order after a repeated attempt. Cancelled, it
+        does not wait for what is in flight. In plain code the iterable is read in the caller's thread.
+        """
+        return await send_all(partial(self.send_soon, queue=queue), messages)
 
     @asynccontextmanager
     async def batching(
