@@ -101,7 +101,7 @@ class Role:
         source = Source(FIRST)
         self.commits = source.committed
         source.put(FIRST, *[b"%d" % number for number in range(count)])
-        async with open_message_stream(source, TO_END) as stream:
+        async with open_message_stream(source, TO_END, source.watch) as stream:
             yield stream
 
     def finish(self) -> None:
