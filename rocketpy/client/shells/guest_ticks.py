@@ -122,7 +122,8 @@ class GuestTicks:
 
     def started(self) -> None:
         """Note what Trio has set for its thread; when the run has started."""
-        self._hooks = tuple(sys.get_asyncgen_hooks())
+        hooks = sys.get_asyncgen_hooks()
+        self._hooks = (hooks.firstiter, hooks.finalizer)
 
     def soon(self, tick: Callable[[], object]) -> None:
         """Run a tick soon, or park the guest if it has nothing to do."""
