@@ -165,7 +165,9 @@ class ConcurrentConsumption:
         if batch.is_settled:
             return
         batch.is_settled = True
-        self._note_settled(self._in_hand, batch)
+        self._in_hand.discard(batch)
+        if self._is_draining:
+            self._look_whether_idle()
         self._announce_end(batch, ConsumeReturnType.SUCCESS, ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
         self._remove(batch, batch.messages)
         self._stats.add_consumed(batch.process_queue.queue.topic, len(batch), trio.current_time() - batch.started_at)
@@ -192,7 +194,8 @@ class ConcurrentConsumption:
             if not any(each in batch.process_queue for each in batch.messages):
                 self._announce_end(batch, ConsumeReturnType.FAILED, _LATER)
                 batch.is_settled = True
-                self._note_settled(self._in_hand, batch)
+                self._in_hand.discard(batch)
+                self._look_whether_idle()
 
     # ---- private --------------------------------------------------------------------------------------------------
 
@@ -209,7 +212,9 @@ class ConcurrentConsumption:
             try:
                 await self._consume(batch, handler)
             finally:
-                self._note_settled(self._handled, batch)
+                self._handled.discard(batch)
+                if self._is_draining:
+                    self._look_whether_idle()
                 if not batch.is_settled:  # cancelled
                     self._announce_end(batch, ConsumeReturnType.RETURNNULL, _LATER)
                     left = [each for each in batch.messages if each in batch.process_queue]
@@ -284,7 +289,6 @@ class ConcurrentConsumption:
         if not self._is_closed and not self._is_draining:
             self._ready.send_nowait(batch)
 
-    def _note_settled(self, among: set[MessageBatch], batch: MessageBatch) -> None:
-        among.discard(batch)
+    def _look_whether_idle(self) -> None:
         if not self._handled and not self._in_hand:
             self._all_settled.set()
