@@ -198,7 +198,12 @@ OF_BOTH: Mapping[str, Callable[[Any], Bug]] = {
 
 OF_ASYNCIO: Mapping[str, Bug] = {
     "the next client does not wait for the end of the run": Bug(
-        GuestHost, "release", _lets_the_next_begin, (Promise.SAME, Promise.ENDS, Promise.LOOPS), clients_come_and_go
+        GuestHost,
+        "release",
+        _lets_the_next_begin,
+        (Promise.SAME, Promise.ENDS, Promise.LOOPS),
+        clients_come_and_go,
+        is_common=False,  # the next client has to come in the moment in which the last one goes
     ),
     "an open that is cancelled keeps its run": Bug(
         GuestHost,
