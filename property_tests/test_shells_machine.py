@@ -220,7 +220,9 @@ OF_ASYNCIO: Mapping[str, Bug] = {
     "the end of a loop leaves clients open": Bug(
         GuestHost, "_close_users", _does_nothing_async, (Promise.LEFT,), loops_are_left
     ),
-    "Trio takes Ctrl-C": Bug(GuestInterrupts, "install", _does_nothing, (Promise.INTERRUPT,), interrupts),
+    "Trio takes Ctrl-C": Bug(
+        GuestInterrupts, "install", _does_nothing, (Promise.INTERRUPT,), interrupts, is_common=False
+    ),
     "a child has its parent's run": Bug(guest_host, "_forget_run", _does_nothing, (Promise.CHILD,), forks),
     "a cancelled call is not waited for": Bug(
         GuestHost, "_abandoned", _does_not_wait, (Promise.SAME,), calls_that_are_cancelled, is_common=False
