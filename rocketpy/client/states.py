@@ -131,6 +131,11 @@ class ClientStates:
         """Forget a state that does not matter any more, without a word."""
         self._states.pop((subject, name), None)
 
+    def forget_all(self, subject: StateSubject, prefix: str) -> None:
+        """Forget the states whose names begin so."""
+        for key in [each for each in self._states if each[0] is subject and each[1].startswith(prefix)]:
+            del self._states[key]
+
     def close(self) -> None:
         """End the iterators: the client has ended."""
         self._is_closed = True

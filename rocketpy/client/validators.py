@@ -149,6 +149,8 @@ def is_async(function: object) -> bool:
 
 def check_async(handler: object) -> None:
     """TypeError for a handler that cannot be awaited: each call would have its effects, and then fail."""
+    if not callable(handler):
+        raise TypeError(f"expected a function as handler, found {handler!r:.100}")
     if not is_async(handler):
         raise TypeError(f"expected a coroutine function as handler (async def), found {handler!r:.100}")
 

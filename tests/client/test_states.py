@@ -156,3 +156,19 @@ async def test_the_end_of_a_client_is_no_trouble(cluster: FakeCluster, caplog: p
 async def _use(client: Client) -> None:
     async with client.producer("p") as producer:
         await producer.wait_ready(PATIENCE_SECONDS, TOPIC)
+
+
+async def test_what_is_consumed_no_longer_has_no_state(cluster: FakeCluster) -> None:
+    cluster.broker.refuse(RequestCode.GET_CONSUMER_LIST_BY_GROUP, ResponseCode.SYSTEM_ERROR)
+    async with open_client(cluster.address) as client:
+        async with client.consumer("g", "Typo", TOPIC, "Other typo") as consumer:
+            await consumer.wait_assigned()
+            assert sorted(each.name for each in client.troubles) == ["Other typo", "Typo", f"g at {TOPIC}"]
+            consumer.unsubscribe("Typo")
+            consumer.unsubscribe(TOPIC)
+            assert [each.name for each in client.troubles] == ["Other typo"]
+        assert client.troubles == []
+        async with client.lite_pull_consumer("g", "Typo") as polling:
+            await polling.wait_assigned()
+            await polling.unsubscribe("Typo")
+            assert client.troubles == []

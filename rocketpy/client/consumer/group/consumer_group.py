@@ -130,6 +130,7 @@ class ConsumerGroup:
     def unsubscribe(self, topic: str) -> None:
         """Consume a topic no longer; its queues are given up with the next rebalance, which is soon."""
         self.subscriptions.remove(topic)
+        self.membership.forget_topic(topic)
         self._nursery.start_soon(self._announce_change)
 
     # ---- private --------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import attrs
 from rocketpy.client.consumer.group.requests import GroupRequests
 from rocketpy.client.consumer.group.subscriptions import Subscriptions
 from rocketpy.client.instance import ClientInstance
+from rocketpy.client.states import StateSubject
 from rocketpy.protocol.message import MessageQueue
 
 
@@ -24,7 +25,10 @@ class GroupKnowledge:
 
     async def queues(self, topic: str) -> list[MessageQueue] | None:
         """Return the sorted queues of a topic, None when no nameserver knows it."""
-        return await self.instance.routes.look_up_subscribed(topic)
+        queues = await self.instance.routes.look_up_subscribed(topic)
+        if queues is None and self.subscriptions.get(topic) is None:  # unsubscribed meanwhile
+            self.instance.states.forget(StateSubject.ROUTE, topic)
+        return queues
 
     async def member_ids(self, topic: str) -> list[str] | None:
         """Return the sorted client ids, None when no broker of the topic says who they are."""

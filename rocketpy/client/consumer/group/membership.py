@@ -11,6 +11,7 @@ import trio
 
 from rocketpy.client.consumer.group.subscriptions import Subscriptions
 from rocketpy.client.instance import ClientInstance
+from rocketpy.client.states import StateSubject
 from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.bodies.heartbeat import (
     EXPRESSION_TYPE_TAG,
@@ -69,7 +70,18 @@ class Membership:
 
         ``keeps_locks``: a handler has not ended, so the locks have to expire.
         """
+        for topic in self._subscriptions.topics:
+            self.forget_topic(topic)
+        for subject in (StateSubject.MEMBERS, StateSubject.LOCKS):
+            self._instance.states.forget_all(subject, f"{self._group} at ")
         await self._instance.heartbeats.remove_consumer(self._group, keeps_locks=keeps_locks)
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget the states of a topic that the group consumes no longer; another member's are noted again."""
+        states = self._instance.states
+        states.forget(StateSubject.ROUTE, topic)
+        states.forget(StateSubject.MEMBERS, f"{self._group} at {topic}")
+        states.forget_all(StateSubject.START_OFFSET, f"{topic} ")
 
     async def announce(self) -> None:
         """Send a heartbeat, and wait a little for its answers."""

@@ -160,6 +160,7 @@ class LitePullConsumer:
             self._subscriptions.remove(topic)
             if self._member is not None:
                 self._member.queues.hand_on_nothing([each for each in self._assigned if each.topic == topic])
+                self._member.membership.forget_topic(topic)
                 await self._announce_change()
 
     async def assign(

@@ -25,3 +25,7 @@ async def test_queues_are_looked_up_when_the_route_is_not_known_and_only_then(
     assert await knowledge.queues(TOPIC) == QUEUES
     assert len(cluster.name_server.asked(RequestCode.GET_ROUTEINFO_BY_TOPIC)) == 1
     assert await knowledge.queues("another") is None
+    assert instance.states.troubles == [], "it was unsubscribed before it was looked up"
+    subscriptions.add("another", "*")
+    assert await knowledge.queues("another") is None
+    assert [each.name for each in instance.states.troubles] == ["another"]
