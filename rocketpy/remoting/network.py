@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import socket
 from collections.abc import Sequence
 from typing import Protocol
@@ -154,11 +155,18 @@ class SocketNetwork:
         except (OSError, ValueError) as failure:  # ValueError: the name is none that could be looked up
             cause = _first_cause(failure)
             kind = RemotingRefusedError if isinstance(cause, ConnectionRefusedError) else RemotingConnectError
-            raise kind(f"cannot connect to {address}: {cause}") from failure
+            raise kind(f"cannot connect to {address}: {_reason(cause)}") from failure
 
     def local_address(self) -> str:
         """Ask the routing table."""
         return outgoing_address()
+
+
+def _reason(cause: BaseException) -> str:
+    """Return why a connection failed in the words of the system: Trio's message has the address once more."""
+    if isinstance(cause, OSError) and cause.errno is not None:
+        return os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror)  # below 0: of a look-up of a name
+    return str(cause)
 
 
 def peer_of(address: tuple[str, int] | tuple[str, int, int, int]) -> Address:
