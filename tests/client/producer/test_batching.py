@@ -201,6 +201,35 @@ async def test_after_the_producer_has_gone_messages_fail(cluster: FakeCluster) -
     await manager.__aexit__(None, None, None)
 
 
+async def test_the_block_waits_for_every_batch_also_when_one_ends_meanwhile(two_brokers: FakeCluster) -> None:
+    slow = two_brokers.brokers[1]
+    slow.be_silent(BATCH)
+    ended = trio.Event()
+
+    async def fail(pending: PendingSend) -> None:
+        with pytest.raises(RemotingSendRequestError):
+            await pending
+
+    async def collect() -> None:
+        async with open_producer(two_brokers.address) as producer:
+            async with producer.batching() as batches:
+                sent.extend(
+                    batches.send_nowait(Message(TOPIC, b"x"), queue=MessageQueue(TOPIC, broker.name, 0))
+                    for broker in two_brokers.brokers
+                )
+            ended.set()
+            await fail(sent[1])
+
+    sent: list[PendingSend] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(collect)
+        await until(lambda: sent and sent[0].is_done and slow.asked(BATCH))
+        await trio.testing.wait_all_tasks_blocked()
+        assert not ended.is_set()
+        slow.peers[-1].close()
+    assert ended.is_set()
+
+
 async def test_what_waits_for_room_when_the_block_ends_meanwhile_is_refused(cluster: FakeCluster) -> None:
     """It would be collected after the last batch has left, and nothing would wait for it."""
     cluster.broker.be_silent(BATCH)

@@ -27,8 +27,13 @@ from rocketpy.errors import (
     RemotingTimeoutError,
     RemotingTooMuchRequestError,
 )
+from rocketpy.protocol.bodies.codec import encode_body
 from rocketpy.protocol.codes import RequestCode, ResponseCode
+from rocketpy.protocol.command import RemotingCommand, make_response
+from rocketpy.protocol.frame import encode_frame
 from rocketpy.protocol.message import Message, MessageQueue
+from rocketpy.remoting.connection import Connection
+from rocketpy.remoting.deferred import DEFERRED, Deferred
 from rocketpy.runner import run_inline
 from rocketpy.testing.fixture.in_thread import BrokerInThread
 from rocketpy.testing.fixture.network import ReservedPort
@@ -227,30 +232,29 @@ async def test_a_send_without_an_answer_closes_the_shared_connection_unless_the_
         assert connection.is_closed is not is_kept
 
 
-async def test_an_attempt_that_ends_meanwhile_is_not_given_up_in_place_of_the_next(
-    two_brokers: FakeCluster, mock_clock: MockClock
-) -> None:
-    """Its time is over, and so is its connection: the next attempt has begun before the first is given up."""
-    config = ProducerConfig(send_attempt_timeout=1_000, retry_times_when_send_failed=5)
-    async with open_producer(two_brokers.address, producer=config) as producer:
-        for count in range(1, 9):
-            results: list[object] = []
+async def test_a_send_that_is_cancelled_here_while_its_route_is_looked_up_does_not_leave(cluster: FakeCluster) -> None:
+    held: list[tuple[Connection, RemotingCommand]] = []
 
-            async def send(results: list[object] = results) -> None:
-                results.append(await producer.send(Message(TOPIC, b"x")))
+    def hold(connection: Connection, request: RemotingCommand) -> Deferred:
+        held.append((connection, request))
+        return DEFERRED
 
-            for broker in two_brokers.brokers:
-                broker.requests.clear()
+    async with open_producer(cluster.address) as producer:
+        await until(lambda: cluster.broker.heartbeats)  # it is connected: what is sent leaves at once
+        cluster.name_server.register(RequestCode.GET_ROUTEINFO_BY_TOPIC, hold)
+        with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(send)
-                first, second = await _silence_the_chosen_one(two_brokers)
-                second.behave()
-                first.peers[-1].close()
-                mock_clock.jump(1.0)
-                await until_blocked(lambda found=results: found)
-            first.behave()
-            assert len(second.asked(SEND)) == 1
-            assert sum(len(each.bodies(TOPIC)) for each in two_brokers.brokers) == count
+                nursery.start_soon(producer.send, Message(TOPIC, b"cancelled"))
+                await until(lambda: held)
+                pending = producer.send_nowait(Message(TOPIC, b"goes on"))
+                scope.cancel()
+        for connection, request in held:
+            body = encode_body(cluster.route(1), standard=True)
+            connection.reply_deferred(encode_frame(make_response(request, body=body)))
+        assert cluster.name_server.server is not None
+        cluster.name_server.server.flush_replies()
+        await pending
+    assert cluster.broker.bodies(TOPIC) == [b"goes on"]
 
 
 def _block_the_loop(seconds: float, *, until: Callable[[], bool]) -> None:

@@ -76,3 +76,22 @@ async def test_empty_is_waited_for() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert len(nursery.child_tasks) == 1
         window.leave(1)
+
+
+async def test_a_window_that_is_empty_and_filled_again_before_its_waiter_looks_is_not_empty() -> None:
+    window, is_over = SendWindow(count_max=9, size_max=9), False
+
+    async def wait() -> None:
+        nonlocal is_over
+        await window.wait_empty()
+        is_over = True
+
+    window.enter(1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        window.leave(1)
+        window.enter(1)  # it comes again
+        await trio.testing.wait_all_tasks_blocked()
+        assert not is_over
+        window.leave(1)
