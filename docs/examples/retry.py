@@ -8,15 +8,17 @@ import sys
 
 import trio
 
-from rocketpy.client import ConsumeFromWhere, ConsumerConfig, Message, PullConsumer, open_client
+from rocketpy.client import ClientConfig, ConsumeFromWhere, ConsumerConfig, Message, PullConsumer, open_client
 from rocketpy.errors import ClientError
 
 
 async def main(name_server: str) -> None:
     config = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-    async with open_client(name_server) as client:
+    soon = ClientConfig(poll_name_server_interval=1_000)  # a new group learns of the topic of its retries by a poll
+    async with open_client(name_server, config=soon) as client:
         async with client.producer("retry_producer") as producer:
             await producer.send(Message("Retry", b"an impossible order"))
+        print("what is given back comes again after a second, in a new group some seconds later")
 
         async with client.consumer("retry", "Retry", config=config) as consumer:
             async for batch in consumer:

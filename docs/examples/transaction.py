@@ -41,6 +41,7 @@ async def main(name_server: str) -> None:
         async with producer.transaction(Message("Transaction", b"order 3")) as transaction:
             stored.add(transaction.transaction_id)  # and no verdict, as if the program had ended here
 
+        print("the broker asks about order 3 soon, by default within about a minute")
         consumed: list[str] = []
         async with client.consumer("transaction", "Transaction", config=config) as consumer:
             async for batch in consumer:

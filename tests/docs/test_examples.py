@@ -9,12 +9,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 
+from rocketpy.client import open_admin_client
 from rocketpy.testing.fixture.in_thread import BrokerInThread, open_broker_in_thread
 from rocketpy.testing.fixture.options import BrokerOptions
+from tests.client.real_cluster import open_real_cluster
 from tests.docs.example_programs import (
     ACCESS_KEY,
     ACCOUNTS,
@@ -24,6 +28,7 @@ from tests.docs.example_programs import (
     SECRET_KEY,
     run_example,
 )
+from tests.patience import PATIENCE_SECONDS
 
 CLIENT_PAGE = (EXAMPLES.parent / "client.md").read_text()
 
@@ -47,6 +52,23 @@ def test_simple_sends_all_that_it_says(broker: BrokerInThread, tmp_path: Path) -
     bodies = sorted(message.body.decode() for message in broker.messages("Simple")[before:])
     assert bodies[:10] == [f"message {number}" for number in range(10)]
     assert bodies[10:] in ([], ["stored or not"])
+
+
+async def test_administer_serves_a_nameserver_of_two_clusters(tmp_path: Path) -> None:
+    """A group, and the progress of a queue, are of one broker each."""
+    other: dict[str, object] = {"broker_cluster_name": "Other", "broker_name": "other"}
+    for directory in ("first", "second"):
+        (tmp_path / directory).mkdir()
+    async with (
+        open_real_cluster(tmp_path / "first") as first,
+        open_real_cluster(tmp_path / "second", namesrv_addr=first.address, **other),
+        open_admin_client(first.address) as admin,
+    ):
+        with trio.fail_after(PATIENCE_SECONDS):
+            while len((await admin.cluster_info()).cluster_addr_table) < 2:
+                await trio.sleep(0.01)
+        printed = await trio.to_thread.run_sync(partial(run_example, "administer", first.address, home=tmp_path))
+    assert re.fullmatch(PRINTED["administer"], printed), printed
 
 
 def test_pull_goes_on_where_it_has_ended(broker: BrokerInThread, tmp_path: Path) -> None:
