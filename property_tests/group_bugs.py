@@ -2,6 +2,15 @@
 
 A bug is a wrong function instead of a right one. Its row says which promise it breaks, in which kind of history, by
 which actions, and from which seed on histories of random actions look.
+
+Three bugs are left to unit tests. Dozens of histories with restarts were played with each, and none shows it:
+
+- A queue that comes again is still paused. Only polled members pause single queues, and those here have handlers.
+- The lock of a queue is not looked at again after the wait for a free handler. Its holder has it confirmed again half a
+  second after a restart, and others wait for three, so two have the queue only where one is cut off for 30 seconds
+  while a handler of it keeps its other queues waiting. None here takes so long (LONG_HANDLER_SECONDS).
+- A broker that restarts again within its grace period counts as one that never went. Its holders are back within half a
+  second, and until the period is over no rebalance takes a queue from them (``Reconnects.is_settling``).
 """
 
 from __future__ import annotations
@@ -230,8 +239,8 @@ BUGS = [
         "order",
         is_orderly=True,
         kind=Kind.MEMBERS,
-        actions=("restart and join",),
-        seed=1,
+        actions=("restart and join", "restart and join", "restart and join"),
+        seed=2,
         first_seed=3,
     ),
     GroupBug(
