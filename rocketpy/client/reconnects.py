@@ -14,12 +14,14 @@ long after a restart.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Awaitable, Callable, Collection
 
 import attrs
 import trio
 
+from rocketpy.containment import Contained
 from rocketpy.errors import RemotingError
 
 RETRY_SECONDS = 0.5
@@ -34,6 +36,8 @@ GRACE_SECONDS = 3.0
 """How long the members that a broker names are not believed after it has come back: the others come back too."""
 UNROUTED_SECONDS = 120.0
 """How long a broker is waited for that no route names any more. A nameserver drops the route to a broker that stops."""
+
+_log = logging.getLogger("rocketpy.client")
 
 
 @attrs.define(eq=False)
@@ -131,21 +135,25 @@ class Reconnects:
         return True
 
     async def _bring_back(self, address: str) -> None:
+        with Contained(_log, "reconnecting to %s", address):
+            await self._try_again_and_again(address)
+        self._forget_unrouted()
+        self._back.pop(address).set()
+
+    async def _try_again_and_again(self, address: str) -> None:
         give_up_at = trio.current_time() + UNROUTED_SECONDS
         await trio.sleep_until(self._back_at.get(address, -math.inf) + PAUSE_SECONDS)
         while addresses := self._addresses():
             is_routed = address in addresses
             if not is_routed and trio.current_time() >= give_up_at:
-                break
+                return
             has_answered = await self._has_answered(address)
             if has_answered and is_routed:
                 self._note_back(address)
-                break
+                return
             if has_answered:
                 self._refresh_routes()
             await trio.sleep(RETRY_SECONDS)
-        self._forget_unrouted()
-        self._back.pop(address).set()
 
     async def _has_answered(self, address: str) -> bool:
         with trio.move_on_after(ATTEMPT_SECONDS):

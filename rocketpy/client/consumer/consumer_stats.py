@@ -9,6 +9,7 @@ Compatibility: ``ConsumerStatsManager`` (4.9.8).
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Sequence
 from functools import reduce
@@ -17,11 +18,14 @@ import attrs
 import trio
 
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
+from rocketpy.containment import Contained
 from rocketpy.protocol.bodies.running import ConsumeStatus
 
 SAMPLE_SECONDS = 10.0
 MINUTE_SAMPLES = 6
 HOUR_SAMPLES = 360
+
+_log = logging.getLogger("rocketpy.client")
 
 
 @attrs.define
@@ -99,7 +103,8 @@ class ConsumerStats:
         """Sample until cancelled."""
         while True:
             await trio.sleep(SAMPLE_SECONDS)
-            self.sample(trio.current_time())
+            with Contained(_log, "a sample of statistics"):
+                self.sample(trio.current_time())
 
     def status(self, topic: str, now: float) -> ConsumeStatus:
         """Return the rates of a topic: per second, and times in ms."""

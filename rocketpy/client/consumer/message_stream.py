@@ -26,6 +26,7 @@ from rocketpy.client.consumer.start import Start, StartKind
 from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.states import Trouble
+from rocketpy.containment import Contained
 from rocketpy.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError, RocketpyError
 from rocketpy.protocol.codes import ResponseCode
 from rocketpy.protocol.message import MessageExt, MessageQueue
@@ -366,16 +367,17 @@ class _Readers:
         trouble = Trouble(f"looking for new queues of {self._plan.topic}")
         while True:
             await trio.sleep(self._plan.new_queues_interval_s)
-            try:
-                found = [queue for queue in await self._source.queues(self._plan.topic) if queue not in known]
-                for queue in found:
-                    begin = await self._source.start_offset(queue, start)
-                    nursery.start_soon(self._read, _Stretch(queue, begin, None))
-                    known.add(queue)
-            except RocketpyError as failure:
-                trouble.begin(failure)
-            else:
-                trouble.end()
+            with Contained(_log, "looking for new queues of %s", self._plan.topic):
+                try:
+                    found = [queue for queue in await self._source.queues(self._plan.topic) if queue not in known]
+                    for queue in found:
+                        begin = await self._source.start_offset(queue, start)
+                        nursery.start_soon(self._read, _Stretch(queue, begin, None))
+                        known.add(queue)
+                except RocketpyError as failure:
+                    trouble.begin(failure)
+                else:
+                    trouble.end()
 
 
 def _may_pass(failure: RocketpyError) -> bool:

@@ -1,10 +1,18 @@
-"""Periodic calls that can also be triggered early: heartbeats, refreshes of routes."""
+"""Periodic calls that can also be triggered early: heartbeats, refreshes of routes.
+
+Rule: an unexpected failure ends the call in which it happens, and no role of the client.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 
 import trio
+
+from rocketpy.containment import Contained
+
+_log = logging.getLogger("rocketpy.client")
 
 
 class RepeatedCallService:
@@ -31,5 +39,6 @@ class RepeatedCallService:
             with trio.move_on_after(max(0.0, self._interval_s - self._pause_s)):
                 await self._wanted.wait()
             self._wanted = trio.Event()
-            await self._call()
+            with Contained(_log, "a periodic call of a client"):
+                await self._call()
             await trio.sleep(self._pause_s)

@@ -30,6 +30,7 @@ from rocketpy.client.results import SendResult
 from rocketpy.client.scope import unwrapped
 from rocketpy.client.trace.trace_data import TraceRecord, keys_of, write_trace
 from rocketpy.client.validators import check_group
+from rocketpy.containment import Contained
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.message import Message
 from rocketpy.protocol.properties import PROPERTY_KEYS
@@ -207,13 +208,17 @@ class TraceDispatcher:
             yield message.text, message.keys, message.count
 
     async def _send(self, sender: TraceSender, text: str, keys: str, count: int) -> None:
-        try:
-            await sender.send(Message(self.trace_topic, text.encode(), {PROPERTY_KEYS: keys}))
-        except RocketpyError as failure:
-            _log.warning("%d traces were not sent to %s: %s", count, self.trace_topic, failure)
-            self._failed += count
-        else:
+        is_stored = False
+        with Contained(_log, "sending %d traces to %s", count, self.trace_topic):
+            try:
+                await sender.send(Message(self.trace_topic, text.encode(), {PROPERTY_KEYS: keys}))
+                is_stored = True
+            except RocketpyError as failure:
+                _log.warning("%d traces were not sent to %s: %s", count, self.trace_topic, failure)
+        if is_stored:
             self._stored += count
+        else:
+            self._failed += count
         self._senders.release()
         self._unsent_records -= count
         if not self._queue and not self._unsent_records:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
@@ -72,13 +71,3 @@ async def test_an_interval_shorter_than_the_pause_is_the_pause(
     await nursery.start(RepeatedCallService(calls, interval_s=0.001, pause_s=1).run)
     await trio.sleep(3.5)
     assert calls.at == [0, 1, 2, 3]
-
-
-async def test_a_call_that_fails_ends_the_service() -> None:
-    async def fail() -> None:
-        raise RuntimeError("no route")
-
-    service = RepeatedCallService(fail, interval_s=30)
-    service.wake()
-    with pytest.raises(RuntimeError, match="no route"):
-        await service.run()

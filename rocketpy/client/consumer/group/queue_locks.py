@@ -20,6 +20,7 @@ A broadcasting consumer takes no locks; Java's takes them once, which keeps anot
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
@@ -28,6 +29,7 @@ import trio
 
 from rocketpy.client.consumer.queue.process_queue import ProcessQueue
 from rocketpy.clock import Clock
+from rocketpy.containment import Contained
 from rocketpy.errors import RemotingError, RemotingRefusedError, RocketpyError
 from rocketpy.protocol.message import MessageQueue
 
@@ -39,6 +41,8 @@ AWAY_MAX = 1_000
 """Bound on the addresses whose connection has ended; beyond it the grace of the oldest is forgotten."""
 RECLAIM_SECONDS = 0.5
 """Pause between two attempts to have locks in doubt confirmed; each attempt takes at most a second."""
+
+_log = logging.getLogger("rocketpy.client")
 
 
 class LockConnection(Protocol):
@@ -138,7 +142,7 @@ class QueueLocks:
         renewed_at = trio.current_time()
         while True:
             self._has_ended = trio.Event()
-            await self.renew(self._in_doubt(process_queues()), lose)
+            await self._renew_contained(self._in_doubt(process_queues()), lose)
             if self._in_doubt(process_queues()):
                 await trio.sleep(RECLAIM_SECONDS)
             else:
@@ -146,7 +150,7 @@ class QueueLocks:
                     await self._has_ended.wait()
             if trio.current_time() >= renewed_at + LOCK_INTERVAL_SECONDS:
                 renewed_at = trio.current_time()
-                await self.renew(process_queues(), lose)
+                await self._renew_contained(process_queues(), lose)
 
     async def renew(self, process_queues: Sequence[ProcessQueue], lose: Callable[[ProcessQueue], None]) -> None:
         """Renew locks once."""
@@ -170,6 +174,13 @@ class QueueLocks:
                 lose(process_queue)
 
     # ---- private --------------------------------------------------------------------------------------------------
+
+    async def _renew_contained(
+        self, process_queues: Sequence[ProcessQueue], lose: Callable[[ProcessQueue], None]
+    ) -> None:
+        """Renew locks once; after an unexpected failure they are trusted for as long as they were."""
+        with Contained(_log, "a renewal of queue locks"):
+            await self.renew(process_queues, lose)
 
     def _in_doubt(self, process_queues: Sequence[ProcessQueue]) -> list[ProcessQueue]:
         return [each for each in process_queues if self._is_in_doubt(each)]

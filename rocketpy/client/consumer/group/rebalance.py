@@ -19,6 +19,7 @@ from typing import Protocol
 import trio
 
 from rocketpy.client.consumer.group.assignment_changes import AssignmentChanges
+from rocketpy.containment import Contained
 from rocketpy.errors import RocketpyError
 from rocketpy.protocol.allocation.strategy import AllocateMessageQueueStrategy
 from rocketpy.protocol.message import MessageQueue
@@ -101,8 +102,9 @@ class RebalanceService:
         retry_s = RETRY_SECONDS
         while True:
             self._wanted = trio.Event()
-            before = self.divided
-            is_complete = await self.rebalance()
+            before, is_complete = self.divided, False
+            with Contained(_log, "a rebalance of %s", self._group):  # a strategy may be the program's own
+                is_complete = await self.rebalance()
             if self.divided != before:  # which may bring more: a broker that has met the group makes its retry topic
                 retry_s = RETRY_SECONDS
             await trio.sleep(PAUSE_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Protocol
@@ -13,7 +14,10 @@ from rocketpy.client.consumer.offsets.offset_store import OffsetStore
 from rocketpy.client.consumer.offsets.remote_offset_store import RemoteOffsetStore
 from rocketpy.client.consumer.queue.requests import QueueRequests
 from rocketpy.client.instance import ClientInstance
+from rocketpy.containment import Contained
 from rocketpy.protocol.message import MessageQueue
+
+_log = logging.getLogger("rocketpy.client")
 
 
 class OffsetConfig(Protocol):
@@ -45,7 +49,8 @@ async def persist_regularly(
     queues: Callable[[], Iterable[MessageQueue]],
     interval_ms: int,
 ) -> None:
-    """Persist the offsets of what is assigned at every interval, until cancelled."""
+    """Persist the offsets of what is assigned at every interval, until cancelled; a failure ends only its round."""
     while True:
         await trio.sleep(interval_ms / 1000)
-        await persist_soon(list(queues()))
+        with Contained(_log, "storing offsets"):
+            await persist_soon(list(queues()))
