@@ -126,6 +126,17 @@ async def test_a_broker_that_goes_on_refusing_gets_heartbeats_ever_more_seldom(a
         assert await world.reconnects.introduced(A)
 
 
+async def test_a_reader_that_is_cancelled_here_leaves_the_heartbeat_to_the_others(autojump_clock: MockClock) -> None:
+    async with running() as world:
+        world.silent = {A}
+        async with trio.open_nursery() as others:
+            others.start_soon(world.reconnects.introduced, A)
+            with trio.move_on_after(0.1):
+                await world.reconnects.introduced(A)
+            world.silent.clear()
+        assert len(world.asked) == 2, "one for both, and once more because the broker was silent"
+
+
 async def test_a_broker_without_route_is_waited_for_and_its_route_asked_for_when_it_answers(
     autojump_clock: MockClock,
 ) -> None:

@@ -256,6 +256,19 @@ def stored(cluster: FakeCluster, topic: str = TOPIC) -> list[str]:
     return [each.msg_id for body in cluster.broker.bodies(topic) for each in read_traces(body.decode())]
 
 
+async def test_records_that_come_while_a_flush_waits_are_flushed_too(autojump_clock: MockClock) -> None:
+    """Those of a role's last hooks come while the answer to the ones before is awaited."""
+    sender = Sender()
+    sender.seconds = 1.0
+    async with running(sender) as dispatcher:
+        dispatcher.append([record(0)])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(dispatcher.flush)
+            await trio.sleep(0.5)
+            dispatcher.append([record(1)])
+        assert dispatcher.statistics().stored == 2
+
+
 async def test_what_waits_is_sent_when_it_closes(cluster: FakeCluster) -> None:
     cluster.add_topic(TOPIC, 1)
     async with opened(cluster.address, namespace="NS") as instance:

@@ -161,6 +161,40 @@ async def test_a_master_that_is_away_is_missed_unless_a_slave_is_read() -> None:
     assert await continuity.check(), "there is none to ask"
 
 
+async def test_a_look_that_is_cancelled_here_is_taken_by_the_next() -> None:
+    master = Master(*OLD)
+    continuity = reader(master)
+    continuity.note(OLD, 5)
+    master.connection = "second"
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await continuity.check()
+    assert not continuity.is_assured
+    assert await continuity.check()
+
+
+async def test_a_master_that_ends_meanwhile_is_looked_at_again() -> None:
+    """The answer was of the run before."""
+    master = Master(*OLD)
+    continuity = reader(master)
+    continuity.note(OLD, 5)
+    master.connection = "second"
+    look = master.look_at
+
+    async def end_after(queue: MessageQueue, queue_offset: int) -> PullResult:
+        result = await look(queue, queue_offset)
+        if len(master.looks) == 1:
+            master.connection = None
+        return result
+
+    master.look_at = end_after  # type: ignore[method-assign]
+    with pytest.raises(RemotingConnectError):
+        await continuity.check()
+    master.connection = "third"
+    assert await continuity.check()
+    assert len(master.looks) == 3
+
+
 async def test_those_who_ask_at_the_same_time_share_an_answer() -> None:
     master = Master(*OLD)
     continuity = reader(master)
