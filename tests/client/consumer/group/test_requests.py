@@ -38,6 +38,22 @@ async def test_members_are_sorted_and_any_broker_of_the_topic_will_do(two_broker
         assert await requests.member_ids(TOPIC) is None
 
 
+async def test_a_broker_that_has_just_come_back_is_not_asked_who_the_members_are(
+    two_brokers: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows those that are back already, and no other: they would take the queues of the rest."""
+    back, other = two_brokers.brokers
+    back.other_members, other.other_members = ["first"], ["first", "second"]
+    async with opened(two_brokers.address) as instance:
+        requests = await requests_of(instance)
+        settling = {back.address}
+        monkeypatch.setattr(instance.reconnects, "is_settling", lambda address: address in settling)
+        for _ in range(5):
+            assert await requests.member_ids(TOPIC) == ["first", "second"]
+        settling.add(other.address)
+        assert await requests.member_ids(TOPIC) is None
+
+
 async def test_locks_are_taken_and_given_back(cluster: FakeCluster, instance: ClientInstance) -> None:
     requests = await requests_of(instance)
     address = await requests.master_address(MINE)
