@@ -12,6 +12,7 @@ Compatibility: the nearest thing in RocketMQ is ``DefaultLitePullConsumer`` with
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -48,6 +49,8 @@ PASSING_CODES = frozenset(
         ResponseCode.FLOW_CONTROL,
     )
 )
+
+_log = logging.getLogger("rocketpy.client")
 
 Watch = Callable[[MessageQueue, int], Continuity]
 """Returns what finds out whether a queue that is read from an offset on has lost its tail."""

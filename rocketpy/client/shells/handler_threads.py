@@ -42,27 +42,28 @@ class HandlerThreads:
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function in a thread, within the deadline of the scopes around; return or raise what it does."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        call = _Call(self, function, arguments)
+        call = HandlerCall(self, function, arguments)
         deadline = trio.current_effective_deadline() if self._left_count < LEFT_THREADS_MAX else math.inf
         with trio.CancelScope(shield=True, deadline=deadline):
             return await trio.to_thread.run_sync(call.run, abandon_on_cancel=True, limiter=self._limiter)
-        self._leave(call)
+        self.leave(call)
         return await trio.sleep_forever()  # the scope whose deadline it was ends this
 
-    def begin(self, call: _Call) -> bool:
+    def begin(self, call: HandlerCall) -> bool:
         """Note that the thread of a call begins; False when the call was left before."""
         with self._lock:
             call.has_begun = not call.is_left
             return call.has_begun
 
-    def end(self, call: _Call) -> bool:
+    def end(self, call: HandlerCall) -> bool:
         """Note that the function of a call has ended; True when it was left."""
         with self._lock:
             call.has_ended = True
             self._left_count -= call.is_left
             return call.is_left
 
-    def _leave(self, call: _Call) -> None:
+    def leave(self, call: HandlerCall) -> None:
+        """Note that nothing waits for a call any longer, unless it has just ended."""
         with self._lock:
             call.is_left = not call.has_ended
             self._left_count += call.is_left and call.has_begun
@@ -70,7 +71,7 @@ class HandlerThreads:
             _log.error("%d handlers that took too long still run; further ones are waited for", LEFT_THREADS_MAX)
 
 
-class _Call:
+class HandlerCall:
     """One call of a function, from its thread's point of view."""
 
     def __init__(self, threads: HandlerThreads, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

@@ -101,7 +101,7 @@ async def test_the_threads_that_are_left_are_bounded(
 
 async def test_a_handler_that_was_left_before_its_thread_began_never_begins() -> None:
     threads = HandlerThreads()
-    call = module._Call(threads, pytest.fail, ("begun",))
-    threads._leave(call)
+    call = module.HandlerCall(threads, pytest.fail, ("begun",))
+    threads.leave(call)
     assert call.run() is None
     assert threads.left_count == 0
