@@ -233,7 +233,7 @@ class GuestTicks:
         """Run ticks until the guest has nothing to do, or others have waited enough."""
         assert self._parts is not None
         tick, clock = self._parts[0].guest_tick, self.clock
-        if sys.get_asyncgen_hooks() != self._hooks:
+        if sys.get_asyncgen_hooks()[0] is not self._hooks[0]:
             # The loop has stopped and goes on, and has set its own, which Trio's call for generators of asyncio.
             # Without Trio's, the end of the loop would close generators of Trio's tasks, and break their nurseries.
             sys.set_asyncgen_hooks(*self._hooks)
