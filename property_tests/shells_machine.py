@@ -352,9 +352,9 @@ class AsyncioShells(Shells):
 
     @rule()
     def is_interrupted(self) -> None:
-        self.program.loop.call_soon(os.kill, os.getpid(), signal.SIGINT)
+        self.program.loop.call_later(0.001, os.kill, os.getpid(), signal.SIGINT)
         try:
-            self.program.let(lambda: False, seconds=0.05)
+            self.program.let(lambda: False, seconds=LIMIT_SECONDS)
         except KeyboardInterrupt:
             return
         self._broken(Promise.INTERRUPT, "the program goes on")
