@@ -132,7 +132,8 @@ class LoopThread:
             raise
         except BaseException:  # it may have come before the loop knows of the call, or after its end
             self.soon(call.abandon)
-            _wait(ended)
+            if not call.has_ended:  # else the lock may have been acquired already, and nobody releases it again
+                _wait(ended)
             call.hand_back(lost)
             raise
         return call.unwrap()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from types import SimpleNamespace
 
 import pytest
 import trio
 import trio.lowlevel
 
+from rocketpy.client.shells import loop_thread
 from rocketpy.client.shells.loop_call import LoopCall
 from rocketpy.client.shells.loop_thread import LoopThread
 from rocketpy.errors import LocalProtocolError
@@ -43,6 +45,33 @@ def test_an_interrupt_cancels_the_call_and_is_raised_once_it_has_ended(loop: Loo
             loop.call(hang)
         assert len(ended) == count
     assert loop.call(double, 1) == 2
+
+
+def test_an_interrupt_as_the_call_ends_hides_a_result_but_loses_none(
+    loop: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it wait for the end of the call a second time."""
+
+    class Lock:
+        """Its second acquisition, which waits for the end of the call, succeeds and is interrupted."""
+
+        def __init__(self) -> None:
+            self._lock = threading.Lock()
+            self.release = self._lock.release
+            self._count = 0
+
+        def acquire(self, timeout: float = -1) -> bool:
+            self._count += 1
+            is_acquired = self._lock.acquire(timeout=timeout)
+            if self._count == 2 and is_acquired:
+                raise KeyboardInterrupt
+            return is_acquired
+
+    monkeypatch.setattr(loop_thread, "threading", SimpleNamespace(Lock=Lock))
+    lost: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        loop.call(double, 4, lost=lost.append)
+    assert lost == [8]
 
 
 def test_the_end_of_the_loop_ends_calls_and_refuses_others(loop: LoopThread) -> None:
