@@ -4,6 +4,8 @@ Each measurement is a process of its own: it connects, warms up, and reports rat
 A process that fails, or takes longer than :data:`RUN_SECONDS`, is named under the table, and the others go on.
 The clients take turns, row by row; broker, nameserver and client share the machine. Beside ours, on Trio, on asyncio
 and in plain code, stand RocketMQ's Java client and the C++ client behind PyPI's ``rocketmq``, where they can do a row.
+``--against CHECKOUT`` puts our client of a work tree of an earlier version beside today's, and nothing else: the last
+column is the median ratio of a turn, of processor time per message where a row has it (above 1: today's takes more).
 The C++ client stops after some seconds with what it has done by then: some of its rows are slow.
 """
 
@@ -17,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -59,6 +61,8 @@ ROWS = (
     ClientRow("idle producer and consumer", "idle", 0, ("ours", "asyncio", "blocking"), "% of a core"),
     ClientRow("import, over bare Python", "import", 0, ("ours", "asyncio", "blocking"), "ms of processor"),
 )
+EARLIER = "earlier "
+"""Before the name of a client of another work tree."""
 IMPORTED = {"ours": "rocketpy.client", "asyncio": "rocketpy.client.aio", "blocking": "rocketpy.client.blocking"}
 CONSUMING = ("consume", "pulls")
 
@@ -75,6 +79,7 @@ def main() -> int:
         metavar="NAME",
         help="only these: ours (Trio), asyncio, blocking (ours too), java, c++",
     )
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="compare our client with that of a work tree")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every round here")
     options = parser.parse_args()
     results = REPOSITORY / "bench" / "results"
@@ -92,6 +97,8 @@ def _run(options: argparse.Namespace, work: Path) -> int:
         print(f"{name}: {fact}")
     scale = QUICK_SCALE if options.quick else 1.0
     rows = [row for row in ROWS if not options.rows or any(text in row.name for text in options.rows)]
+    if options.against is not None:
+        rows = [_against_earlier(row) for row in rows]
     workers = _workers(work, {name for row in rows for name in row.clients if _is_wanted(options, name)})
     figures: dict[tuple[str, str], list[dict[str, float]]] = {}
     failures: list[str] = []
@@ -106,14 +113,15 @@ def _run(options: argparse.Namespace, work: Path) -> int:
                     names = [name for name in row.clients if name in workers]
                     for name in names if number % 2 else reversed(names):
                         try:
-                            found = _measure(workers[name], row, address, scale, number, name)
+                            repository = options.against.resolve() if name.startswith(EARLIER) else REPOSITORY
+                            found = _measure(workers[name], row, address, scale, number, name, repository)
                         except BenchError as failure:
                             failures.append(f"{row.name}, {name}: {failure}")
                         else:
                             figures.setdefault((row.name, name), []).append(found)
         finally:
             broker.stop()
-    print(_table(rows, figures))
+    print(_table(rows, figures) if options.against is None else _turns(rows, figures))
     for failure in failures:
         print(f"\nfailed: {failure}")
     if options.json:
@@ -122,7 +130,12 @@ def _run(options: argparse.Namespace, work: Path) -> int:
 
 
 def _is_wanted(options: argparse.Namespace, name: str) -> bool:
-    return not options.clients or name in options.clients
+    return not options.clients or name.removeprefix(EARLIER) in options.clients
+
+
+def _against_earlier(row: ClientRow) -> ClientRow:
+    ours = [name for name in row.clients if name in IMPORTED]
+    return replace(row, clients=[*ours, *(EARLIER + name for name in ours)])
 
 
 def _workers(work: Path, names: set[str]) -> dict[str, list[str]]:
@@ -132,6 +145,7 @@ def _workers(work: Path, names: set[str]) -> dict[str, list[str]]:
         "asyncio": [sys.executable, "-m", "bench.clients.asyncio_worker"],
         "blocking": [sys.executable, "-m", "bench.clients.blocking_worker"],
     }
+    workers |= {EARLIER + name: command for name, command in workers.items()}
     if "java" in names:
         jars, classes = peer_jars(), work / "classes"
         _check(["javac", "-cp", f"{jars}/*", "-d", str(classes), str(HERE / "ClientBench.java")])
@@ -164,19 +178,21 @@ def _fill(work: Path, broker: Broker, total: int) -> None:
     )
 
 
-def _measure(worker: list[str], row: ClientRow, address: str, scale: float, number: int, name: str) -> dict[str, float]:
+def _measure(
+    worker: list[str], row: ClientRow, address: str, scale: float, number: int, name: str, repository: Path
+) -> dict[str, float]:
     """Run one worker; return its figure in the row's unit, and its processor time in microseconds per message."""
+    who = name.replace(" ", "_").strip("+")
     if row.worker_row == "import":
-        return {"figure": _import_ms(IMPORTED[name])}
+        return {"figure": _import_ms(IMPORTED[name.removeprefix(EARLIER)], repository)}
     if row.worker_row == "idle":
-        found = json.loads(
-            _check([*worker, "idle", address, f"bench_idle_{number}_{name}", "1", str(IDLE_SECONDS), "0"])
-        )
+        arguments = ["idle", address, f"bench_idle_{number}_{who}", "1", str(IDLE_SECONDS), "0"]
+        found = json.loads(_check([*worker, *arguments], repository))
         return {"figure": 100 * found["processor_s"] / found["seconds"]}
     total = int(row.total * scale)
-    topic = CONSUME_TOPIC if row.worker_row in CONSUMING else f"bench_{row.worker_row}_{number}_{name.strip('+')}"
+    topic = CONSUME_TOPIC if row.worker_row in CONSUMING else f"bench_{row.worker_row}_{number}_{who}"
     arguments = [row.worker_row, address, topic, str(total // 3), str(total), str(BODY_BYTES)]
-    done = _check([*worker, *arguments])
+    done = _check([*worker, *arguments], repository)
     found = json.loads(done.splitlines()[-1])
     return {
         "figure": found["messages"] / found["seconds"],
@@ -184,26 +200,26 @@ def _measure(worker: list[str], row: ClientRow, address: str, scale: float, numb
     }
 
 
-def _import_ms(module: str) -> float:
+def _import_ms(module: str, repository: Path) -> float:
     """Return the milliseconds of processor time that an import takes, at best, without the start of Python."""
 
     def processor_ms(code: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        _check([sys.executable, "-c", code])
+        _check([sys.executable, "-c", code], repository)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
-    _check([sys.executable, "-c", f"import {module}"])  # writes the compiled modules
+    _check([sys.executable, "-c", f"import {module}"], repository)  # writes the compiled modules
     rounds = [(processor_ms("pass"), processor_ms(f"import {module}")) for _ in range(IMPORTS)]
     return min(each[1] for each in rounds) - min(each[0] for each in rounds)
 
 
-def _check(command: list[str]) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+def _check(command: list[str], repository: Path = REPOSITORY) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(repository)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False, cwd=REPOSITORY, env=environment
+            command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False, cwd=repository, env=environment
         )
     except subprocess.TimeoutExpired as error:
         raise BenchError(f"{' '.join(command)} took longer than {RUN_SECONDS:.0f} s") from error
@@ -236,6 +252,24 @@ def _table(rows: Sequence[ClientRow], figures: dict[tuple[str, str], list[dict[s
                 f"| {' | '.join(f'{each:.2f}' for each in ratios) or '- | -'} |"
             )
     return "\n".join(lines)
+
+
+def _turns(rows: Sequence[ClientRow], figures: dict[tuple[str, str], list[dict[str, float]]]) -> str:
+    """Return the table of two versions in Markdown: medians, and the median of the ratios of each turn."""
+    lines = ["| row | client | figure, earlier | today | unit | ratio of a turn |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        for name in row.clients[: len(row.clients) // 2]:
+            before, now = (figures.get((row.name, each), []) for each in (EARLIER + name, name))
+            if not before or len(before) != len(now):
+                continue
+            ratios = [_cost(each) / _cost(other) for each, other in zip(now, before, strict=True)]
+            shown = [f"{median(each['figure'] for each in found):,.2f}" for found in (before, now)]
+            lines.append(f"| {row.name} | {name} | {' | '.join(shown)} | {row.unit} | {median(ratios):.3f} |")
+    return "\n".join(lines)
+
+
+def _cost(found: dict[str, float]) -> float:
+    return found.get("processor_us", found["figure"])
 
 
 if __name__ == "__main__":
