@@ -10,6 +10,7 @@ from trio.testing import MockClock
 
 from rocketpy.client import LocalTransactionState, MessageExt, open_client
 from rocketpy.client.consumer.batch import MessageBatch
+from rocketpy.client.readiness import PAUSE_SECONDS
 from rocketpy.errors import ClientError, LocalProtocolError, NotReadyError
 from rocketpy.protocol.codes import RequestCode, ResponseCode
 from rocketpy.protocol.message import MessageQueue
@@ -87,7 +88,7 @@ async def test_a_member_that_no_broker_takes_is_not_ready(cluster: FakeCluster) 
         with pytest.raises(LocalProtocolError, match="has not joined"):
             consumer.assignment_changes()
         with pytest.raises(NotReadyError, match=r"the group has not divided the queues of TopicTest.*no account"):
-            await consumer.wait_ready(SOON)
+            await consumer.wait_ready(3 * PAUSE_SECONDS)  # there are rounds of the rebalance, which give it nothing
         cluster.broker.behave()
         await consumer.wait_ready(PATIENCE_SECONDS)
 
