@@ -44,6 +44,21 @@ class AttemptOwner(Protocol):
         ...
 
 
+class Retries:
+    """What a send keeps once its first attempt has not gone as it should."""
+
+    __slots__ = ("extended_at_s", "paused_at", "pauses", "unsent")
+
+    def __init__(self) -> None:
+        self.unsent = 0
+        """How many of the attempts never left, and do not count."""
+        self.pauses = 0
+        self.paused_at = 0
+        """How many of ``brokers`` were tried before the last pause."""
+        self.extended_at_s = 0.0
+        """After so many seconds the attempt under way was given ``attempt_s`` more."""
+
+
 class Delivery:
     """One send. ``queue`` is the caller's choice, ``selector`` chooses when the queues are known, else turns count."""
 
@@ -57,7 +72,6 @@ class Delivery:
         "connection",
         "context",
         "deadline",
-        "extended_at_s",
         "failure",
         "hook_context",
         "is_async",
@@ -66,16 +80,14 @@ class Delivery:
         "is_waiting",
         "on_end",
         "opaque",
-        "paused_at",
-        "pauses",
         "pending",
         "pipeline",
         "queue",
         "request",
+        "retries",
         "rules",
         "selector",
         "stored",
-        "unsent",
     )
 
     pipeline: AttemptOwner
@@ -103,18 +115,14 @@ class Delivery:
         self.brokers: list[str] = []
         """The broker of each attempt that got as far as choosing one."""
         self.attempts = 0
-        self.unsent = 0
-        """How many of the attempts never left, and do not count."""
-        self.pauses = 0
-        self.paused_at = 0
-        """How many of ``brokers`` were tried before the last pause."""
+        self.retries: Retries | None = None
+        """None while the first attempt has not failed: nearly every send has no other."""
         self.failure: BrokerError | RemotingError | ClientError | None = None
         self.is_refused = False
         """Whether the failure is a refusal after which no other broker is tried."""
         self.stored: SendResult | None = None
         # The attempt under way: it waits in a lane, or for an answer on a connection.
         self.attempt_s = 0.0
-        self.extended_at_s = 0.0  # after so many seconds it was given attempt_s more
         self.began = 0.0
         self.is_waiting = False
         self.chosen: MessageQueue | None = None
@@ -124,6 +132,12 @@ class Delivery:
         # For hooks: what they were shown of the attempt, and the context variables of the caller.
         self.hook_context: SendMessageContext | None = None
         self.context: Context | None = None
+
+    def retrying(self) -> Retries:
+        """Return what the send keeps of its retries."""
+        if self.retries is None:
+            self.retries = Retries()
+        return self.retries
 
     @property
     def is_shared(self) -> bool:

@@ -149,7 +149,7 @@ class Pipeline:
         now = trio.current_time()
         remaining = delivery.deadline - now
         if remaining > 0 and delivery.rules.attempt_timeout_s is None and not self._has_another_broker(delivery):
-            delivery.extended_at_s = now - delivery.began
+            delivery.retrying().extended_at_s = now - delivery.began
             delivery.attempt_s = remaining
             self._timeouts.start(delivery, remaining)
             return
@@ -186,7 +186,8 @@ class Pipeline:
                 continue
             connection = delivery.connection
             assert connection is not None
-            due = delivery.began + delivery.extended_at_s + delivery.attempt_s
+            extended_at_s = 0.0 if delivery.retries is None else delivery.retries.extended_at_s
+            due = delivery.began + extended_at_s + delivery.attempt_s
             self._leave(delivery)
             text = f"no answer from {connection.peer} to request code {delivery.request.code}"
             self._failed(delivery, RemotingTimeoutError(f"{text} in {now - delivery.began:.3g} s"))
@@ -215,8 +216,11 @@ class Pipeline:
         if remaining <= 0:
             self._end(delivery)
             return
-        seconds = delivery.rules.attempt_s(
-            delivery.attempts - delivery.unsent, delivery.rules.timeout_s if not delivery.attempts else remaining
+        retries = delivery.retries
+        seconds = (
+            delivery.rules.attempt_s(0, delivery.rules.timeout_s)
+            if retries is None
+            else delivery.rules.attempt_s(delivery.attempts - retries.unsent, remaining)
         )
         delivery.attempts += 1
         delivery.attempt_s = seconds
@@ -305,6 +309,7 @@ class Pipeline:
 
     def _failed(self, delivery: Delivery, failure: BrokerError | RemotingError | ClientError) -> None:
         """Note the failure of an attempt; begin another one, if there may be one."""
+        retries = delivery.retrying()
         self._note_answer(delivery, failure=failure)
         delivery.failure = failure
         if isinstance(failure, BrokerError):
@@ -314,8 +319,8 @@ class Pipeline:
             self._instance.request_route_refresh()
             is_last = False
             if isinstance(failure, RemotingConnectError | NoBrokerError) and not delivery.rules.counts_unsent:
-                delivery.unsent += 1
-        if is_last or delivery.attempts - delivery.unsent >= delivery.rules.attempts:
+                retries.unsent += 1
+        if is_last or delivery.attempts - retries.unsent >= delivery.rules.attempts:
             self._end(delivery)
             return
         pause_s = 0.0 if self._has_untried_broker(delivery) else self._next_pause(delivery)
@@ -330,7 +335,7 @@ class Pipeline:
         if not self._has_another_broker(delivery):
             return False
         brokers = {queue.broker_name for queue in self._routes.table.publish_queues(delivery.request.topic)}
-        tried = delivery.brokers[delivery.paused_at :]
+        tried = delivery.brokers[delivery.retrying().paused_at :]
         # Some are tried twice before others: only the last one is left out of the choice.
         return not brokers.issubset(tried) and len(tried) < 2 * len(brokers)
 
@@ -342,16 +347,18 @@ class Pipeline:
         half = (delivery.deadline - now) / 2
         if half < SHORTEST_PAUSE_SECONDS:
             return None
-        pause = delivery.rules.pause_s(delivery.pauses, self._instance.randomness)
-        delivery.pauses += 1
-        delivery.paused_at = len(delivery.brokers)
+        retries = delivery.retrying()
+        pause = delivery.rules.pause_s(retries.pauses, self._instance.randomness)
+        retries.pauses += 1
+        retries.paused_at = len(delivery.brokers)
         return min(max(0.0, pause - (now - delivery.began)), half)
 
     async def _attempt_again(self, delivery: Delivery, pause_s: float = 0.0) -> None:
         if pause_s:
             await trio.sleep(pause_s)
         if not delivery.is_over:
-            delivery.chosen, delivery.address, delivery.extended_at_s = None, "", 0.0
+            delivery.chosen, delivery.address = None, ""
+            delivery.retrying().extended_at_s = 0.0
             self._attempt(delivery, trio.current_time())
 
     def _note_answer(
