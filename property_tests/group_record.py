@@ -44,7 +44,7 @@ OWNERLESS_SECONDS = 10.0
 """A queue of which nothing was handled for so long had no owner, and what its next owner repeats is not late."""
 LOCK_SECONDS = 30.0
 """How long a broker keeps the locks of a member that is gone."""
-WAIT_SECONDS_MAX = 40.0
+WAIT_SECONDS_MAX = 25.0
 
 
 @attrs.define(eq=False)
