@@ -14,6 +14,7 @@ import pytest
 
 from rocketpy import client as client_package
 from rocketpy.client import aio, blocking
+from rocketpy.client.callers import is_handed_over, taking_of
 from rocketpy.client.shells.asyncio_shell import AsyncioShell
 from rocketpy.client.shells.blocking_shell import BlockingShell
 from rocketpy.client.shells.held_scope import HeldScope
@@ -100,6 +101,14 @@ def test_the_stub_is_what_the_sources_say() -> None:
             each.names.sort(key=lambda name: name.name)
         tree.body = [*imports, *(each for each in tree.body if not isinstance(each, ast.ImportFrom))]
     assert ast.dump(written) == ast.dump(made), "run python -m tests.client.shells.blocking_stub"
+
+
+def test_every_iterator_loses_nothing_when_a_call_is_cancelled_as_it_ends() -> None:
+    iterators = [each for each in ROLES if hasattr(each, "__anext__")]
+    assert len(iterators) > 3
+    for each in iterators:
+        following = object.__new__(each).__anext__
+        assert is_handed_over(following) or taking_of(following), each
 
 
 def test_every_opener_and_class_of_the_stub_is_there() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import attrs
 import trio
 
+from rocketpy.client.callers import hands_over
 from rocketpy.client.namespace import NO_NAMESPACE, Namespace
 from rocketpy.protocol.message import MessageQueue
 
@@ -97,6 +98,7 @@ class AssignmentIterator:
     def __aiter__(self) -> AssignmentIterator:
         return self
 
+    @hands_over
     async def __anext__(self) -> AssignmentChange:
         """Wait for the next change."""
         found = await self._changes.next_after(self._seen)

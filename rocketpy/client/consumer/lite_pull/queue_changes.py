@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from rocketpy.client.callers import hands_over
 from rocketpy.client.states import Trouble
 from rocketpy.errors import LocalProtocolError, RocketpyError
 from rocketpy.protocol.message import MessageQueue
@@ -32,6 +33,7 @@ class QueueChanges:
     def __aiter__(self) -> QueueChanges:
         return self
 
+    @hands_over
     async def __anext__(self) -> list[MessageQueue]:
         """Wait for the next change, and return all queues of the topic, in order."""
         while self._known is not None:
