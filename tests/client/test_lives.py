@@ -77,6 +77,11 @@ LIVES: Mapping[str, Lives] = {
         "consumer/lite_pull/test_consumer.py::test_a_seek_is_forgotten_when_its_queue_comes_again",
         SYNC,
     ),
+    "ClientStates": Lives(
+        SYNC,
+        "test_states.py::test_a_lost_connection_of_a_broker_is_an_event_and_so_is_the_next_answer",
+        SYNC,
+    ),
     "ConcurrentConsumption": Lives(
         "consumer/test_concurrently.py::test_results_of_a_queue_that_is_given_up_do_not_count",
         "consumer/test_concurrently.py::test_a_handler_that_is_cancelled_returns_its_batch",
@@ -101,6 +106,11 @@ LIVES: Mapping[str, Lives] = {
         "consumer/queue/test_continuity.py::test_those_who_ask_at_the_same_time_share_an_answer",
         "consumer/queue/test_continuity.py::test_when_it_is_gone_the_reader_goes_on_from_the_stored_progress",
         "consumer/queue/test_continuity.py::test_a_look_that_is_cancelled_here_is_taken_by_the_next",
+    ),
+    "GuestHost": Lives(
+        "shells/test_guest_host.py::test_a_user_that_comes_while_the_run_starts_or_ends_gets_one_and_one_that_gives_up_leaves_nothing",
+        "shells/test_guest_host.py::test_many_tasks_come_and_go",
+        "shells/test_guest_host.py::test_a_release_that_is_cancelled_has_ended_the_run_all_the_same",
     ),
     "Heartbeats": Lives(
         "test_heartbeats.py::test_brokers_that_no_route_names_any_more_are_forgotten",
@@ -187,6 +197,11 @@ LIVES: Mapping[str, Lives] = {
         "consumer/offsets/test_remote_offset_store.py::test_nothing_is_written_of_a_queue_that_may_have_lost_its_tail",
         "test_public_calls.py::test_cancelled_anywhere_a_call_leaves_no_task_or_lock_and_loses_no_acknowledgement",
     ),
+    "RebalanceService": Lives(
+        "consumer/group/test_rebalance.py::test_what_is_asked_for_during_a_round_is_for_the_next",
+        "consumer/group/test_rebalance.py::test_a_topic_that_is_left_is_given_up",
+        "test_public_calls.py::test_cancelled_anywhere_a_client_leaves_no_connection_or_lock_and_loses_no_acknowledgement",
+    ),
     "Reconnects": Lives(
         "test_reconnects.py::test_a_broker_without_route_is_given_up_and_forgotten",
         "test_reconnects.py::test_a_connection_that_ends_again_and_again_causes_a_heartbeat_a_second",
@@ -201,6 +216,11 @@ LIVES: Mapping[str, Lives] = {
         "test_replies.py::test_after_the_producers_have_gone_replies_are_refused",
         "test_replies.py::test_one_reply_counts_and_one_in_an_unknown_compression_is_refused",
         "test_replies.py::test_a_request_cancelled_anywhere_leaves_no_waiting_call",
+    ),
+    "RetryRoute": Lives(
+        "consumer/group/test_retry_route.py::test_it_is_looked_up_until_the_queues_of_all_brokers_that_need_it_are_known",
+        "consumer/group/test_retry_route.py::test_it_is_looked_up_until_the_queues_of_all_brokers_that_need_it_are_known",
+        "it is cancelled only with its member",
     ),
     "RouteFinder": Lives(
         "test_route_finder.py::test_many_who_need_a_route_ask_once",
