@@ -228,7 +228,7 @@ OF_ASYNCIO: Mapping[str, Bug] = {
         GuestHost, "_abandoned", _does_not_wait, (Promise.SAME,), calls_that_are_cancelled, is_common=False
     ),
     "a handler that fails has succeeded": Bug(
-        vars(asyncio_shell)["_Handler"], "__call__", _swallows, (Promise.SAME,), handlers_that_fail
+        vars(asyncio_shell)["_Handler"], "__call__", _swallows, (Promise.SAME,), handlers_that_fail, is_common=False
     ),
     **{name: bug(asyncio_shell) for name, bug in OF_BOTH.items()},
 }
