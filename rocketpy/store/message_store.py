@@ -6,7 +6,7 @@ module only connects them. Opening and shutdown are in :mod:`rocketpy.store.open
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Collection, Iterable, Set
 from functools import partial
 
 import attrs
@@ -16,6 +16,7 @@ from rocketpy.protocol.topic_name import LMQ_PREFIX, SCHEDULE_TOPIC, TRANS_HALF_
 from rocketpy.store.append.appender import MessageAppender
 from rocketpy.store.background import StoreServices
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
+from rocketpy.store.disk.interface import sync_directory_if_there
 from rocketpy.store.environment import StoreEnvironment
 from rocketpy.store.figures import StoreFigures
 from rocketpy.store.ha.following_log import FollowingCommitLog
@@ -38,6 +39,7 @@ from rocketpy.store.results import (
 )
 from rocketpy.store.services.clean_commit_log import CleanCommitLogStatistics
 from rocketpy.store.services.group_commit import FlushWait
+from rocketpy.store.services.waiting import call_until_done
 from rocketpy.store.status import RunningFlags
 
 _HEAD_SIZE = 88
@@ -330,6 +332,11 @@ class MessageStore:
         if gone or known < physical_offset:
             self._queues.remove_queues_of_deleted(gone, topic, max(known, physical_offset))
         return bool(gone)
+
+    async def sync_removed_queues(self, topics: Collection[str]) -> None:
+        """Make it durable that queues of these topics were removed: no later loss of power brings them back."""
+        for directory in (*(f"{self._queues.path}/{topic}" for topic in topics), self._queues.path):
+            await call_until_done(self._run_blocking, sync_directory_if_there, self._disk, directory)
 
     def _ends_of(self, topic: str) -> dict[ConsumeQueue, int]:
         self._appender.end_burst()

@@ -5,7 +5,7 @@ The store is a table of numbers. Time stands still.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Sequence, Set
 from pathlib import Path
 from typing import cast
 
@@ -98,6 +98,9 @@ class FakeStore:
     def delete_topic_queues(self, topic: str) -> int:
         self.deleted.append(topic)
         return 7
+
+    async def sync_removed_queues(self, topics: Collection[str]) -> None:
+        """Nothing survives a loss of power here anyway."""
 
     def execute_delete_files_manually(self) -> None:
         self.cleaned.append("execute_delete_files_manually")

@@ -55,6 +55,21 @@ async def test_deleted_queues_stay_deleted(place: Place) -> None:
                 send(store, b"%d" % number, "Other")
 
 
+async def test_no_loss_of_power_brings_queues_back_whose_removal_is_synced() -> None:
+    disk = SimDisk()
+    place = Place(disk, "/store")
+    async with opened(place) as store:
+        send(store, b"1", "T")
+        send(store, b"1", "Other")
+    async with killed(place) as store:
+        store.delete_topic_queues("T")
+        store.delete_topic_queues("Other")
+        await store.sync_removed_queues(["T"])
+    disk.lose_power(lambda count: 0)  # nothing survives that was not synced
+    found = [topic for topic in ("T", "Other") if disk.is_directory(f"{place.consume_queue}/{topic}/0")]
+    assert found == ["Other"]
+
+
 @pytest.mark.parametrize("is_log_empty", [False, True])
 async def test_a_deletion_does_not_reach_past_the_end_of_the_log(is_log_empty: bool, place: Place) -> None:
     """It may be durable when the end of the log at that time was not."""

@@ -13,8 +13,9 @@ it. Nothing is ever deleted because a table of topics lacks a topic: the table o
 A deletion counts on a log that has the record of its mark. One that ends before it, and is a beginning of that log, has
 deleted records of the topic only. A topic may be made again; a new deletion then replaces the earlier one.
 
-Deletions are forgotten with the last file of the log that has such records, and beyond ``DELETED_TOPICS_MAX`` those
-come first that were made first: a slave that has not heard of one would bring its topic back.
+Deletions are forgotten with the last file of the log that has such records, once no loss of power can bring the queues
+back. Beyond ``DELETED_TOPICS_MAX`` those come first that were made first: a slave that has not heard of one would bring
+its topic back.
 
 Delayed messages and half messages are records of their topics, too: what a deletion means is not delivered later, where
 it would bring a queue back that nothing ever removes.
@@ -112,11 +113,13 @@ class DeletedTopics:
         if self._marks.pop(topic, None) is not None:
             self.stored.changed()
 
-    def forget_before(self, log_min_offset: int) -> None:
-        """Forget deletions of records that the log has no more."""
-        for topic in [topic for topic, mark in self._marks.items() if mark.offset <= log_min_offset]:
-            if topic not in self._begun:
-                self.drop(topic)
+    def expired(self, log_min_offset: int) -> dict[str, LogMark]:
+        """Return the deletions of records that the log has no more."""
+        return {
+            topic: mark
+            for topic, mark in self._marks.items()
+            if mark.offset <= log_min_offset and topic not in self._begun
+        }
 
     def _snapshot(self) -> list[str]:
         return list(self._pieces.values())

@@ -65,10 +65,16 @@ class TopicDeletions:
             mark = await self._store.log_marks.now()
             for topic in topics:
                 self.deleted.add(topic, mark)
-        self._forget_expired()
+        await self._forget_expired()
 
-    def _forget_expired(self) -> None:
-        self.deleted.forget_before(self._store.min_physical_offset)
+    async def _forget_expired(self) -> None:
+        expired = self.deleted.expired(self._store.min_physical_offset)
+        if not expired:
+            return
+        await self._store.sync_removed_queues(expired)
+        for topic, mark in expired.items():
+            if self.deleted.mark_of(topic) == mark:  # it may have been made and deleted again meanwhile
+                self.deleted.drop(topic)
 
     # ---- from a master --------------------------------------------------------------------------------------------
 
@@ -103,7 +109,7 @@ class TopicDeletions:
             if mark_of_topic is None or mark_of_topic.offset <= end:
                 self.deleted.unfinished.discard(topic)
         if new:
-            self._forget_expired()
+            await self._forget_expired()
             await self._persist()
         return len(new)
 
@@ -134,5 +140,5 @@ class TopicDeletions:
                 self.deleted.add(topic, await store.log_marks.now())
             else:
                 self.deleted.drop(topic)
-        self._forget_expired()
+        await self._forget_expired()
         await self._persist()

@@ -58,8 +58,11 @@ class Tree:
             if self.files.get(path) == change.inode:
                 del self.files[path]
         elif kind == "remove":
-            if not self.names_in(path):
-                self.directories.discard(path)
+            # It was empty then: what was removed of it before leads nowhere, whether that is durable itself or not.
+            prefix = f"{path}/"
+            for name in [name for name in self.files if name.startswith(prefix)]:
+                del self.files[name]
+            self.directories = {each for each in self.directories if each != path and not each.startswith(prefix)}
         elif change.directory not in self.directories:
             pass
         elif kind == "make":

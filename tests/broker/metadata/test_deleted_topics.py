@@ -36,9 +36,9 @@ def test_beyond_the_bound_the_oldest_deletion_is_forgotten(tmp_path: Path, monke
     deleted.unfinished.add("T1")
     deleted.add("T1", LogMark(200, 100, DIGEST))
     assert [topic for topic, _ in deleted] == ["T2", "T3", "T1"]
-    deleted.forget_before(103)
-    assert [topic for topic, _ in deleted] == ["T1"]
-    assert deleted.unfinished == set()
+    assert set(deleted.expired(102)) == {"T2"}
+    deleted.drop("T1")
+    assert ([topic for topic, _ in deleted], deleted.unfinished) == (["T2", "T3"], set())
 
 
 def test_records_before_the_mark_were_deleted(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
@@ -176,8 +177,25 @@ async def test_a_deletion_that_was_given_up_before_it_had_a_mark_is_forgotten() 
             scope.cancel()
             with deleted.begun(["T"]):
                 await trio.lowlevel.checkpoint()
-        deleted.forget_before(0)
+        await deletions_of(broker).delete("U")
         assert "T" not in deleted
+
+
+async def test_an_expired_deletion_is_forgotten_once_its_removal_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loss of power after that would bring the queues back, and nothing would say that they are deleted."""
+    async with open_message_broker() as broker:
+        deleted, synced = broker.tables.deleted_topics, []
+        sync = broker.store.sync_removed_queues
+
+        async def noted(topics: Collection[str]) -> None:
+            await sync(topics)
+            synced.append((sorted(topics), "T" in deleted))
+
+        monkeypatch.setattr(broker.store, "sync_removed_queues", noted)
+        deleted.add("T", LogMark())
+        put(broker, 1)
+        await deletions_of(broker).delete("U")
+        assert (synced, "T" in deleted, "U" in deleted) == ([(["T"], True)], False, True)
 
 
 # ---- on a slave's store ---------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -60,6 +60,9 @@ class Log:
     async def delete_topic_before(self, topic: str, physical_offset: int) -> bool:
         self.deleted.append((topic, physical_offset))
         return True
+
+    async def sync_removed_queues(self, topics: Collection[str]) -> None:
+        """Nothing survives a loss of power here anyway."""
 
     async def flush(self) -> None:
         self.flush_count += 1
