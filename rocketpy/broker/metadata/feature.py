@@ -25,7 +25,7 @@ class MetadataFeature(Feature):
         tables.offsets.stored.before_write = self._before_offsets
         tables.offsets.is_late = self._is_late
         tables.delay_offsets.stored.before_write = self._marks(tables.delay_offsets.stored)
-        tables.deleted_topics.stored.before_write = context.store.flush
+        tables.deleted_topics.stored.before_write = self._before_deletions
         notes = tables.offset_differences.committed if context.is_slave else tables.offset_resets.changed
         tables.offsets.on_change = notes
         self.persistence = TablePersistService(
@@ -59,6 +59,15 @@ class MetadataFeature(Feature):
         await self._mark_offsets()
         await self._tables.offset_resets.stored.persist()
         await self._tables.offset_differences.stored.persist()
+
+    async def _before_deletions(self) -> None:
+        """Write ahead of deletions of topics, whose marks are those of a durable log.
+
+        A topic or an offset on disk beside a deletion would be one that was made since.
+        """
+        await self._store.flush()
+        await self._tables.topics.stored.persist()
+        await self._tables.offsets.stored.persist()
 
     def _marks(self, table: StoredTable) -> Callable[[], Awaitable[None]]:
         store = self._store

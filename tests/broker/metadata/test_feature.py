@@ -11,6 +11,7 @@ from rocketpy.broker.delay.offsets import DelayProgress
 from rocketpy.broker.metadata.feature import MetadataFeature
 from rocketpy.broker.metadata.gone_groups import GoneGroupsService
 from rocketpy.broker.metadata.persistence import TablePersistService
+from rocketpy.errors import DiskFullError
 from rocketpy.store.config import BrokerRole, MessageStoreConfig
 from rocketpy.store.ha.log_mark import LogMark
 from tests.broker.message_broker import TOPIC, MessageBroker, open_message_broker
@@ -81,6 +82,28 @@ async def test_delay_progress_and_deletions_are_written_after_the_log(tmp_path: 
         tables.deleted_topics.add("T", mark)
         await tables.deleted_topics.stored.persist()
         assert broker.store.durable_offset == broker.store.wrote_offset > end
+
+
+@pytest.mark.parametrize("full", ["topics", "offsets"])
+async def test_no_deletion_is_written_while_what_it_removes_cannot_be(
+    tmp_path: Path, full: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk may have room for the one and not for the other; the next start would have both."""
+    async with open_message_broker() as broker:
+        tables = make_tables(tmp_path)
+        MetadataFeature(attrs.evolve(context_of(broker.tables, broker.store, MessageStoreConfig()), tables=tables))
+        tables.deleted_topics.add("T", LogMark())
+
+        async def is_full() -> None:
+            raise DiskFullError(path=full, wanted_bytes=2, free_bytes=1)
+
+        with monkeypatch.context() as patched:
+            patched.setattr({"topics": tables.topics, "offsets": tables.offsets}[full].stored, "persist", is_full)
+            with pytest.raises(DiskFullError):
+                await tables.deleted_topics.stored.persist()
+        assert "deletedTopics.json" not in names_in(tmp_path)
+        await tables.deleted_topics.stored.persist()
+        assert "deletedTopics.json" in names_in(tmp_path)
 
 
 @pytest.mark.parametrize(
