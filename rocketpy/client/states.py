@@ -20,6 +20,8 @@ from enum import Enum
 import attrs
 import trio
 
+from rocketpy.client.callers import hands_over
+
 STATES_MAX = 1_000
 """Bound on the states that are kept. Beyond it those that are well are forgotten first, then the oldest."""
 
@@ -200,6 +202,7 @@ class StateChanges:
     def __aiter__(self) -> StateChanges:
         return self
 
+    @hands_over
     async def __anext__(self) -> StateChange:
         """Wait for the next change."""
         found = await self._states.next_after(self._seen, self._began)

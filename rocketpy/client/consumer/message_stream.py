@@ -130,7 +130,7 @@ class MessageStream:
         self._processed = 0  # how many of _current were, when another one was asked for that was not there yet
         self._handed_to: object = None  # the caller that received the last message
         self._lock = threading.Lock()  # for all above and _done; nothing awaits while it is held
-        self._done: dict[MessageQueue, int] = {}
+        self._done: dict[MessageQueue, tuple[int, Continuity | None]] = {}  # and what says whether it counts
         self._committed: dict[MessageQueue, int] = {}
 
     def __aiter__(self) -> MessageStream:
@@ -180,8 +180,8 @@ class MessageStream:
                 with_last = caller is not None and self._handed_to is caller
             self._settle(self._index if with_last else max(self._index - 1, self._processed))
             done = list(self._done.items())
-        for queue, consumer_offset in done:
-            if not await self._readers.may_commit(queue):
+        for queue, (consumer_offset, continuity) in done:
+            if not await self._readers.may_commit(queue, continuity):
                 continue
             if self._committed.get(queue) != consumer_offset:
                 await self._source.commit(queue, consumer_offset)
@@ -213,9 +213,9 @@ class MessageStream:
         if pulled is None or not self._readers.counts(pulled):
             return
         if count == len(pulled.messages):
-            self._done[pulled.queue] = pulled.next_begin_offset
+            self._done[pulled.queue] = pulled.next_begin_offset, pulled.continuity
         elif count > 0:
-            self._done[pulled.queue] = pulled.messages[count - 1].queue_offset + 1
+            self._done[pulled.queue] = pulled.messages[count - 1].queue_offset + 1, pulled.continuity
 
 
 @attrs.frozen
@@ -336,9 +336,13 @@ class _Readers:
                 await trio.sleep(FRUITLESS_PAUSE_SECONDS)
             position = result.next_begin_offset
 
-    async def may_commit(self, queue: MessageQueue) -> bool:
-        """Return whether the progress of a queue counts at its broker; RocketpyError when that is not known."""
-        continuity = self._continuities.get(queue)
+    async def may_commit(self, queue: MessageQueue, continuity: Continuity | None) -> bool:
+        """Return whether progress of a queue counts at its broker; RocketpyError when that is not known.
+
+        It does not if the queue is read again since, because its tail was lost.
+        """
+        if continuity is not self._continuities.get(queue):
+            return False
         return continuity is None or await continuity.may_commit()
 
     def counts(self, pulled: _Pulled) -> bool:

@@ -177,6 +177,23 @@ async def test_a_queue_that_loses_its_tail_is_read_again_from_what_is_stored(aut
         assert [offset for _, offset in source.committed] == [4, 2, 8]
 
 
+async def test_what_was_processed_of_a_lost_tail_is_no_progress_once_the_queue_is_read_again(
+    autojump_clock: MockClock,
+) -> None:
+    source = Source(FIRST, SECOND)
+    source.put(FIRST, *numbers(4), store_timestamp=1)
+    async with open_message_stream(source, FOLLOWING, source.watch) as stream:
+        assert await some(stream, 4) == numbers(4)
+        source.put(SECOND, b"other")
+        assert await some(stream, 1) == [b"other"]
+        del source.lists[FIRST][1:]
+        source.put(FIRST, *numbers(3, "new "), store_timestamp=2)
+        source.run, source.stored[FIRST] = "second", 1
+        await trio.sleep(60)
+        await stream.commit(with_last=False)
+        assert source.committed == []
+
+
 async def test_an_end_is_found_though_nothing_matches_before_it() -> None:
     source = Source(FIRST)
     source.put(FIRST, *numbers(40))

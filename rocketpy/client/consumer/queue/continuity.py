@@ -27,6 +27,9 @@ from rocketpy.errors import RemotingError
 from rocketpy.protocol.message import MessageExt, MessageQueue
 from rocketpy.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH
 
+_NONE = object()
+"""Is no connection."""
+
 _log = logging.getLogger("rocketpy.client")
 
 
@@ -85,6 +88,9 @@ class Continuity:
     def note(self, messages: Sequence[MessageExt], next_offset: int) -> None:
         """Note what has been read, and the offset after it."""
         self.next_offset = next_offset
+        if self._last is not None and next_offset <= self._last.queue_offset:
+            # The broker has less than was read: it has cut its tail, perhaps, while the connection stayed.
+            self._assured_on = _NONE
         if messages:
             last = messages[-1]
             self._last = _Record(last.queue_offset, _identity(last))

@@ -215,3 +215,15 @@ async def test_a_commit_looks_for_a_master_that_no_route_named_yet() -> None:
     master.connection = "first"
     assert not await continuity.may_commit()
     assert (continuity.fallback, master.looks) == (2, [4])
+
+
+async def test_a_broker_that_has_less_than_was_read_is_asked_though_the_connection_is_the_same() -> None:
+    """An old master that is a slave now has cut its tail, and the client does not know its new master yet."""
+    master = Master(*OLD)
+    continuity = reader(master)
+    continuity.note(OLD, 5)
+    del master.messages[3], master.messages[4]
+    master.committed = 2
+    continuity.note([], 3)
+    assert not await continuity.may_commit()
+    assert continuity.fallback == 2
