@@ -199,7 +199,8 @@ class _Fate:
             self._had_since.pop(loss.broker, None)
 
     def _change(self, change: RoleChange) -> None:
-        if change.new_master not in self._had_since and (self._is_on_slave or has_record(change.log, self._sent)):
+        is_there = (self._is_on_slave and change.has_most) or has_record(change.log, self._sent)
+        if change.new_master not in self._had_since and is_there:
             self._had_since[change.new_master] = change.at
         if change.new_master not in self._had_since and self._history.plan.cuts_tails:
             self._had_since.clear()

@@ -183,10 +183,9 @@ class Nemesis:
             slaves,
             key=lambda each: (self.brokers[each].log.parts_from(ours) is None, self.brokers[each].log.end_offset),
         )
-        now = trio.current_time()
-        self.history.changes.append(
-            RoleChange(now, name, slave, self.brokers[slave].log, _deletions_on(self.brokers[slave]))
-        )
+        now, log = trio.current_time(), self.brokers[slave].log
+        has_most = log.end_offset == max(self.brokers[each].log.end_offset for each in slaves)
+        self.history.changes.append(RoleChange(now, name, slave, log, _deletions_on(self.brokers[slave]), has_most))
         first, second = self.brokers[old], self.brokers[slave]
         roles = [(each.settings.broker.broker_id, each.settings.store.broker_role) for each in (second, first)]
         for broker, (broker_id, role) in zip((first, second), roles, strict=True):

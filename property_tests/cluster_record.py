@@ -112,6 +112,8 @@ class RoleChange:
     """What the new master had at that moment."""
     deletions: frozenset[str] = frozenset()
     """Topics of which it knew that they were deleted."""
+    has_most: bool = True
+    """Whether no other slave had a longer log: one that has parted from its master's is not promoted."""
 
 
 @attrs.frozen
