@@ -314,14 +314,14 @@ def a_kill_before_units_that_were_made_again_are_durable(state: StoreMachine) ->
     state.first_start(flush=SYNC, pages=3, units=3)
     state.put_batch(("T", 0), [10] * 4, and_end=True)
     state.stop()
-    state.queues_are_deleted(topic="")
+    state.queues_are_deleted(topic=f"/T/0/{0:020d}")
     state.start()
     state.kill()
     state.start()
     state.put_batch(("T", 0), [10] * 4, and_end=True)
     state.put_batch(("T", 0), [10] * 4, and_end=True)
     state.time_passes(milliseconds=6_000)
-    state.lose_power(survives=some(3))
+    state.lose_power(survives=some(0))
     state.start()
 
 
