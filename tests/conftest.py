@@ -7,7 +7,6 @@ An example has no deadline: under coverage, beside other work, it may take many 
 from __future__ import annotations
 
 import os
-import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,9 +28,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     register_all(config)
     config.pluginmanager.register(NamedFiles(), "rocketpy-named-files")
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A shell starts background jobs so, and a test that interrupts itself would wait for ever.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 os.environ.setdefault(spark_runtime.DRIVER_OPTIONS, spark_runtime.SHORT_RUN)

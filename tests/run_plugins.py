@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from tests import build_counts, costs, first_failure, slow_cases
@@ -15,5 +17,8 @@ def register_all(config: pytest.Config) -> None:
         pytest.UsageError: The run does not have the build that it was to test.
     """
     lead_to_tree()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts background jobs so, and a test that interrupts itself would wait for ever.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for plugin in (build_counts, costs, first_failure, slow_cases):
         plugin.register(config)
