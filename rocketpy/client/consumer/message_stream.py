@@ -55,6 +55,9 @@ _log = logging.getLogger("rocketpy.client")
 Watch = Callable[[MessageQueue, int], Continuity]
 """Returns what finds out whether a queue that is read from an offset on has lost its tail."""
 
+_Progress = tuple[int, Continuity | None]
+"""The offset up to which a queue is processed, and the reading of the queue that it is of."""
+
 
 class QueueSource(Protocol):
     """Interface that a stream needs from a consumer."""
@@ -130,8 +133,9 @@ class MessageStream:
         self._processed = 0  # how many of _current were, when another one was asked for that was not there yet
         self._handed_to: object = None  # the caller that received the last message
         self._lock = threading.Lock()  # for all above and _done; nothing awaits while it is held
-        self._done: dict[MessageQueue, tuple[int, Continuity | None]] = {}  # and what says whether it counts
-        self._committed: dict[MessageQueue, int] = {}
+        # Offsets, each with what says whether it counts: not once its queue has lost the tail that it is of.
+        self._done: dict[MessageQueue, _Progress] = {}
+        self._committed: dict[MessageQueue, _Progress] = {}
 
     def __aiter__(self) -> MessageStream:
         return self
@@ -154,9 +158,6 @@ class MessageStream:
             pulled = await self._next_pulled()
             with self._lock:
                 self._current, self._index, self._processed = pulled, 0, 0
-                if pulled.is_after_loss:
-                    self._done.pop(pulled.queue, None)
-                    self._committed.pop(pulled.queue, None)
                 self._settle(0)
 
     @taken_when_ready(_take_ready, _wait_ready)
@@ -180,12 +181,11 @@ class MessageStream:
                 with_last = caller is not None and self._handed_to is caller
             self._settle(self._index if with_last else max(self._index - 1, self._processed))
             done = list(self._done.items())
-        for queue, (consumer_offset, continuity) in done:
-            if not await self._readers.may_commit(queue, continuity):
-                continue
-            if self._committed.get(queue) != consumer_offset:
+        for queue, progress in done:
+            consumer_offset, continuity = progress
+            if await self._readers.may_commit(queue, continuity) and self._committed.get(queue) != progress:
                 await self._source.commit(queue, consumer_offset)
-                self._committed[queue] = consumer_offset
+                self._committed[queue] = progress
 
     @told_caller(_commit_for)
     async def commit(self, *, with_last: bool | None = None) -> None:
@@ -210,7 +210,7 @@ class MessageStream:
     def _settle(self, count: int) -> None:
         """Mark the first messages of the last pull as processed. Those of earlier pulls are."""
         pulled = self._current
-        if pulled is None or not self._readers.counts(pulled):
+        if pulled is None:
             return
         if count == len(pulled.messages):
             self._done[pulled.queue] = pulled.next_begin_offset, pulled.continuity
@@ -226,8 +226,6 @@ class _Pulled:
     messages: tuple[MessageExt, ...]
     next_begin_offset: int
     continuity: Continuity | None
-    is_after_loss: bool = False
-    """The queue had lost its tail, and this begins where that began: what was processed before counts no more."""
 
 
 @attrs.frozen
@@ -288,7 +286,6 @@ class _Readers:
     async def _read(self, stretch: _Stretch) -> None:
         queue, position, end = stretch.queue, stretch.begin, stretch.end
         trouble = Trouble(f"pulling from {queue.broker_name} queue {queue.queue_id}")
-        is_after_loss = False
         continuity = None if end is not None else self._watch(queue, position)
         standing = 0  # pulls in a row that have moved the position nowhere, or only to where the broker said
         while end is None or position < end:
@@ -297,7 +294,7 @@ class _Readers:
                 if continuity is not None:
                     if not await continuity.may_read():
                         assert continuity.fallback is not None, "that is why it may not"
-                        continuity, is_after_loss = self._watch(queue, continuity.fallback), True
+                        continuity = self._watch(queue, continuity.fallback)
                     position = continuity.next_offset
                 result = await self._source.pull(
                     queue,
@@ -327,9 +324,7 @@ class _Readers:
                 continuity.note(result.messages, result.next_begin_offset)
             messages = tuple(each for each in result.messages if self._is_wanted(each, end))
             if messages or result.next_begin_offset != position:
-                following = _least(result.next_begin_offset, end)
-                await self._send.send(_Pulled(queue, messages, following, continuity, is_after_loss))
-                is_after_loss = False
+                await self._send.send(_Pulled(queue, messages, _least(result.next_begin_offset, end), continuity))
             elif result.status is PullStatus.NO_NEW_MSG and end is not None:
                 return
             if standing and trio.current_time() - asked_at < FRUITLESS_PAUSE_SECONDS:
@@ -344,10 +339,6 @@ class _Readers:
         if continuity is not self._continuities.get(queue):
             return False
         return continuity is None or await continuity.may_commit()
-
-    def counts(self, pulled: _Pulled) -> bool:
-        """Return whether what is processed of a pull is progress: not of a tail that the queue has lost."""
-        return pulled.continuity is self._continuities.get(pulled.queue)
 
     def _watch(self, queue: MessageQueue, queue_offset: int) -> Continuity:
         continuity = self._continuity(queue, queue_offset)
