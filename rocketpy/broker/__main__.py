@@ -49,6 +49,7 @@ from rocketpy.broker.start_settings import (
 from rocketpy.clock import SystemClock
 from rocketpy.errors import RocketpyError, SettingsError, StartError, StoreError, single_failures
 from rocketpy.other_distribution import other_rocketpy_warning
+from rocketpy.program import exit_with, port_between
 from rocketpy.ready_file import ReadyFile
 from rocketpy.remoting.limits.descriptors import raise_descriptor_limit
 from rocketpy.remoting.network import HIGHEST_PORT, PortInUseError, split_address
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from rocketpy.broker.group_processes import ParentLine
 
 EXIT_WRONG = 2
-INTERRUPTED = 130
 SWITCH_INTERVAL_SECONDS = 0.0005
 """Thread switch interval: bounds how long a finished sync waits for the event loop (Python's default is 5 ms)."""
 
@@ -142,10 +142,15 @@ def argument_parser() -> argparse.ArgumentParser:
     parser.add_argument("-n", "--namesrvAddr", dest="namesrv_addr", metavar="ADDRESSES", help="HOST:PORT;HOST:PORT")
     parser.add_argument("--store", metavar="DIR", help="store directory")
     parser.add_argument("--log-directory", metavar="DIR", help="directory for log files (default: standard error)")
-    parser.add_argument("--port", type=_port, metavar="N", help="port to listen on (default: 10911; 0: any free port)")
+    parser.add_argument(
+        "--port",
+        type=port_between(0, PORT_MAX),
+        metavar="N",
+        help="port to listen on (default: 10911; 0: any free port)",
+    )
     parser.add_argument(
         "--namesrv-port",
-        type=_namesrv_port,
+        type=port_between(1, HIGHEST_PORT),
         metavar="N",
         help="port of the nameserver that runs in this process (default: 9876)",
     )
@@ -175,18 +180,6 @@ def argument_parser() -> argparse.ArgumentParser:
         help="print the most important settings and exit",
     )
     return parser
-
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or int(text) > PORT_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a port from 0 to {PORT_MAX}")
-    return int(text)
-
-
-def _namesrv_port(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= HIGHEST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a port from 1 to {HIGHEST_PORT}")
-    return int(text)
 
 
 def _group_count(text: str) -> int:
@@ -444,10 +437,4 @@ def _sentence(group: BaseExceptionGroup[RocketpyError], places: Mapping[str, str
 if __name__ == "__main__":
     gc.set_threshold(*GC_THRESHOLDS)
     linecache.clearcache()  # attrs leaves the source text of all methods that it has generated there, for debuggers
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        status = main()
-    except* KeyboardInterrupt:  # before the broker takes signals itself
-        status = INTERRUPTED
-    sys.exit(status)
+    exit_with(main)

@@ -25,6 +25,7 @@ from rocketpy.errors import SettingsError, StartError, single_failures
 from rocketpy.nameserver.app import run_nameserver
 from rocketpy.nameserver.config import NamesrvConfig, default_server_config
 from rocketpy.nameserver.logs import configure_logging
+from rocketpy.program import exit_with, port_between
 from rocketpy.ready_file import ReadyFile
 from rocketpy.remoting.config import NettyServerConfig, TlsClientConfig, TlsServerConfig
 from rocketpy.remoting.limits.descriptors import raise_descriptor_limit
@@ -36,7 +37,6 @@ from rocketpy.store.disk.os_disk import OsDisk
 
 LOOPBACK = "127.0.0.1"
 EXIT_WRONG = 2
-INTERRUPTED = 130
 
 EVERY_ADDRESS = (None, "0.0.0.0", "::")
 OPEN = (
@@ -100,7 +100,12 @@ def argument_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-n", "--namesrvAddr", dest="ignored", metavar="ADDRESSES", help="accepted without effect, as in RocketMQ"
     )
-    parser.add_argument("--port", type=_port, metavar="N", help="port to listen on (default: 9876; 0: any free port)")
+    parser.add_argument(
+        "--port",
+        type=port_between(0, HIGHEST_PORT),
+        metavar="N",
+        help="port to listen on (default: 9876; 0: any free port)",
+    )
     parser.add_argument("--log-directory", metavar="DIR", help="directory for log files (default: standard error)")
     parser.add_argument(
         "--ready-file", metavar="FILE", help="file with the port, as JSON, while it serves (-: standard output)"
@@ -109,12 +114,6 @@ def argument_parser() -> argparse.ArgumentParser:
         "-p", "--printConfigItem", dest="print_config_item", action="store_true", help="print every setting and exit"
     )
     return parser
-
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or int(text) > HIGHEST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a port from 0 to {HIGHEST_PORT}")
-    return int(text)
 
 
 async def serve(
@@ -153,10 +152,4 @@ async def serve(
 
 
 if __name__ == "__main__":
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        status = main()
-    except* KeyboardInterrupt:  # before the nameserver takes signals itself
-        status = INTERRUPTED
-    sys.exit(status)
+    exit_with(main)
